@@ -1,0 +1,85 @@
+//! What can go wrong, grouped by what the caller can do about it.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::SyncMethod;
+
+/// An operation on a file or a directory failed.
+///
+/// Cloneable, because one failed sync is handed to everybody who waited for it.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A system call failed. If it was a write or a sync, the file now refuses both.
+    #[error("{operation} {}", path.display())]
+    Io {
+        /// The call, as a verb: `write`, `fsync`, `rename`.
+        operation: &'static str,
+        /// The file or directory.
+        path: PathBuf,
+        /// What the system said.
+        source: Arc<io::Error>,
+    },
+
+    /// An earlier write or sync of this file failed, so what is on the disk is unknown. Recover
+    /// from what can be read, into another file; a retry could report success for lost bytes.
+    #[error("an earlier write or sync of {} failed; nothing more is written to it", path.display())]
+    Latched {
+        /// The file or directory.
+        path: PathBuf,
+        /// The failure that closed the latch.
+        source: Arc<Self>,
+    },
+
+    /// This method, allocation or access does not work here. Nothing was made durable by it, and the
+    /// file is as usable as before; choose another.
+    #[error("{method} does not work on {}: {reason}", path.display())]
+    Unsupported {
+        /// The method asked for.
+        method: SyncMethod,
+        /// The file or directory.
+        path: PathBuf,
+        /// Why not, in words.
+        reason: String,
+    },
+
+    /// Somebody else holds the lock. Wait for them, or stop them.
+    #[error("{} is locked by {}", path.display(), holder.map_or_else(
+        || "another process".to_owned(), |pid| format!("process {pid}")))]
+    Locked {
+        /// The lock file.
+        path: PathBuf,
+        /// The process that holds it, when it said so.
+        holder: Option<u32>,
+    },
+
+    /// Not the name of a file inside a directory. Pass one plain name, without separators.
+    #[error("'{name}' is not a plain file name")]
+    Name {
+        /// What was passed.
+        name: String,
+    },
+}
+
+/// What operations return.
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl Error {
+    /// A failed system call.
+    #[must_use]
+    pub fn io(operation: &'static str, path: impl Into<PathBuf>, source: io::Error) -> Self {
+        Self::Io { operation, path: path.into(), source: Arc::new(source) }
+    }
+
+    /// The kind of the failed system call, if it was one, or of the failure that closed the latch.
+    #[must_use]
+    pub fn kind(&self) -> Option<io::ErrorKind> {
+        match self {
+            Self::Io { source, .. } => Some(source.kind()),
+            Self::Latched { source, .. } => source.kind(),
+            Self::Unsupported { .. } | Self::Locked { .. } | Self::Name { .. } => None,
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! macOS and its relatives. Type-checked; not run.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::path::Path;
+
+use super::full_fsync::full_fsync;
+use super::unix;
+pub(super) use super::unix::{open_dir, read_at, write_at};
+use crate::method::Call;
+use crate::{Access, Promise, Through};
+
+pub(super) fn open(path: &Path, access: Access, create: bool) -> io::Result<File> {
+    if access.direct {
+        return Err(io::Error::new(io::ErrorKind::Unsupported, "O_DIRECT is Linux's"));
+    }
+    unix::open(path, unix::through_flags(access.through), create)
+}
+
+pub(super) fn write_flagged(_: &File, _: &[u8], _: u64, _: Through) -> io::Result<usize> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+pub(super) fn call(file: &File, call: Call) -> io::Result<Promise> {
+    match call {
+        Call::Fsync => fsync(file).map(|()| Promise::Device),
+        Call::FullFsync => full_fsync(|| Ok(rustix::fs::fcntl_fullfsync(file)?), || fsync(file)),
+        Call::BarrierFsync => barrier_fsync(file).map(|()| Promise::Ordering),
+        Call::Fdatasync | Call::SyncFileRange | Call::Syncfs | Call::FlushFileBuffers => {
+            Err(io::ErrorKind::Unsupported.into())
+        }
+    }
+}
+
+fn fsync(file: &File) -> io::Result<()> {
+    Ok(rustix::fs::fsync(file)?)
+}
+
+#[expect(unsafe_code, reason = "rustix has no F_BARRIERFSYNC")]
+fn barrier_fsync(file: &File) -> io::Result<()> {
+    // SAFETY: the descriptor is open for the length of the call; the command takes no argument.
+    match unsafe { libc::fcntl(file.as_raw_fd(), libc::F_BARRIERFSYNC) } {
+        -1 => Err(io::Error::last_os_error()),
+        _ => Ok(()),
+    }
+}
+
+/// `F_PREALLOCATE` reserves blocks from the physical end of the file, so the range is grown into
+/// first by what is missing, then the length is set.
+#[expect(unsafe_code, reason = "rustix has no F_PREALLOCATE")]
+pub(super) fn reserve(file: &File, byte_offset: u64, bytes: u64) -> io::Result<()> {
+    let too_large = || io::Error::from(io::ErrorKind::FileTooLarge);
+    let end = byte_offset.checked_add(bytes).ok_or_else(too_large)?;
+    let len = file.metadata()?.len();
+    if end <= len {
+        return Ok(());
+    }
+    let mut store = libc::fstore_t {
+        fst_flags: libc::F_ALLOCATEALL,
+        fst_posmode: libc::F_PEOFPOSMODE,
+        fst_offset: 0,
+        fst_length: i64::try_from(end - len).map_err(|_overflow| too_large())?,
+        fst_bytesalloc: 0,
+    };
+    // SAFETY: `store` is a valid fstore_t that outlives the call, and the descriptor is open.
+    if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_PREALLOCATE, &raw mut store) } == -1 {
+        return Err(io::Error::last_os_error());
+    }
+    file.set_len(end)
+}
+
+pub(super) fn start_write_out(_: &File) -> io::Result<()> {
+    Ok(())
+}
+
+pub(super) fn alignment(_: &File) -> usize {
+    1
+}
+
+/// As far as the filesystem can: the entry should survive what the file's content survives.
+pub(super) fn sync_dir(dir: &File) -> io::Result<()> {
+    call(dir, Call::FullFsync).map(|_promise| ())
+}

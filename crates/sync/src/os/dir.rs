@@ -1,0 +1,241 @@
+//! [`OsDir`]: a directory of the real filesystem.
+
+use std::fs::{self, TryLockError};
+use std::io::{self, Read, Seek, Write};
+use std::path::{Component, Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::batch::{Batch, Member};
+use super::file::OsFile;
+use super::sys;
+use crate::latch::{Latch, Latched, Latches};
+use crate::{Access, Dir, Error, File, Lock, Result};
+
+/// A directory of the real filesystem.
+///
+/// Latches are kept per `OsDir`: open a directory once per process and share it.
+#[derive(Debug)]
+pub struct OsDir {
+    path: PathBuf,
+    /// Open for as long as entries change: an error of writing them back is reported to whoever
+    /// had the directory open by then.
+    handle: fs::File,
+    /// One at a time: of two that sync together only one would be told of an error, and a handle
+    /// must get the latch of its own file, whatever becomes of the name meanwhile.
+    turn: Mutex<()>,
+    /// Closed when the directory itself could not be synced.
+    latch: Latch,
+    latches: Latches,
+}
+
+/// What follows the change of an entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Then {
+    /// The directory is synced.
+    Sync,
+    /// Nothing, so that nothing is promised.
+    Return,
+}
+
+impl OsDir {
+    /// A directory that exists. Changes nothing.
+    pub fn open(path: impl Into<PathBuf>) -> Result<Self> {
+        let path = path.into();
+        let metadata = fs::metadata(&path).map_err(|e| Error::io("open", &path, e))?;
+        if !metadata.is_dir() {
+            return Err(Error::io("open", &path, io::ErrorKind::NotADirectory.into()));
+        }
+        let handle = sys::open_dir(&path).map_err(|e| Error::io("open", &path, e))?;
+        let (turn, latch, latches) = (Mutex::default(), Latch::default(), Latches::default());
+        Ok(Self { path, handle, turn, latch, latches })
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The files of these names, to be written and synced together through `io_uring`. Changes
+    /// nothing. Unsupported where there is none.
+    pub fn batch(&self, names: &[String]) -> Result<Batch> {
+        let _turn = self.turn();
+        let member = |name: &String| {
+            let path = self.file_path(name)?;
+            Ok(Member { file: open(&path, Access::default())?, path, latch: self.latches.of(name) })
+        };
+        let files = names.iter().map(member).collect::<Result<_>>()?;
+        Batch::new(files, self.path.clone())
+    }
+
+    fn file_path(&self, name: &str) -> Result<PathBuf> {
+        let mut components = Path::new(name).components();
+        match (components.next(), components.next()) {
+            (Some(Component::Normal(only)), None) if only == name => Ok(self.path.join(name)),
+            _ => Err(Error::Name { name: name.to_owned() }),
+        }
+    }
+
+    fn turn(&self) -> MutexGuard<'_, ()> {
+        // A panic while it was held leaves nothing half-done here.
+        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes an entry, unless an earlier sync of the directory failed.
+    fn change<T>(&self, then: Then, change: impl FnOnce() -> Result<T>) -> Result<T> {
+        let _turn = self.turn();
+        self.latch.check(&self.path)?;
+        let changed = change()?;
+        if then == Then::Sync {
+            self.sync_in_turn()?;
+        }
+        Ok(changed)
+    }
+
+    /// Creates, for [`Dir::create`] and [`crate::risky`].
+    pub(crate) fn create_then(
+        &self,
+        name: &str,
+        access: Access,
+        then: Then,
+    ) -> Result<Arc<dyn File>> {
+        let path = self.file_path(name)?;
+        self.change(then, || {
+            let plain = Access::default();
+            let created = sys::open(&path, plain, true);
+            let mut file = created.map_err(|e| Error::io("create", &path, e))?;
+            if access != plain {
+                // Apart, because some filesystems refuse the flags after they made the file.
+                file = open(&path, access).inspect_err(|_| {
+                    fs::remove_file(&path).ok();
+                })?;
+            }
+            // Whatever had this name and failed is another file.
+            self.latches.remove(name);
+            Ok(self.handle(file, name, path.clone(), access))
+        })
+    }
+
+    /// Renames, for [`Dir::rename`] and [`crate::risky`].
+    #[expect(clippy::disallowed_methods, reason = "the one place that renames")]
+    pub(crate) fn rename_then(&self, from: &str, to: &str, then: Then) -> Result<()> {
+        let (from_path, to_path) = (self.file_path(from)?, self.file_path(to)?);
+        self.change(then, || {
+            fs::rename(&from_path, &to_path).map_err(|e| Error::io("rename", &from_path, e))?;
+            self.latches.rename(from, to);
+            Ok(())
+        })
+    }
+
+    /// Takes a name away, for [`Dir::remove`] and [`crate::risky`].
+    pub(crate) fn remove_then(&self, name: &str, then: Then) -> Result<()> {
+        let path = self.file_path(name)?;
+        self.change(then, || {
+            fs::remove_file(&path).map_err(|e| Error::io("remove", &path, e))?;
+            self.latches.remove(name);
+            Ok(())
+        })
+    }
+
+    fn sync_in_turn(&self) -> Result<()> {
+        self.latch.guard(&self.path, || {
+            sys::sync_dir(&self.handle).map_err(|e| Error::io("sync directory", &self.path, e))
+        })
+    }
+
+    fn handle(&self, file: fs::File, name: &str, path: PathBuf, access: Access) -> Arc<dyn File> {
+        let inner = OsFile::new(file, path.clone(), access);
+        Arc::new(Latched::new(inner, path, access, self.latches.of(name)))
+    }
+}
+
+impl Dir for OsDir {
+    fn list(&self) -> Result<Vec<String>> {
+        let failed = |e| Error::io("list", &self.path, e);
+        let mut names = Vec::new();
+        for entry in fs::read_dir(&self.path).map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            // Names that are not text are not ours.
+            if entry.file_type().map_err(failed)?.is_file()
+                && let Ok(name) = entry.file_name().into_string()
+            {
+                names.push(name);
+            }
+        }
+        names.sort();
+        Ok(names)
+    }
+
+    fn create(&self, name: &str, access: Access) -> Result<Arc<dyn File>> {
+        self.create_then(name, access, Then::Sync)
+    }
+
+    fn open(&self, name: &str, access: Access) -> Result<Arc<dyn File>> {
+        let path = self.file_path(name)?;
+        let _turn = self.turn();
+        Ok(self.handle(open(&path, access)?, name, path, access))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> Result<()> {
+        self.rename_then(from, to, Then::Sync)
+    }
+
+    fn remove(&self, name: &str) -> Result<()> {
+        self.remove_then(name, Then::Sync)
+    }
+
+    fn sync(&self) -> Result<()> {
+        let _turn = self.turn();
+        self.sync_in_turn()
+    }
+
+    fn lock(&self, name: &str) -> Result<Lock> {
+        let path = self.file_path(name)?;
+        let failed = |e| Error::io("lock", &path, e);
+        let mut file = fs::OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(&path)
+            .map_err(failed)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                let mut holder = String::new();
+                // 20 digits hold any process number; more is not one of ours.
+                let holder = match file.take(20).read_to_string(&mut holder) {
+                    Ok(_) => holder.trim().parse().ok(),
+                    Err(_) => None,
+                };
+                return Err(Error::Locked { path, holder });
+            }
+            Err(TryLockError::Error(error)) => return Err(failed(error)),
+        }
+        // Who holds the lock is a courtesy to the next one who asks, so it need not be durable.
+        file.set_len(0).map_err(failed)?;
+        file.rewind().map_err(failed)?;
+        writeln!(file, "{}", std::process::id()).map_err(failed)?;
+        Ok(Lock::new(file))
+    }
+}
+
+fn open(path: &Path, access: Access) -> Result<fs::File> {
+    sys::open(path, access, false).map_err(|error| {
+        if access != Access::default() && refuses_flags(&error) {
+            unsupported_access(path, access, &error)
+        } else {
+            Error::io("open", path, error)
+        }
+    })
+}
+
+/// Whether open(2) failed because of its flags rather than because of the file.
+fn refuses_flags(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported)
+}
+
+fn unsupported_access(path: &Path, access: Access, error: &io::Error) -> Error {
+    let reason = format!("open(2) refuses its flags: {error}");
+    Error::Unsupported { method: access.method(), path: path.to_owned(), reason }
+}

@@ -1,0 +1,91 @@
+//! Linux.
+
+use std::fs::File;
+use std::io::{self, IoSlice};
+use std::os::fd::AsRawFd;
+use std::path::Path;
+
+use rustix::fs::{AtFlags, FallocateFlags, StatxFlags};
+use rustix::io::ReadWriteFlags;
+
+use super::unix;
+pub(super) use super::unix::{open_dir, read_at, write_at};
+use crate::method::Call;
+use crate::{Access, Promise, Through};
+
+/// Waits for older write-out, starts write-out and waits for it.
+const WRITE_AND_WAIT: libc::c_uint = libc::SYNC_FILE_RANGE_WAIT_BEFORE
+    | libc::SYNC_FILE_RANGE_WRITE
+    | libc::SYNC_FILE_RANGE_WAIT_AFTER;
+
+/// What direct I/O is safely aligned to where the kernel does not say (before 6.1).
+const DIRECT_ALIGNMENT: usize = 4096;
+
+pub(super) fn open(path: &Path, access: Access, create: bool) -> io::Result<File> {
+    let direct = if access.direct { libc::O_DIRECT } else { 0 };
+    unix::open(path, direct | unix::through_flags(access.through), create)
+}
+
+pub(super) fn write_flagged(
+    file: &File,
+    buf: &[u8],
+    byte_offset: u64,
+    through: Through,
+) -> io::Result<usize> {
+    let flags = match through {
+        Through::No => ReadWriteFlags::empty(),
+        Through::Data => ReadWriteFlags::DSYNC,
+        Through::All => ReadWriteFlags::SYNC,
+    };
+    Ok(rustix::io::pwritev2(file, &[IoSlice::new(buf)], byte_offset, flags)?)
+}
+
+pub(super) fn call(file: &File, call: Call) -> io::Result<Promise> {
+    match call {
+        Call::Fsync => rustix::fs::fsync(file)?,
+        Call::Fdatasync => rustix::fs::fdatasync(file)?,
+        Call::Syncfs => rustix::fs::syncfs(file)?,
+        Call::SyncFileRange => {
+            sync_file_range(file, WRITE_AND_WAIT)?;
+            return Ok(Promise::Device);
+        }
+        Call::BarrierFsync | Call::FullFsync | Call::FlushFileBuffers => {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+    }
+    Ok(Promise::Media)
+}
+
+pub(super) fn start_write_out(file: &File) -> io::Result<()> {
+    match sync_file_range(file, libc::SYNC_FILE_RANGE_WRITE) {
+        // The kernel has no such call. Anything else that it says may come from the device.
+        Err(error) if error.raw_os_error() == Some(libc::ENOSYS) => Ok(()),
+        done => done,
+    }
+}
+
+/// Of the whole file.
+#[expect(unsafe_code, reason = "rustix has no sync_file_range")]
+fn sync_file_range(file: &File, flags: libc::c_uint) -> io::Result<()> {
+    // SAFETY: the descriptor is open for the length of the call; the call takes no pointer.
+    match unsafe { libc::sync_file_range(file.as_raw_fd(), 0, 0, flags) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+pub(super) fn reserve(file: &File, byte_offset: u64, bytes: u64) -> io::Result<()> {
+    Ok(rustix::fs::fallocate(file, FallocateFlags::empty(), byte_offset, bytes)?)
+}
+
+pub(super) fn alignment(file: &File) -> usize {
+    let Ok(stat) = rustix::fs::statx(file, c"", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN) else {
+        return DIRECT_ALIGNMENT;
+    };
+    let said = stat.stx_dio_mem_align.max(stat.stx_dio_offset_align) as usize;
+    if said.is_power_of_two() { said } else { DIRECT_ALIGNMENT }
+}
+
+pub(super) fn sync_dir(dir: &File) -> io::Result<()> {
+    Ok(rustix::fs::fsync(dir)?)
+}

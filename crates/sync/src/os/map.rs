@@ -1,0 +1,71 @@
+//! A shared mapping of a whole file, written by stores and synced by msync(2).
+//!
+//! Invariant: the file is at least as long as its mapping while a store runs; otherwise the store
+//! is a SIGBUS. `OsFile` truncates under the lock that guards the mapping, so this holds for one
+//! handle. Another handle, or another process, that shortens the file meanwhile can still kill this
+//! process: that is the nature of mappings, and a reason not to write logs through them.
+
+use std::fs::File;
+use std::io;
+use std::num::NonZeroUsize;
+use std::ptr::{self, NonNull};
+
+use rustix::mm::{MapFlags, MsyncFlags, ProtFlags};
+
+#[derive(Debug)]
+pub(super) struct Mapping {
+    start: NonNull<u8>,
+    bytes: NonZeroUsize,
+}
+
+// SAFETY: the mapping belongs to this value alone, and `OsFile` keeps it behind a mutex.
+#[expect(unsafe_code, reason = "a pointer to memory that this value owns")]
+unsafe impl Send for Mapping {}
+
+impl Mapping {
+    #[expect(unsafe_code, reason = "mmap")]
+    pub(super) fn new(file: &File, len: u64) -> io::Result<Self> {
+        let bytes = usize::try_from(len).ok().and_then(NonZeroUsize::new);
+        let bytes = bytes.ok_or(io::ErrorKind::InvalidInput)?;
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a new mapping at an address of the kernel's choice aliases nothing of ours.
+        let start = unsafe {
+            rustix::mm::mmap(ptr::null_mut(), bytes.get(), protection, MapFlags::SHARED, file, 0)
+        }?;
+        let start = NonNull::new(start.cast()).expect("mmap never maps address zero unasked");
+        Ok(Self { start, bytes })
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.bytes.get()
+    }
+
+    /// Stores `buf` and waits until its pages are synced.
+    #[expect(unsafe_code, reason = "a store into shared memory, and msync")]
+    pub(super) fn write_sync_at(&self, buf: &[u8], byte_offset: u64) -> io::Result<()> {
+        let at = usize::try_from(byte_offset).map_err(|_overflow| io::ErrorKind::InvalidInput)?;
+        let end = at.checked_add(buf.len()).filter(|&end| end <= self.len());
+        let end = end.ok_or(io::ErrorKind::InvalidInput)?;
+        let page = rustix::param::page_size();
+        let first_page = at / page * page;
+        // SAFETY: `at` is inside the mapping, as checked above.
+        let target = unsafe { self.start.add(at) };
+        // SAFETY: `target` has room for `buf`, as checked above, and `buf` is not in the mapping,
+        // which nobody else has an address of.
+        unsafe { ptr::copy_nonoverlapping(buf.as_ptr(), target.as_ptr(), buf.len()) };
+        // SAFETY: `first_page` is inside the mapping.
+        let from = unsafe { self.start.add(first_page) };
+        // SAFETY: the range is inside the mapping and begins at a page.
+        unsafe { rustix::mm::msync(from.as_ptr().cast(), end - first_page, MsyncFlags::SYNC) }?;
+        Ok(())
+    }
+}
+
+impl Drop for Mapping {
+    #[expect(unsafe_code, reason = "munmap")]
+    fn drop(&mut self) {
+        // SAFETY: the range was mapped by `new`, and no reference into it exists.
+        let unmapped = unsafe { rustix::mm::munmap(self.start.as_ptr().cast(), self.len()) };
+        debug_assert!(unmapped.is_ok(), "a mapping of ours could not be unmapped");
+    }
+}

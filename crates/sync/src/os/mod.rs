@@ -1,0 +1,45 @@
+//! The real machine: [`OsDir`] and its files over the operating system.
+//!
+//! One file per system, one shape: `linux`, `apple`, `windows` and `other` each answer the same
+//! ten questions (`open`, `read_at`, `write_at`, `write_flagged`, `call`, `start_write_out`,
+//! `reserve`, `alignment`, `open_dir`, `sync_dir`). What only some systems have, mappings and
+//! `io_uring`, has a file of its own.
+//!
+//! All `unsafe` of the project is in this folder, and all `cfg(target_os)` but for the constant that
+//! names the system.
+
+#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "there is no ring to call it"))]
+mod batch;
+mod dir;
+mod file;
+mod place;
+
+#[cfg(target_os = "linux")]
+#[path = "linux.rs"]
+mod sys;
+#[cfg(target_vendor = "apple")]
+#[path = "apple.rs"]
+mod sys;
+#[cfg(windows)]
+#[path = "windows.rs"]
+mod sys;
+#[cfg(not(any(target_os = "linux", target_vendor = "apple", windows)))]
+#[path = "other.rs"]
+mod sys;
+
+#[cfg(unix)]
+mod map;
+#[cfg(unix)]
+mod unix;
+#[cfg(not(target_os = "linux"))]
+#[path = "no_uring.rs"]
+mod uring;
+#[cfg(target_os = "linux")]
+mod uring;
+
+mod full_fsync;
+
+pub use batch::{Batch, BatchWrite, Batched};
+pub use dir::OsDir;
+pub(crate) use dir::Then;
+pub use place::{Space, device_number, finest_timer, space, thread_cpu_time};

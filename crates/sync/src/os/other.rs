@@ -1,0 +1,48 @@
+//! Unixes whose sync calls nobody has checked here (BSDs and others). Type-checked; not run.
+
+use std::fs::File;
+use std::io;
+use std::path::Path;
+
+use super::unix;
+pub(super) use super::unix::{open_dir, read_at, write_at};
+use crate::method::Call;
+use crate::{Access, Promise, Through};
+
+pub(super) fn open(path: &Path, access: Access, create: bool) -> io::Result<File> {
+    if access.direct {
+        return Err(io::Error::new(io::ErrorKind::Unsupported, "O_DIRECT was not checked here"));
+    }
+    unix::open(path, unix::through_flags(access.through), create)
+}
+
+pub(super) fn write_flagged(_: &File, _: &[u8], _: u64, _: Through) -> io::Result<usize> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+pub(super) fn call(file: &File, call: Call) -> io::Result<Promise> {
+    match call {
+        Call::Fsync => {
+            rustix::fs::fsync(file)?;
+            Ok(Promise::Device)
+        }
+        _ => Err(io::ErrorKind::Unsupported.into()),
+    }
+}
+
+/// No call that all of them have reserves blocks; the length alone would be a lie.
+pub(super) fn reserve(_: &File, _: u64, _: u64) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+pub(super) fn start_write_out(_: &File) -> io::Result<()> {
+    Ok(())
+}
+
+pub(super) fn alignment(_: &File) -> usize {
+    1
+}
+
+pub(super) fn sync_dir(dir: &File) -> io::Result<()> {
+    Ok(rustix::fs::fsync(dir)?)
+}

@@ -1,0 +1,109 @@
+//! The seam: everything above is written against these two traits, and all bytes go through them.
+//!
+//! [`crate::OsDir`] is the real machine. `SimDir` in plimsoll-simdisk forgets, tears and fails on
+//! demand. Both pass `crate::contract`.
+//!
+//! A directory is flat: names are plain file names. What a call makes durable is said at each.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use crate::{Access, Promise, Result, SyncMethod};
+
+/// A directory of files.
+///
+/// Creating, renaming and removing sync the directory before they return: after a power cut the
+/// entry is as the caller was told. The *content* of a file is another matter: see [`File`].
+pub trait Dir: Debug + Send + Sync {
+    /// Names of the files, sorted. Says nothing about durability.
+    fn list(&self) -> Result<Vec<String>>;
+
+    /// A new, empty file. Its directory entry is durable on return. Fails if the name is taken.
+    fn create(&self, name: &str, access: Access) -> Result<Arc<dyn File>>;
+
+    /// A file that exists. Changes nothing.
+    fn open(&self, name: &str, access: Access) -> Result<Arc<dyn File>>;
+
+    /// Gives a file another name, replacing what had it, atomically: after a crash the new name
+    /// leads to the old file or to the new one. Durable on return. The renamed file's *content* is
+    /// only as durable as it was synced before.
+    fn rename(&self, from: &str, to: &str) -> Result<()>;
+
+    /// Takes a name away. Durable on return: the file does not come back after a power cut. Open
+    /// handles go on working.
+    fn remove(&self, name: &str) -> Result<()>;
+
+    /// Makes all entries of the directory durable.
+    fn sync(&self) -> Result<()>;
+
+    /// An exclusive lock by this name, held until dropped or until the process dies.
+    fn lock(&self, name: &str) -> Result<Lock>;
+}
+
+/// An open file, read and written at byte offsets.
+///
+/// A failed write or sync is final: every later write, truncation and sync of the file, through
+/// this handle or another of the same [`Dir`], fails with [`crate::Error::Latched`]. Reads go on,
+/// and may show bytes that are not on the disk.
+pub trait File: Debug + Send + Sync {
+    /// Length in bytes.
+    fn len(&self) -> Result<u64>;
+
+    /// Whether the file has no bytes.
+    fn is_empty(&self) -> Result<bool> {
+        Ok(self.len()? == 0)
+    }
+
+    /// Reads up to `buf.len()` bytes; fewer only at the end of the file.
+    fn read_at(&self, buf: &mut [u8], byte_offset: u64) -> Result<usize>;
+
+    /// Writes all of `buf`, growing the file if need be. On return the bytes are *written*: with
+    /// the kernel, not durable, unless the file was opened with [`crate::Through`].
+    fn write_at(&self, buf: &[u8], byte_offset: u64) -> Result<()>;
+
+    /// Writes all of `buf` and makes it durable by `method`, for which the file must have been
+    /// opened ([`SyncMethod::access`]). Returns the promise that was kept.
+    fn write_sync_at(&self, buf: &[u8], byte_offset: u64, method: SyncMethod) -> Result<Promise>;
+
+    /// Syncs everything written before, by a method that [`SyncMethod::is_call`]. Returns the
+    /// promise that was kept, which is a weaker one than asked for only where
+    /// [`SyncMethod::FullFsync`] is unsupported and fsync was called instead.
+    fn sync(&self, method: SyncMethod) -> Result<Promise>;
+
+    /// Asks the system to begin writing out what was written, and does not wait. A hint: nothing is
+    /// durable on return, and where there is no such call nothing happens.
+    fn start_write_out(&self) -> Result<()> {
+        Ok(())
+    }
+
+    /// Gives blocks to the range and makes the file at least that long; it reads as zeros where
+    /// nothing was written. Durable only after a sync.
+    fn allocate(&self, byte_offset: u64, bytes: u64, allocation: Allocation) -> Result<()>;
+
+    /// Sets the length. Bytes cut off are gone; bytes added are zeros. Durable only after a sync.
+    fn truncate(&self, len: u64) -> Result<()>;
+
+    /// What buffers, lengths and byte offsets must be a multiple of; 1 unless opened direct.
+    fn alignment(&self) -> usize;
+}
+
+/// How blocks are given to a file before it is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Allocation {
+    /// Blocks are reserved but marked unwritten, so that the first write to each must still change
+    /// metadata (fallocate(2) with mode 0).
+    Reserved,
+    /// Zeros are written, so that later writes are overwrites. Existing bytes are lost.
+    Zeroed,
+}
+
+/// A lock of a directory, released when dropped.
+#[derive(Debug)]
+pub struct Lock(#[expect(dead_code, reason = "held for its Drop")] Box<dyn Debug + Send + Sync>);
+
+impl Lock {
+    /// A lock that is released when `guard` is dropped.
+    pub fn new(guard: impl Debug + Send + Sync + 'static) -> Self {
+        Self(Box::new(guard))
+    }
+}

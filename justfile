@@ -1,0 +1,52 @@
+# Every command a person or CI runs. `just` alone lists them.
+
+[private]
+default:
+    @just --list --unsorted
+
+# All that CI checks, in its order
+check: fmt-check lint doc test
+
+fmt:
+    cargo fmt --all
+
+fmt-check:
+    cargo fmt --all --check
+
+lint:
+    cargo clippy --workspace --all-targets --all-features -- -D warnings
+
+doc:
+    RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --all-features
+
+# The mounted tests run as root, and say that they were skipped elsewhere
+test:
+    cargo test --workspace --all-features
+
+# The mounted tests must run: a skip is a failure
+test-mounted:
+    PLIMSOLL_REQUIRE=realfs cargo test --workspace --all-features
+
+# Type-check for the systems we have no machine for
+check-targets:
+    rustup target add x86_64-apple-darwin aarch64-apple-darwin x86_64-pc-windows-gnu x86_64-unknown-freebsd
+    for target in x86_64-apple-darwin aarch64-apple-darwin x86_64-pc-windows-gnu x86_64-unknown-freebsd; do \
+        cargo check --workspace --target $target || exit 1; \
+    done
+
+# Licences, bans and duplicate versions (needs cargo-deny)
+deny:
+    cargo deny check bans licenses sources
+
+# Measures this disk
+lab:
+    cargo run --release -- lab
+
+# Compares the lab with fio on a quiet machine
+compare-fio:
+    cargo build --release
+    bench/compare-fio.py > docs/fio-comparison.md
+
+# Longest files, for a look; fails nothing
+sizes:
+    @git ls-files '*.rs' | xargs wc -l | sort -rn | head -20
