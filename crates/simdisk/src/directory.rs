@@ -1,0 +1,86 @@
+//! The names: what the kernel has, what the medium has, and what is on its way.
+//!
+//! Each entry persists by itself. Of a rename the new name comes first: after a crash a renamed
+//! file has its old name, both or the new one, and is never without any.
+
+use std::collections::BTreeMap;
+
+use crate::inode::Stage;
+
+/// Which file, whatever it is called.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct FileId(pub(crate) u64);
+
+pub(crate) type Entries = BTreeMap<String, FileId>;
+
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Directory {
+    pub(crate) live: Entries,
+    pub(crate) durable: Entries,
+    pub(crate) pending: Vec<EntryChange>,
+}
+
+/// A name leads somewhere else, or nowhere.
+#[derive(Debug, Clone)]
+pub(crate) struct EntryChange {
+    pub(crate) stage: Stage,
+    pub(crate) name: String,
+    pub(crate) to: Option<FileId>,
+    /// It cannot persist unless the change before it did.
+    pub(crate) follows: bool,
+}
+
+impl Directory {
+    pub(crate) fn link(&mut self, name: &str, id: FileId) {
+        self.change(name, Some(id), false);
+    }
+
+    pub(crate) fn unlink(&mut self, name: &str) {
+        self.change(name, None, false);
+    }
+
+    pub(crate) fn rename(&mut self, from: &str, to: &str, id: FileId) {
+        self.change(to, Some(id), false);
+        self.change(from, None, true);
+    }
+
+    pub(crate) fn hand_over(&mut self, epoch: u64) {
+        for change in &mut self.pending {
+            if change.stage == Stage::Kernel {
+                change.stage = Stage::Device { epoch };
+            }
+        }
+    }
+
+    pub(crate) fn persist(&mut self) {
+        for change in self.pending.drain(..) {
+            change.apply(&mut self.durable);
+        }
+    }
+
+    /// A sync failed: what it should have written never gets to the medium.
+    pub(crate) fn mark_clean(&mut self) {
+        self.pending.clear();
+    }
+
+    /// Whether a name leads to the file, or may after a crash.
+    pub(crate) fn refers_to(&self, id: FileId) -> bool {
+        let names = self.live.values().chain(self.durable.values());
+        names.chain(self.pending.iter().filter_map(|change| change.to.as_ref())).any(|&to| to == id)
+    }
+
+    fn change(&mut self, name: &str, to: Option<FileId>, follows: bool) {
+        let change = EntryChange { stage: Stage::Kernel, name: name.to_owned(), to, follows };
+        change.apply(&mut self.live);
+        self.pending.push(change);
+    }
+}
+
+impl EntryChange {
+    pub(crate) fn apply(&self, entries: &mut Entries) {
+        match self.to {
+            Some(id) => entries.insert(self.name.clone(), id),
+            None => entries.remove(&self.name),
+        };
+    }
+}

@@ -1,0 +1,189 @@
+//! Which operation fails or lies, and how: rules, counted, never timed.
+
+use std::fmt;
+use std::io;
+
+/// An operation on the simulated disk. [`plimsoll_sync::Dir::create`] is two: `Create`, then
+/// `SyncDir`; a write to a file opened to sync every write is `Write`, then `Sync`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Operation {
+    /// A file is made.
+    Create,
+    /// A file is opened.
+    Open,
+    /// Bytes are read.
+    Read,
+    /// Bytes are written.
+    Write,
+    /// A file is synced, or a write of it.
+    Sync,
+    /// Blocks are given to a file.
+    Allocate,
+    /// A length is set.
+    Truncate,
+    /// A file gets another name.
+    Rename,
+    /// A name is taken away.
+    Remove,
+    /// The directory is synced.
+    SyncDir,
+    /// Names are listed.
+    List,
+    /// A lock is taken.
+    Lock,
+}
+
+/// What happens instead of an operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum FaultKind {
+    /// It fails with this kind of error and does nothing. What a failed sync should have made
+    /// durable never will be: the kernel marks its pages clean. Of a failed syncfs(2) those are the
+    /// pages of the file that it was called through; other files stay as they were.
+    Fail(io::ErrorKind),
+    /// It fails as with [`FaultKind::Fail`], with a raw error of the host: `EIO` has no kind.
+    FailRaw(i32),
+    /// `Write` only: this many bytes go in, never all, and it fails with
+    /// [`io::ErrorKind::StorageFull`].
+    ShortWrite {
+        /// At most so many.
+        bytes: u64,
+    },
+    /// `Write` only: it says that it worked, reads see the bytes, and they never reach the medium.
+    /// A changed length does.
+    LostWrite,
+    /// `Sync` and `SyncDir` only: it says that it worked, and the bytes stay in the device's
+    /// volatile cache.
+    DropFlush,
+    /// The machine goes down before the operation, which fails, as everything after it does. See
+    /// [`crate::SimDir::stop_at`].
+    PowerOff,
+}
+
+/// How often a rule fires.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Times {
+    /// At the nth operation that it matches.
+    #[default]
+    Once,
+    /// At the nth and at every later one.
+    Sticky,
+}
+
+/// A rule: what happens to which operation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fault {
+    /// The operation.
+    pub on: Operation,
+    /// The name that the file has then, or had last; any if `None`. A rename is known by its old
+    /// name.
+    pub name: Option<String>,
+    /// Which of the operations that match, counted from 1, since the rule was injected.
+    pub nth: u64,
+    /// What happens.
+    pub kind: FaultKind,
+    /// How often.
+    pub times: Times,
+}
+
+impl Fault {
+    /// `kind` happens once, to the first such operation on any file.
+    #[must_use]
+    pub const fn new(on: Operation, kind: FaultKind) -> Self {
+        Self { on, name: None, nth: 1, kind, times: Times::Once }
+    }
+
+    /// Only for the file of this name.
+    #[must_use]
+    pub fn named(mut self, name: impl Into<String>) -> Self {
+        self.name = Some(name.into());
+        self
+    }
+
+    /// Not before the nth operation that matches, counted from 1.
+    #[must_use]
+    pub const fn nth(mut self, nth: u64) -> Self {
+        self.nth = nth;
+        self
+    }
+
+    /// And at every one that follows.
+    #[must_use]
+    pub const fn sticky(mut self) -> Self {
+        self.times = Times::Sticky;
+        self
+    }
+
+    /// Whether the operation can suffer that.
+    fn makes_sense(&self) -> bool {
+        self.nth > 0
+            && match self.kind {
+                FaultKind::ShortWrite { .. } | FaultKind::LostWrite => self.on == Operation::Write,
+                FaultKind::DropFlush => matches!(self.on, Operation::Sync | Operation::SyncDir),
+                FaultKind::Fail(_) | FaultKind::FailRaw(_) | FaultKind::PowerOff => true,
+            }
+    }
+}
+
+/// The rules of a disk, with their counts.
+#[derive(Debug, Default)]
+pub(crate) struct Faults {
+    rules: Vec<(Fault, u64)>,
+}
+
+impl Faults {
+    pub(crate) fn add(&mut self, fault: Fault) {
+        assert!(
+            fault.makes_sense(),
+            "{fault:?} can never fire, and a test with it would prove nothing"
+        );
+        self.rules.push((fault, 0));
+    }
+
+    /// Counts the operation at every rule that matches it. The first rule that fires decides.
+    pub(crate) fn meet(&mut self, on: Operation, name: &str) -> Option<FaultKind> {
+        let mut fired = None;
+        for (fault, seen) in &mut self.rules {
+            if fault.on != on || fault.name.as_ref().is_some_and(|wanted| wanted != name) {
+                continue;
+            }
+            *seen += 1;
+            let fires = match fault.times {
+                Times::Once => *seen == fault.nth,
+                Times::Sticky => *seen >= fault.nth,
+            };
+            if fires && fired.is_none() {
+                fired = Some(fault.kind);
+            }
+        }
+        fired
+    }
+}
+
+impl Operation {
+    /// The operation as a verb.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Create => "create",
+            Self::Open => "open",
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::Sync => "sync",
+            Self::Allocate => "allocate",
+            Self::Truncate => "truncate",
+            Self::Rename => "rename",
+            Self::Remove => "remove",
+            Self::SyncDir => "sync directory",
+            Self::List => "list",
+            Self::Lock => "lock",
+        }
+    }
+}
+
+impl fmt::Display for Operation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}

@@ -1,0 +1,314 @@
+//! [`SimDir`]: the directory of a simulated disk.
+
+use std::fmt;
+use std::io;
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+
+use plimsoll_sync::latch::{Latch, Latched, Latches};
+use plimsoll_sync::{Access, Crash, Dir, Error, File, Lock, Result, System};
+
+use crate::crash;
+use crate::directory::FileId;
+use crate::disk::Disk;
+use crate::file::SimFile;
+use crate::history::History;
+use crate::machine::{Machine, Shared, Twist};
+use crate::{Fault, Operation, Step};
+
+/// What kind of disk, under what kind of system.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DiskOptions {
+    /// Whose promises the sync methods keep. The system this was compiled for unless set.
+    pub system: System,
+    /// What the device writes at once. 4096 bytes unless set.
+    pub tear: Tear,
+    /// What direct buffers, lengths and byte offsets must be a multiple of, a power of two. 512
+    /// unless set.
+    pub direct_alignment: usize,
+    /// How many bytes of blocks there are, in whole pages of 4096; no limit unless set.
+    pub capacity_bytes: Option<u64>,
+    /// How many of the latest operations [`SimDir::history`] knows. 1000 unless set; 0 is fastest.
+    pub history_steps: usize,
+}
+
+/// The largest piece of a write that never tears.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Tear {
+    /// What drives with physical sectors of 4 KiB promise.
+    #[default]
+    Bytes4096,
+    /// What older drives promise. Real filesystems do not all survive that.
+    Bytes512,
+}
+
+/// A directory on a simulated disk.
+///
+/// All handles of its files, and the `SimDir` itself, are one machine behind one lock. A crash does
+/// not stop it: [`SimDir::crash`] returns what would be found, as another `SimDir`.
+#[derive(Debug)]
+pub struct SimDir {
+    machine: Shared,
+    options: DiskOptions,
+    path: PathBuf,
+    /// Closed when the directory itself could not be synced.
+    latch: Latch,
+    latches: Latches,
+}
+
+impl SimDir {
+    /// An empty directory on a good disk without end.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::with(DiskOptions::default())
+    }
+
+    /// An empty directory on a disk of this kind.
+    ///
+    /// # Panics
+    /// If the alignment for direct access is not a power of two.
+    #[must_use]
+    pub fn with(options: DiskOptions) -> Self {
+        Self::on(Disk::with_capacity(options.capacity_bytes), options)
+    }
+
+    fn on(disk: Disk, options: DiskOptions) -> Self {
+        let alignment = options.direct_alignment;
+        assert!(alignment.is_power_of_two(), "alignment {alignment} is not a power of two");
+        Self {
+            machine: Shared::new(Machine {
+                disk,
+                history: History::new(options.history_steps),
+                ..Machine::default()
+            }),
+            options,
+            path: PathBuf::from("simdisk"),
+            latch: Latch::default(),
+            latches: Latches::default(),
+        }
+    }
+
+    /// One possible state of the disk after `crash`, now: a disk of the same kind, healthy, with no
+    /// file open, no lock held, no fault and no history. This one goes on as if nothing happened.
+    ///
+    /// The same operations and the same seed give the same state, on every machine. A process crash
+    /// loses nothing, so that what was not synced can still be lost by a power cut that follows; so
+    /// can what a system crash left in the device's cache.
+    #[must_use]
+    pub fn crash(&self, crash: Crash, seed: u64) -> Self {
+        let machine = self.machine.lock();
+        let disk = crash::crash(&machine.disk, crash, self.options.tear, seed);
+        Self::on(disk, self.options)
+    }
+
+    /// One possible state of the disk after a power cut, now. See [`SimDir::crash`].
+    #[must_use]
+    pub fn power_cut(&self, seed: u64) -> Self {
+        self.crash(Crash::PowerCut, seed)
+    }
+
+    /// From now on this fault may happen. Of two rules that fire at once the older one decides.
+    ///
+    /// # Panics
+    /// If the operation cannot suffer such a fault, or `nth` is 0: it would never happen.
+    pub fn inject(&self, fault: Fault) {
+        self.machine.lock().faults.add(fault);
+    }
+
+    /// The machine goes down before operation `number` and does nothing from there on: every call
+    /// fails. [`SimDir::crash`] then returns what that moment could leave. Going through all numbers
+    /// up to [`SimDir::operations`] of a run that was not stopped visits every moment between two
+    /// operations, also inside `create`, `rename` and `remove`, whose entry has changed but is not
+    /// yet synced.
+    pub fn stop_at(&self, number: u64) {
+        self.machine.lock().stop_at = Some(number);
+    }
+
+    /// Whether the machine went down.
+    #[must_use]
+    pub fn is_down(&self) -> bool {
+        self.machine.lock().is_down
+    }
+
+    /// How many operations there were, which is the number of the next one.
+    #[must_use]
+    pub fn operations(&self) -> u64 {
+        self.machine.lock().operations
+    }
+
+    /// The latest operations, oldest first.
+    #[must_use]
+    pub fn history(&self) -> Vec<Step> {
+        self.machine.lock().history.steps()
+    }
+
+    fn file_path(&self, name: &str) -> Result<PathBuf> {
+        let mut components = Path::new(name).components();
+        match (components.next(), components.next()) {
+            (Some(Component::Normal(only)), None) if only == name => Ok(self.path.join(name)),
+            _ => Err(Error::Name { name: name.to_owned() }),
+        }
+    }
+
+    /// One numbered operation on the directory.
+    fn step<T>(
+        &self,
+        operation: Operation,
+        name: &str,
+        detail: impl fmt::Display,
+        act: impl FnOnce(&mut Disk) -> io::Result<T>,
+    ) -> Result<T> {
+        let mut machine = self.machine.lock();
+        let done = check_name(name).and_then(|()| machine.plain_step(operation, name, detail, act));
+        done.map_err(|e| Error::io(operation.name(), self.path.join(name), e))
+    }
+
+    /// A handle without a latch. A new file's entry is not durable yet.
+    pub(crate) fn handle(&self, name: &str, access: Access, create: bool) -> Result<SimFile> {
+        let path = self.file_path(name)?;
+        let method = access.method();
+        if method.promise(self.options.system).is_none() {
+            let reason = "no such access on this system".to_owned();
+            return Err(Error::Unsupported { method, path, reason });
+        }
+        let operation = if create { Operation::Create } else { Operation::Open };
+        let id = self.step(operation, name, "", |disk| {
+            let id = if create { disk.create(name)? } else { disk.find(name)? };
+            disk.file(id).handles += 1;
+            Ok(id)
+        })?;
+        Ok(SimFile {
+            machine: self.machine.clone(),
+            id,
+            path,
+            access,
+            alignment: self.options.direct_alignment,
+            system: self.options.system,
+        })
+    }
+
+    fn latched(&self, file: SimFile, name: &str) -> Arc<dyn File> {
+        let (path, access) = (file.path.clone(), file.access);
+        Arc::new(Latched::new(file, path, access, self.latches.of(name)))
+    }
+
+    /// The sync of the directory, whatever its latch says.
+    pub(crate) fn sync_entries(&self) -> Result<()> {
+        let synced = self.machine.lock().step(Operation::SyncDir, "", "", |disk, twist| {
+            let epoch = disk.epoch;
+            match twist {
+                Twist::Fail(error) => {
+                    disk.directory.mark_clean();
+                    disk.forget_unreachable();
+                    return Err(error);
+                }
+                Twist::Lie => disk.directory.hand_over(epoch),
+                Twist::None | Twist::Short(_) => disk.persist_directory(),
+            }
+            Ok(())
+        });
+        synced.map_err(|e| Error::io("sync directory", &self.path, e))
+    }
+}
+
+impl Dir for SimDir {
+    fn list(&self) -> Result<Vec<String>> {
+        let names = |disk: &mut Disk| Ok(disk.directory.live.keys().cloned().collect());
+        let mut machine = self.machine.lock();
+        let listed = machine.plain_step(Operation::List, "", "", names);
+        listed.map_err(|e| Error::io("list", &self.path, e))
+    }
+
+    fn create(&self, name: &str, access: Access) -> Result<Arc<dyn File>> {
+        self.latch.check(&self.path)?;
+        let file = self.handle(name, access, true)?;
+        // Whatever had this name and failed is another file.
+        self.latches.remove(name);
+        self.sync()?;
+        Ok(self.latched(file, name))
+    }
+
+    fn open(&self, name: &str, access: Access) -> Result<Arc<dyn File>> {
+        let file = self.handle(name, access, false)?;
+        Ok(self.latched(file, name))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> Result<()> {
+        self.file_path(from)?;
+        let to_path = self.file_path(to)?;
+        check_name(to).map_err(|e| Error::io("rename", to_path, e))?;
+        self.latch.check(&self.path)?;
+        let detail = format_args!("to {to}");
+        self.step(Operation::Rename, from, detail, |disk| disk.rename(from, to))?;
+        self.latches.rename(from, to);
+        self.sync()
+    }
+
+    fn remove(&self, name: &str) -> Result<()> {
+        self.file_path(name)?;
+        self.latch.check(&self.path)?;
+        self.step(Operation::Remove, name, "", |disk| disk.remove(name))?;
+        self.latches.remove(name);
+        self.sync()
+    }
+
+    fn sync(&self) -> Result<()> {
+        self.latch.guard(&self.path, || self.sync_entries())
+    }
+
+    /// As on a real disk the lock is a file, empty here, whose entry nobody syncs.
+    fn lock(&self, name: &str) -> Result<Lock> {
+        let path = self.file_path(name)?;
+        let id = self.step(Operation::Lock, name, "", |disk| {
+            let id = disk.find(name).or_else(|_missing| disk.create(name))?;
+            disk.file(id).handles += 1;
+            Ok(id)
+        })?;
+        let mut machine = self.machine.lock();
+        if !machine.locks.insert(id) {
+            machine.disk.close(id);
+            let holder = Some(std::process::id());
+            return Err(Error::Locked { path, holder });
+        }
+        let machine = self.machine.clone();
+        Ok(Lock::new(Held { machine, id }))
+    }
+}
+
+/// A lock that is held.
+#[derive(Debug)]
+struct Held {
+    machine: Shared,
+    id: FileId,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let mut machine = self.machine.lock();
+        machine.locks.remove(&self.id);
+        machine.disk.close(self.id);
+    }
+}
+
+impl Default for DiskOptions {
+    fn default() -> Self {
+        Self {
+            system: System::HERE,
+            tear: Tear::default(),
+            direct_alignment: 512,
+            capacity_bytes: None,
+            history_steps: 1000,
+        }
+    }
+}
+
+/// What real filesystems refuse although it has no separators.
+fn check_name(name: &str) -> io::Result<()> {
+    if name.len() > 255 {
+        return Err(io::ErrorKind::InvalidFilename.into());
+    }
+    if name.contains('\0') {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    Ok(())
+}

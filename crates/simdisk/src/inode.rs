@@ -1,0 +1,248 @@
+//! One file: what the kernel has, what the medium has, and what is on its way.
+//!
+//! ```text
+//!   write ──► live (page cache)          reads see this
+//!               │ pending, in order:     Stage::Kernel ──► Stage::Device ──► applied to
+//!               ▼                                                             │
+//!             durable (medium)           a power cut leaves this, plus ◄──────┘
+//!                                        any part of what is pending
+//! ```
+//!
+//! A write of part of a sector takes the whole sector with it, as it is in the page cache: devices
+//! write sectors.
+//!
+//! Invariants: effects are sorted by order. Of the effects on one page, those handed to the device
+//! come before those that were not. Nothing becomes durable past a pending cut, unless the cut does
+//! too: otherwise a later cut of the medium would take durable bytes with it.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::image::{Image, PAGE, PAGE_BYTES, Page, page_part, pages_of, pieces, sectors_of};
+
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Inode {
+    /// The last name it had, by which fault rules find it.
+    pub(crate) name: String,
+    /// Open handles.
+    pub(crate) handles: usize,
+    pub(crate) live: Image,
+    pub(crate) durable: Image,
+    pub(crate) pending: Vec<Effect>,
+}
+
+/// How far something that is not durable has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// In the page cache.
+    Kernel,
+    /// In the device's volatile cache, after `epoch` barriers.
+    Device { epoch: u64 },
+}
+
+/// Something that was done and is not durable yet.
+#[derive(Debug, Clone)]
+pub(crate) struct Effect {
+    /// Effects of one operation share a number.
+    pub(crate) order: u64,
+    pub(crate) stage: Stage,
+    pub(crate) change: Change,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) enum Change {
+    /// These sectors of a page are as in `content`.
+    Sectors { page: u64, content: Arc<Page>, sectors: u8 },
+    /// These pages are zeros.
+    Zeros { pages: Range<u64> },
+    /// The file grew to this length.
+    Grown { len: u64 },
+    /// The file was cut to this length.
+    Cut { len: u64 },
+}
+
+impl Inode {
+    /// Writes into the page cache; `lost` writes never leave it. The range must be valid.
+    pub(crate) fn write(&mut self, order: u64, buf: &[u8], byte_offset: u64, lost: bool) {
+        for piece in pieces(byte_offset, buf.len()) {
+            let content = self.live.put(piece.page, piece.inside.clone(), &buf[piece.buf]);
+            if !lost {
+                self.push(
+                    order,
+                    Change::Sectors {
+                        page: piece.page,
+                        content,
+                        sectors: sectors_of(&piece.inside),
+                    },
+                );
+            }
+        }
+        if !buf.is_empty() {
+            self.grow(order, byte_offset + buf.len() as u64);
+        }
+    }
+
+    /// Writes zeros, without memory for them.
+    pub(crate) fn zero(&mut self, order: u64, bytes: Range<u64>) {
+        let whole = bytes.start.div_ceil(PAGE)..bytes.end / PAGE;
+        if whole.start >= whole.end {
+            // Less than two pages, and none of them whole.
+            let zeros = [0; 2 * PAGE_BYTES];
+            let len = usize::try_from(bytes.end - bytes.start).expect("less than two pages");
+            return self.write(order, &zeros[..len], bytes.start, false);
+        }
+        let zeros = [0; PAGE_BYTES];
+        let before = page_part(PAGE - bytes.start % PAGE);
+        self.write(order, &zeros[..before], bytes.start, false);
+        self.live.zero(whole.clone());
+        self.push(order, Change::Zeros { pages: whole.clone() });
+        self.write(order, &zeros[..page_part(bytes.end)], whole.end * PAGE, false);
+        self.grow(order, bytes.end);
+    }
+
+    /// Gives blocks to the range and makes the file at least that long.
+    pub(crate) fn reserve(&mut self, order: u64, bytes: Range<u64>) {
+        self.live.blocks.insert(pages_of(&bytes));
+        self.grow(order, bytes.end);
+    }
+
+    pub(crate) fn truncate(&mut self, order: u64, len: u64) {
+        if len < self.live.len {
+            self.live.cut(len);
+            self.push(order, Change::Cut { len });
+        } else {
+            self.grow(order, len);
+        }
+    }
+
+    /// Data of these pages (all if `None`) goes to the device: only into blocks that the medium
+    /// knows of, unless metadata goes along.
+    pub(crate) fn hand_over(&mut self, pages: Option<&Range<u64>>, metadata: bool, epoch: u64) {
+        let device = Stage::Device { epoch };
+        for mut effect in std::mem::take(&mut self.pending) {
+            if effect.stage != Stage::Kernel {
+                self.pending.push(effect);
+                continue;
+            }
+            match effect.pages() {
+                None => {
+                    if metadata {
+                        effect.stage = device;
+                    }
+                    self.pending.push(effect);
+                }
+                Some(_) => {
+                    let (inside, outside) = effect.split(pages);
+                    if let Some(mut inside) = inside {
+                        let touched = inside.pages().expect("it is data");
+                        if metadata || self.durable.blocks.contains_all(&touched) {
+                            inside.stage = device;
+                        }
+                        self.pending.push(inside);
+                    }
+                    self.pending.extend(outside);
+                }
+            }
+        }
+    }
+
+    /// Data of these pages (all if `None`) and the length are on the medium.
+    pub(crate) fn persist(&mut self, pages: Option<&Range<u64>>) {
+        let pages = pages.filter(|_| !self.cut_is_pending());
+        for effect in std::mem::take(&mut self.pending) {
+            let (inside, outside) = effect.split(pages);
+            if let Some(inside) = inside {
+                inside.change.apply(&mut self.durable);
+            }
+            self.pending.extend(outside);
+        }
+    }
+
+    /// Whatever the device got before barrier `epoch` is on the medium.
+    pub(crate) fn persist_before(&mut self, epoch: u64) {
+        let early =
+            |effect: &Effect| matches!(effect.stage, Stage::Device { epoch: e } if e < epoch);
+        if !self.pending.iter().any(early) {
+            return;
+        }
+        if self.cut_is_pending() {
+            return self.persist(None);
+        }
+        for effect in std::mem::take(&mut self.pending) {
+            if early(&effect) {
+                effect.change.apply(&mut self.durable);
+            } else {
+                self.pending.push(effect);
+            }
+        }
+    }
+
+    /// A sync of these pages failed: they count as clean, and nothing will write them again. The
+    /// length is metadata, and still on its way.
+    pub(crate) fn mark_clean(&mut self, pages: Option<&Range<u64>>) {
+        for effect in std::mem::take(&mut self.pending) {
+            match effect.pages() {
+                None => self.pending.push(effect),
+                Some(_) => self.pending.extend(effect.split(pages).1),
+            }
+        }
+    }
+
+    pub(crate) fn cut_is_pending(&self) -> bool {
+        let cut = |effect: &Effect| matches!(effect.change, Change::Cut { .. });
+        self.pending.iter().any(cut)
+    }
+
+    fn grow(&mut self, order: u64, len: u64) {
+        if len > self.live.len {
+            self.live.len = len;
+            self.push(order, Change::Grown { len });
+        }
+    }
+
+    fn push(&mut self, order: u64, change: Change) {
+        self.pending.push(Effect { order, stage: Stage::Kernel, change });
+    }
+}
+
+impl Effect {
+    /// The pages it writes; none if it changes the length.
+    fn pages(&self) -> Option<Range<u64>> {
+        match &self.change {
+            Change::Sectors { page, .. } => Some(*page..page + 1),
+            Change::Zeros { pages } => Some(pages.clone()),
+            Change::Grown { .. } | Change::Cut { .. } => None,
+        }
+    }
+
+    /// The part that lies in `pages` (all if `None`), and the rest. A length lies in every range.
+    fn split(self, pages: Option<&Range<u64>>) -> (Option<Self>, Vec<Self>) {
+        let (Some(pages), Some(mine)) = (pages, self.pages()) else {
+            return (Some(self), Vec::new());
+        };
+        let both = mine.start.max(pages.start)..mine.end.min(pages.end);
+        if both.is_empty() {
+            return (None, vec![self]);
+        }
+        if both == mine {
+            return (Some(self), Vec::new());
+        }
+        // Only zeros span pages.
+        let part = |pages: Range<u64>| Self { change: Change::Zeros { pages }, ..self.clone() };
+        let rest = [mine.start..both.start, both.end..mine.end];
+        let rest = rest.into_iter().filter(|pages| !pages.is_empty());
+        (Some(part(both)), rest.map(part).collect())
+    }
+}
+
+impl Change {
+    /// Does to an image what was done.
+    pub(crate) fn apply(&self, image: &mut Image) {
+        match self {
+            Self::Sectors { page, content, sectors } => image.put_sectors(*page, content, *sectors),
+            Self::Zeros { pages } => image.zero(pages.clone()),
+            Self::Grown { len } => image.len = *len,
+            Self::Cut { len } => image.cut(*len),
+        }
+    }
+}

@@ -1,0 +1,30 @@
+//! `SimDir` passes the contract that the real disk passes.
+
+use std::sync::Arc;
+
+use plimsoll_simdisk::{DiskOptions, SimDir, Tear};
+use plimsoll_sync::{Crash, Dir, contract};
+
+#[test]
+fn sim_dir_keeps_the_contract() {
+    contract::check(&|| Arc::new(SimDir::new()) as Arc<dyn Dir>);
+}
+
+#[test]
+fn every_kind_of_disk_keeps_the_contract() {
+    let options = DiskOptions {
+        tear: Tear::Bytes512,
+        direct_alignment: 4096,
+        capacity_bytes: Some(64 << 20),
+        history_steps: 0,
+        ..DiskOptions::default()
+    };
+    contract::check(&|| Arc::new(SimDir::with(options)) as Arc<dyn Dir>);
+}
+
+#[test]
+fn a_disk_found_after_a_crash_keeps_the_contract() {
+    for crash in [Crash::Process, Crash::System, Crash::PowerCut] {
+        contract::check(&|| Arc::new(SimDir::new().crash(crash, 1)) as Arc<dyn Dir>);
+    }
+}
