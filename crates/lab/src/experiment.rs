@@ -1,0 +1,152 @@
+//! What an experiment is: a question with arms, and a sentence for an answer.
+
+use std::fmt::Debug;
+use std::time::Duration;
+
+use plimsoll_sync::{Availability, OsDir, SyncMethod};
+
+use crate::counters::Counters;
+use crate::environment::Environment;
+use crate::error::Result;
+use crate::result::{ArmResult, Unavailable};
+use crate::runner::Watch;
+
+/// A question about this disk.
+pub trait Experiment: Debug + Sync {
+    /// Its name, as commands take it.
+    fn name(&self) -> &'static str;
+
+    /// The question, in one line.
+    fn question(&self) -> &'static str;
+
+    /// Where the question comes from.
+    fn source(&self) -> &'static str;
+
+    /// How it is measured, how its tables are read, and how it can mislead.
+    fn explanation(&self) -> &'static str;
+
+    /// What a profile costs.
+    fn cost(&self, profile: Profile) -> Cost;
+
+    /// The names of the arms that a profile can have, here or elsewhere.
+    fn arm_names(&self, profile: Profile) -> Vec<String>;
+
+    /// Measures, and answers.
+    fn run(&self, setup: &Setup<'_>, watch: &Watch<'_>) -> Result<Measured>;
+}
+
+/// How thoroughly to measure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Profile {
+    /// Enough for a first answer, in a minute.
+    Quick,
+    /// All arms, narrow intervals, tails.
+    Full,
+    /// The sizes and rates of the article that asked the question.
+    Article,
+}
+
+/// What an experiment may cost.
+#[derive(Debug, Clone, Copy)]
+pub struct Cost {
+    /// Time.
+    pub budget: Duration,
+    /// Most bytes on the disk at one time.
+    pub disk_bytes: u64,
+}
+
+/// What an experiment works with.
+#[derive(Debug, Clone, Copy)]
+pub struct Setup<'a> {
+    /// The directory to write in: nothing else is touched.
+    pub dir: &'a OsDir,
+    /// What works there.
+    pub methods: &'a [(SyncMethod, Availability)],
+    /// The kernel's counters.
+    pub counters: &'a Counters,
+    /// What is measured on.
+    pub environment: &'a Environment,
+    /// How thoroughly.
+    pub profile: Profile,
+    /// Time for it.
+    pub budget: Duration,
+    /// Draws the order of the arms.
+    pub seed: u64,
+    /// If not empty: only arms that one of these [`names`].
+    pub only: &'a [String],
+}
+
+/// What an experiment found.
+#[derive(Debug, Clone, Default)]
+pub struct Measured {
+    /// Parameters, as `name=value`.
+    pub parameters: Vec<String>,
+    /// The answer, in sentences.
+    pub answer: Vec<String>,
+    /// What was measured.
+    pub arms: Vec<ArmResult>,
+    /// What could not be.
+    pub unavailable: Vec<Unavailable>,
+}
+
+/// Whether `part` names `arm`: the parts of a name are separated by slashes, and one of them must
+/// begin so. `fsync/append` is not `o_direct+fsync/append`.
+#[must_use]
+pub fn names(part: &str, arm: &str) -> bool {
+    arm.starts_with(part) || arm.contains(&format!("/{part}"))
+}
+
+impl Profile {
+    /// The name that commands take.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Quick => "quick",
+            Self::Full => "full",
+            Self::Article => "article",
+        }
+    }
+}
+
+impl Setup<'_> {
+    /// Whether the user wants this arm.
+    #[must_use]
+    pub fn wants(&self, arm: &str) -> bool {
+        self.only.is_empty() || self.only.iter().any(|part| names(part, arm))
+    }
+
+    /// Whether a method works here.
+    #[must_use]
+    pub fn works(&self, method: SyncMethod) -> bool {
+        let works = |(m, a): &(_, _)| *m == method && matches!(a, Availability::Works(_));
+        self.methods.iter().any(works)
+    }
+
+    /// The methods that do not work here, with the reason.
+    #[must_use]
+    pub fn unavailable(&self) -> Vec<Unavailable> {
+        let unavailable = |(method, availability): &(SyncMethod, Availability)| match availability {
+            Availability::Works(_) => None,
+            Availability::Unavailable { reason } => {
+                Some(Unavailable { name: method.name().to_owned(), reason: reason.clone() })
+            }
+        };
+        self.methods.iter().filter_map(unavailable).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `--only fsync/append/4KiB` once ran `o_direct+fsync/append/4KiB` beside it; the two growing
+    /// files broke each other's blocks into pieces, and each append cost a fifth more.
+    #[test]
+    fn an_arm_is_named_by_the_beginning_of_a_part() {
+        assert!(names("fsync/append", "fsync/append/4KiB"));
+        assert!(!names("fsync/append", "o_direct+fsync/append/4KiB"));
+        assert!(names("append", "o_direct+fsync/append/4KiB"));
+        assert!(names("io_uring", "io_uring+link/append/4KiB"));
+        assert!(!names("4KiB", "fsync/clean"));
+    }
+}

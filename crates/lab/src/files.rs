@@ -1,0 +1,441 @@
+//! Many small files, written and synced all at once: one arm, and the ways to do it.
+//!
+//! The files of a block are created, opened and made durable as empty files before it, and removed
+//! after it, so that nothing but writing and syncing them is timed and counted. A block is one sample:
+//! the time for all of them.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Barrier};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use plimsoll_sync::{
+    AlignedBuf, Batch, BatchWrite, Dir, File, OsDir, Promise, SyncMethod, System, risky,
+};
+
+use crate::attribution::Attribution;
+use crate::counters::Elapsed;
+use crate::error::Result;
+use crate::experiment::Setup;
+use crate::layout::{Layout, noise};
+use crate::result::{ArmResult, Machine, PerOperation};
+use crate::runner::{Arm, Block};
+use crate::stats;
+use crate::summary::Summary;
+use crate::units;
+use crate::verdict::{self, Asked};
+use crate::warning::{Kind, Warning};
+
+/// What is measured.
+pub const MEASURE: &str = "time for all files";
+
+/// A value of an arm whose fsyncs are not tied to their writes: how many completed before their own
+/// write did, in all its samples.
+pub const TOO_EARLY: &str = "fsyncs_before_their_write";
+
+/// What direct I/O writes instead: a page, which is what a record of 200 B costs anyway.
+pub const DIRECT_BYTES: usize = 4096;
+/// Threads of the pool.
+pub const THREADS: usize = 4;
+
+/// How the files are written and synced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Way {
+    /// Not synced.
+    Write,
+    /// Write and sync, file by file.
+    Each(SyncMethod),
+    /// All writes, then a sync of each file.
+    Then,
+    /// All writes, a hint for each file to begin writing it out, then a sync of each.
+    HintThen,
+    /// One batch of `io_uring` requests.
+    Batch(SyncMethod),
+    /// Write and sync by a pool of threads.
+    Pool,
+    /// All writes, then one syncfs.
+    Syncfs,
+    /// All records in one file, and one sync.
+    OneFile,
+}
+
+/// Every way, in the order in which reports print them.
+pub const WAYS: [Way; 12] = [
+    Way::Write,
+    Way::Each(SyncMethod::ORDINARY),
+    Way::Each(SyncMethod::Fdatasync),
+    Way::Then,
+    Way::HintThen,
+    Way::Each(SyncMethod::DirectFsync),
+    Way::Batch(SyncMethod::UringLink),
+    Way::Batch(SyncMethod::Uring),
+    Way::Batch(SyncMethod::UringRwfDsync),
+    Way::Pool,
+    Way::Syncfs,
+    Way::OneFile,
+];
+
+impl Way {
+    /// Its name, in words.
+    #[must_use]
+    pub fn name(self) -> String {
+        match self {
+            Self::Write => "write only".to_owned(),
+            Self::Each(SyncMethod::DirectFsync) => "O_DIRECT, write and fsync each".to_owned(),
+            Self::Each(method) => format!("write and {method} each"),
+            Self::Then => format!("all writes, then {} each", SyncMethod::ORDINARY),
+            Self::HintThen => {
+                format!("all writes and sync_file_range, then {} each", SyncMethod::ORDINARY)
+            }
+            Self::Batch(SyncMethod::Uring) => "io_uring, unlinked (a trap)".to_owned(),
+            Self::Batch(SyncMethod::UringLink) => "io_uring, linked".to_owned(),
+            Self::Batch(method) => method.name().replace('+', ", "),
+            Self::Pool => format!("{THREADS} threads, write and {} each", SyncMethod::ORDINARY),
+            Self::Syncfs => "all writes, then one syncfs".to_owned(),
+            Self::OneFile => format!("one file, one {}", SyncMethod::ORDINARY),
+        }
+    }
+
+    /// What makes the records durable.
+    #[must_use]
+    pub const fn method(self) -> SyncMethod {
+        match self {
+            Self::Write => SyncMethod::None,
+            Self::Each(method) | Self::Batch(method) => method,
+            Self::Syncfs => SyncMethod::Syncfs,
+            Self::Then | Self::HintThen | Self::Pool | Self::OneFile => SyncMethod::ORDINARY,
+        }
+    }
+
+    /// Syncs that follow each other in a sample of `files`. Those that run together may share a
+    /// commit and a flush, so that one is all that the promise implies.
+    const fn syncs_in_turn(self, files: u64) -> u64 {
+        match self {
+            Self::Write | Self::Each(_) | Self::Then | Self::HintThen => files,
+            Self::Batch(_) | Self::Pool | Self::Syncfs | Self::OneFile => 1,
+        }
+    }
+
+    /// Whether it goes through `io_uring`.
+    #[must_use]
+    pub const fn needs_uring(self) -> bool {
+        matches!(self, Self::Batch(_))
+    }
+
+    /// Whether an fsync may run before its own write, so that it proves nothing.
+    #[must_use]
+    pub const fn is_trap(self) -> bool {
+        matches!(self, Self::Batch(SyncMethod::Uring))
+    }
+
+    /// Whether everything happens in the measuring thread, one after the other.
+    const fn is_sequential(self) -> bool {
+        !matches!(self, Self::Batch(_) | Self::Pool)
+    }
+}
+
+/// The files of an arm.
+pub struct Files<'a> {
+    dir: &'a OsDir,
+    way: Way,
+    names: Vec<String>,
+    payload: AlignedBuf,
+    /// Open during a block only: all arms' files together would be too many.
+    open: Opened,
+    fsyncs_before_their_write: u64,
+    /// Counted with the first block, which is thrown away.
+    fsyncs_while_warming_up: Option<u64>,
+}
+
+enum Opened {
+    Nothing,
+    Handles(Vec<Arc<dyn File>>),
+    Batch(Box<Batch>),
+}
+
+impl<'a> Files<'a> {
+    /// So many files of a record each, written and synced in this way, which must work here.
+    pub fn new(setup: &Setup<'a>, way: Way, files: usize, record_bytes: usize) -> Result<Self> {
+        let access = way.method().access();
+        let (len, alignment) = if access.direct {
+            let name = "files-alignment";
+            let alignment = setup.dir.create(name, access)?.alignment();
+            setup.dir.remove(name)?;
+            (DIRECT_BYTES.next_multiple_of(alignment), alignment)
+        } else {
+            (record_bytes, 1)
+        };
+        let mut payload = AlignedBuf::zeroed(len, alignment);
+        noise(&mut payload, setup.seed);
+        Ok(Self {
+            dir: setup.dir,
+            way,
+            names: (0..files).map(|number| format!("files-{number}")).collect(),
+            payload,
+            open: Opened::Nothing,
+            fsyncs_before_their_write: 0,
+            fsyncs_while_warming_up: None,
+        })
+    }
+
+    /// How they are written and synced.
+    #[must_use]
+    pub fn way(&self) -> Way {
+        self.way
+    }
+
+    /// The last way needs only one.
+    fn created(&self) -> &[String] {
+        if self.way == Way::OneFile { &self.names[..1] } else { &self.names }
+    }
+
+    fn handles(&self) -> &[Arc<dyn File>] {
+        match &self.open {
+            Opened::Handles(handles) => handles,
+            Opened::Nothing | Opened::Batch(_) => unreachable!("prepared with handles"),
+        }
+    }
+
+    /// All files, once. Returns the time that it took, and the fsyncs that came too early.
+    fn write_all(&self) -> plimsoll_sync::Result<(Duration, u64)> {
+        let method = self.way.method();
+        if let (Way::Batch(_), Opened::Batch(batch)) = (self.way, &self.open) {
+            let start = Instant::now();
+            let bytes: &[u8] = &self.payload;
+            let write = |file| BatchWrite { file, bytes, byte_offset: 0 };
+            let writes: Vec<_> = (0..self.names.len()).map(write).collect();
+            let done = batch.write_sync(&writes, method)?;
+            return Ok((start.elapsed(), done.fsyncs_before_their_write as u64));
+        }
+        if self.way == Way::Pool {
+            return self.write_in_a_pool(method).map(|took| (took, 0));
+        }
+        let files = self.handles();
+        let start = Instant::now();
+        match self.way {
+            Way::Each(method) => {
+                for file in files {
+                    file.write_sync_at(&self.payload, 0, method)?;
+                }
+            }
+            Way::OneFile => {
+                let file = &files[0];
+                for record in 0..self.names.len() as u64 {
+                    file.write_at(&self.payload, record * self.payload.len() as u64)?;
+                }
+                file.sync(method)?;
+            }
+            Way::Write | Way::Then | Way::HintThen | Way::Syncfs => {
+                for file in files {
+                    file.write_at(&self.payload, 0)?;
+                }
+            }
+            Way::Batch(_) | Way::Pool => unreachable!("done above"),
+        }
+        if self.way == Way::HintThen {
+            for file in files {
+                file.start_write_out()?;
+            }
+        }
+        match self.way {
+            Way::Then | Way::HintThen => {
+                for file in files {
+                    file.sync(method)?;
+                }
+            }
+            Way::Syncfs => {
+                files[0].sync(method)?;
+            }
+            _ => {}
+        }
+        Ok((start.elapsed(), 0))
+    }
+
+    /// Threads take file after file. They stand ready before the clock starts.
+    fn write_in_a_pool(&self, method: SyncMethod) -> plimsoll_sync::Result<Duration> {
+        let files = self.handles();
+        let payload: &[u8] = &self.payload;
+        let next = AtomicUsize::new(0);
+        let (ready, go) = (Barrier::new(THREADS + 1), Barrier::new(THREADS + 1));
+        let work = || {
+            ready.wait();
+            go.wait();
+            while let Some(file) = files.get(next.fetch_add(1, Ordering::Relaxed)) {
+                file.write_sync_at(payload, 0, method)?;
+            }
+            Ok(Instant::now())
+        };
+        thread::scope(|scope| {
+            let pool: Vec<_> = (0..THREADS).map(|_| scope.spawn(work)).collect();
+            ready.wait();
+            let start = Instant::now();
+            go.wait();
+            let mut end = start;
+            for thread in pool {
+                let ended: plimsoll_sync::Result<Instant> =
+                    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+                end = end.max(ended?);
+            }
+            Ok(end - start)
+        })
+    }
+
+    /// What the device must have seen; the trap may do anything.
+    fn asked(&self, samples: u64, promise: Promise) -> Option<Asked> {
+        let files = self.names.len() as u64;
+        let syncs = self.way.syncs_in_turn(files);
+        let bytes = files * self.payload.len() as u64 / syncs;
+        let operations = samples * syncs;
+        let asked = Asked { syncs: files / syncs, ..Asked::new(promise, operations, bytes) };
+        (!self.way.is_trap()).then_some(asked)
+    }
+
+    /// What its blocks showed.
+    #[must_use]
+    pub fn result(&self, blocks: &[Block], setup: &Setup<'_>) -> ArmResult {
+        let elapsed = Elapsed::sum(blocks.iter().map(|block| &block.elapsed));
+        let operations: u64 = blocks.iter().map(|block| block.durable_operations).sum();
+        let method = self.way.method();
+        let promise = method.promise(System::HERE).unwrap_or(Promise::Nothing);
+        let mut warnings = verdict::check_noise(&elapsed, setup.environment.cpus);
+        if let Some(asked) = self.asked(blocks.len() as u64, promise) {
+            let found = verdict::check_promise(asked, &elapsed, setup.environment);
+            // That a small file takes a whole block is what is being measured.
+            let news = |warning: &Warning| warning.kind != Kind::WriteAmplification;
+            warnings.extend(found.into_iter().filter(news));
+        }
+        let summary = Summary::of(MEASURE, blocks, 0);
+        let mut values = BTreeMap::new();
+        if let Some(total) = median(&summary) {
+            let per_file = units::ratio(total, self.names.len() as u64 * 1000);
+            values.insert("per_file_us".to_owned(), per_file);
+        }
+        if self.way.is_trap() {
+            let warming_up = self.fsyncs_while_warming_up.unwrap_or(0);
+            let counted = self.fsyncs_before_their_write - warming_up;
+            values.insert(TOO_EARLY.to_owned(), units::ratio(counted, 1));
+        }
+        let sequential = self.way.is_sequential();
+        ArmResult {
+            name: self.way.name(),
+            method: method.name().to_owned(),
+            layout: Layout::Append.name().to_owned(),
+            promise: promise.name().to_owned(),
+            payload_bytes: self.payload.len() as u64,
+            blocks: blocks.len(),
+            durable_operations: operations,
+            valid: !warnings.iter().any(|warning| warning.kind.invalidates()),
+            summaries: vec![summary],
+            per_operation: PerOperation::of(&elapsed, operations),
+            values,
+            machine: Machine::during(&elapsed),
+            attribution: Attribution::of(&elapsed, operations).filter(|_| sequential),
+            series: None,
+            warnings,
+        }
+    }
+}
+
+/// The median of the samples, even where they are too few for a table: each is of many files.
+#[must_use]
+pub fn median(summary: &Summary) -> Option<u64> {
+    let blocks = &summary.block_p50_ns;
+    (!blocks.is_empty()).then(|| stats::quantile(blocks, 0.5))
+}
+
+impl fmt::Debug for Files<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Files").field("way", &self.way).finish_non_exhaustive()
+    }
+}
+
+impl Arm for Files<'_> {
+    /// New, empty, durable files, with one sync of the directory for all of them.
+    fn prepare(&mut self) -> plimsoll_sync::Result<()> {
+        let access = self.way.method().access();
+        let create = |name: &String| risky::create(self.dir, name, access);
+        let handles: Vec<_> =
+            self.created().iter().map(create).collect::<plimsoll_sync::Result<_>>()?;
+        self.dir.sync()?;
+        self.open = if self.way.needs_uring() {
+            drop(handles);
+            Opened::Batch(Box::new(self.dir.batch(&self.names)?))
+        } else {
+            Opened::Handles(handles)
+        };
+        Ok(())
+    }
+
+    fn run(&mut self, block: &mut Block) -> plimsoll_sync::Result<()> {
+        let (took, too_early) = self.write_all()?;
+        self.fsyncs_before_their_write += too_early;
+        self.fsyncs_while_warming_up.get_or_insert(too_early);
+        block.durable_operations += self.names.len() as u64;
+        block.sample(took, Instant::now());
+        Ok(())
+    }
+
+    /// What was written goes with the files: nothing of theirs stays dirty.
+    fn settle(&mut self) -> plimsoll_sync::Result<()> {
+        self.open = Opened::Nothing;
+        for name in self.created() {
+            risky::remove(self.dir, name)?;
+        }
+        self.dir.sync()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn files<'a>(dir: &'a OsDir, way: Way) -> Files<'a> {
+        let direct = way.method().access().direct;
+        let mut payload = AlignedBuf::zeroed(if direct { 4096 } else { 200 }, 4096);
+        noise(&mut payload, 7);
+        Files {
+            dir,
+            way,
+            names: (0..5).map(|number| format!("files-{number}")).collect(),
+            payload,
+            open: Opened::Nothing,
+            fsyncs_before_their_write: 0,
+            fsyncs_while_warming_up: None,
+        }
+    }
+
+    #[test]
+    fn every_way_writes_each_record_and_leaves_no_file() {
+        let tmp = tempfile::tempdir().unwrap();
+        let dir = OsDir::open(tmp.path()).unwrap();
+        for way in WAYS {
+            let mut files = files(&dir, way);
+            let written = files.prepare().and_then(|()| files.write_all());
+            match written {
+                Err(plimsoll_sync::Error::Unsupported { .. }) => {}
+                Err(error) => panic!("{way:?}: {error}"),
+                Ok(_) => {
+                    let record_bytes = files.payload.len() as u64;
+                    for name in files.created() {
+                        let file = dir.open(name, SyncMethod::None.access()).unwrap();
+                        let records = if way == Way::OneFile { 5 } else { 1 };
+                        assert_eq!(file.len().unwrap(), records * record_bytes, "{way:?}");
+                    }
+                }
+            }
+            files.settle().unwrap();
+            assert!(dir.list().unwrap().is_empty(), "{way:?}");
+        }
+    }
+
+    #[test]
+    fn each_way_has_a_name_of_its_own_without_a_slash() {
+        let mut names: Vec<String> = WAYS.into_iter().map(Way::name).collect();
+        assert!(names.iter().all(|name| !name.contains('/')), "--only splits names there");
+        names.sort();
+        names.dedup();
+        assert_eq!(names.len(), WAYS.len());
+    }
+}

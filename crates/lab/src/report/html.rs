@@ -1,0 +1,601 @@
+//! Results as a page: one file, which needs no network, no script and no colour.
+//!
+//! The verdict first, then each experiment with its charts, then what all of it depends on. A
+//! result may come from anybody: every text is escaped (maud does), and a content security policy
+//! in the page forbids it to run or to fetch anything.
+
+use std::path::Path;
+
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+
+use super::chart::{self, Paper};
+use super::{figure, text};
+use crate::conclusion::Conclusion;
+use crate::environment::Environment;
+use crate::error::{Error, Result};
+use crate::ladder::{Ladder, Rung};
+use crate::result::{self, ArmResult, ExperimentResult};
+use crate::summary::Summary;
+use crate::units;
+use crate::warning::Warning;
+
+/// Widths that charts are drawn for: a desk or paper, and a phone.
+const WIDTHS: [(&str, f64); 2] = [("wide", 860.0), ("narrow", 328.0)];
+const STYLE: &str = include_str!("style.css");
+/// Nothing from anywhere, and no script.
+const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:";
+
+/// The page of some results, in their order.
+#[must_use]
+pub fn render(results: &[ExperimentResult]) -> String {
+    let environments = environments(results);
+    let title = title(results);
+    let page = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                meta http-equiv="Content-Security-Policy" content=(POLICY);
+                meta name="generator" content=(concat!("plimsoll ", env!("CARGO_PKG_VERSION")));
+                link rel="icon" href="data:,";
+                title { (title) }
+                style { (PreEscaped(STYLE)) }
+            }
+            body {
+                header.masthead {
+                    p.brand { (plimsoll_line()) " plimsoll lab" }
+                    h1 { (title) }
+                    @if let Some(result) = results.first() {
+                        p.meta { (text::measured_on(result)) }
+                    }
+                }
+                main {
+                    (verdict(results, &environments))
+                    (how_to_read())
+                    @for (number, result) in results.iter().enumerate() {
+                        (experiment(number, result))
+                    }
+                    (surroundings(&environments))
+                }
+                footer {
+                    p {
+                        "Made by plimsoll " (env!("CARGO_PKG_VERSION")) " from saved results. \
+                         Times are from this machine, this filesystem and this disk on that day; \
+                         compare ratios, not machines."
+                    }
+                }
+            }
+        }
+    };
+    page.into_string()
+}
+
+/// Writes the page. On return it is durable, and at no time was there half of one under its name.
+pub fn save(path: &Path, page: &str) -> Result<()> {
+    let failed = |source| Error::Save { path: path.to_owned(), source };
+    let Some(name) = path.file_name().and_then(|name| name.to_str()) else {
+        let error = std::io::Error::other("not the name of a file");
+        return Err(failed(plimsoll_sync::Error::io("create", path, error)));
+    };
+    let dir = match path.parent() {
+        Some(dir) if !dir.as_os_str().is_empty() => dir,
+        _ => Path::new("."),
+    };
+    result::write_durably(dir, name, page.as_bytes()).map_err(failed)
+}
+
+/// The mark on the hull: a circle, and the line up to which she may be loaded.
+fn plimsoll_line() -> Markup {
+    html! {
+        svg.mark viewBox="0 0 32 20" width="32" height="20" aria-hidden="true" {
+            circle cx="16" cy="10" r="7.5" {}
+            path d="M1 10H31" {}
+        }
+    }
+}
+
+fn title(results: &[ExperimentResult]) -> String {
+    let devices = results.first().map(|result| {
+        let environment = &result.environment;
+        let names: Vec<&str> = environment.devices.iter().map(|d| d.name.as_str()).collect();
+        let filesystem = environment.mount.as_ref().map(|mount| mount.filesystem.as_str());
+        match (filesystem, names.is_empty()) {
+            (Some(filesystem), false) => format!("{filesystem} on {}", names.join(", ")),
+            (Some(filesystem), true) => filesystem.to_owned(),
+            (None, false) => names.join(", "),
+            (None, true) => "this disk".to_owned(),
+        }
+    });
+    format!("What durability costs on {}", devices.as_deref().unwrap_or("no disk"))
+}
+
+/// Distinct environments, with the experiments that ran in each. Free space changes as one measures.
+fn environments(results: &[ExperimentResult]) -> Vec<(&Environment, Vec<&ExperimentResult>)> {
+    let mut found: Vec<(&Environment, Vec<&ExperimentResult>)> = Vec::new();
+    for result in results {
+        let fixed = |e: &Environment| Environment { free_bytes: None, ..e.clone() };
+        let of = &result.environment;
+        match found.iter_mut().find(|(known, _)| fixed(known) == fixed(of)) {
+            Some((_, results)) => results.push(result),
+            None => found.push((of, vec![result])),
+        }
+    }
+    found
+}
+
+fn anchor(number: usize) -> String {
+    format!("experiment-{}", number + 1)
+}
+
+/// What is invalid, what was found, how far to believe it.
+fn verdict(
+    results: &[ExperimentResult],
+    environments: &[(&Environment, Vec<&ExperimentResult>)],
+) -> Markup {
+    let invalid: Vec<(&ExperimentResult, &ArmResult)> = results
+        .iter()
+        .flat_map(|result| result.arms.iter().map(move |arm| (result, arm)))
+        .filter(|(_, arm)| !arm.valid)
+        .collect();
+    let cause = |arm: &ArmResult| {
+        let cause = arm.warnings.iter().find(|warning| warning.kind.invalidates());
+        cause.map_or_else(|| "its counts contradict its promise".to_owned(), Warning::to_string)
+    };
+    // The same cause has often many victims.
+    let mut causes: Vec<(String, Vec<String>)> = Vec::new();
+    for (result, arm) in &invalid {
+        let name = format!("{}: {}", result.experiment, arm.name);
+        let cause = cause(arm);
+        match causes.iter_mut().find(|known| known.0 == cause) {
+            Some(known) => known.1.push(name),
+            None => causes.push((cause, vec![name])),
+        }
+    }
+    // What is said of the machine is said of every experiment on it.
+    let mut distrust: Vec<(&str, Vec<&str>)> = Vec::new();
+    for result in results {
+        for warning in &result.warnings {
+            match distrust.iter_mut().find(|known| known.0 == warning.text) {
+                Some(known) => known.1.push(&result.experiment),
+                None => distrust.push((&warning.text, vec![&result.experiment])),
+            }
+        }
+    }
+    html! {
+        section #verdict aria-labelledby="verdict-heading" {
+            h2 #verdict-heading { "Verdict" }
+            @if !invalid.is_empty() {
+                div.alarm role="note" {
+                    p.loud { "INVALID: " (invalid.len()) " of "
+                        (results.iter().map(|result| result.arms.len()).sum::<usize>())
+                        " arms did not do what they promise. Do not use their figures." }
+                    ul { @for (cause, names) in &causes {
+                        li { (cause) " " span.names { (names.join(" · ")) } }
+                    } }
+                }
+            }
+            @if results.is_empty() { p { "No results." } }
+            @if let ([_], Some(conclusion)) = (environments, Conclusion::of(results, None)) {
+                ul.conclusion { @for sentence in &conclusion.sentences { li { (tied(sentence)) } } }
+            }
+            @for (number, result) in results.iter().enumerate() {
+                div.finding {
+                    h3 { a href=(format!("#{}", anchor(number))) { (result.question) } }
+                    @if let Some(first) = result.answer.first() {
+                        p.lead { (tied(first)) }
+                    } @else {
+                        p.lead.soft { "No answer: see the charts and the warnings." }
+                    }
+                    @for claim in claims(&result.answer) {
+                        p.claim { strong { (claim.article) } " " (tied(claim.said)) " "
+                            span.soft { "— " (tied(&claim.here)) } }
+                    }
+                }
+            }
+            @if let [(environment, _)] = environments {
+                (ladder(environment, results))
+            }
+            @if !distrust.is_empty() {
+                div.distrust role="note" {
+                    h3 { "Before you trust it" }
+                    ul { @for (text, of) in distrust {
+                        li {
+                            @if of.len() < results.len() || of.len() == 1 {
+                                strong { (of.join(", ")) } " "
+                            } @else {
+                                strong { "all" } " "
+                            }
+                            (tied(text))
+                        }
+                    } }
+                }
+            }
+        }
+    }
+}
+
+/// How far the disk's word was checked.
+fn ladder(environment: &Environment, results: &[ExperimentResult]) -> Markup {
+    let ladder = Ladder::of(environment, results);
+    let rungs = [
+        (Rung::Claimed, "the call returned"),
+        (Rung::Sent, "the kernel sent a flush for it"),
+        (Rung::Plausible, "the device answers as a device can"),
+        (Rung::Survived, "it was there after a power cut"),
+    ];
+    html! {
+        div.ladder {
+            h3 { "How far the disk's word was checked" }
+            p.lead { (ladder.in_words()) }
+            ol { @for (rung, means) in rungs {
+                @let reached = rung <= ladder.rung;
+                li.reached[reached] {
+                    strong { (rung.name()) } " " span.soft { (means) }
+                    span.state { (if reached { "reached" } else { "not reached" }) }
+                }
+            } }
+            @if !ladder.reasons.is_empty() {
+                ul { @for reason in &ladder.reasons { li { (reason) } } }
+            }
+            @if !ladder.cannot_know.is_empty() {
+                p.soft { "What this cannot know: " (ladder.cannot_know.join("; ")) "." }
+            }
+        }
+    }
+}
+
+fn experiment(number: usize, result: &ExperimentResult) -> Markup {
+    let id = anchor(number);
+    let figures = figure::of(result);
+    html! {
+        section.experiment id=(id) aria-labelledby=(format!("{id}-heading")) {
+            p.eyebrow { (result.experiment) }
+            h2 id=(format!("{id}-heading")) { (result.question) }
+            ul.answer { @for sentence in &result.answer { li { (tied(sentence)) } } }
+            (beside(&result.answer))
+            @for (number, figure) in figures.iter().enumerate() {
+                @let id = format!("{id}-{}", number + 1);
+                figure {
+                    h3 { (figure.title) }
+                    @for (class, width_px) in WIDTHS {
+                        @let id = format!("{id}-{class}");
+                        div class=(class) {
+                            ((figure.draw)(Paper {
+                                id: &id,
+                                title: &figure.title,
+                                description: &figure.description,
+                                width_px,
+                            }))
+                        }
+                    }
+                    figcaption { (figure.note) }
+                }
+            }
+            (table(result))
+            (doubts(result))
+            (missing(result))
+            p.source {
+                "Source: " (result.source) ". Profile " (result.profile) ", seed " (result.seed)
+                ", begun " (result.started_at) ", took "
+                (units::clock(std::time::Duration::from_millis(result.duration_ms)))
+                @if !result.parameters.is_empty() { "; " (result.parameters.join(", ")) }
+                ". Measuring itself costs " (units::time(result.harness.operation_p50_ns))
+                " an operation."
+            }
+        }
+    }
+}
+
+fn how_to_read() -> Markup {
+    html! {
+        section.reading aria-labelledby="reading-heading" {
+            h2 #reading-heading { "How to read the ranges" }
+            @for (class, width_px) in WIDTHS {
+                @let id = format!("reading-{class}");
+                div class=(class) {
+                    (chart::reading_key(Paper {
+                        id: &id,
+                        title: "How to read a range",
+                        description: "A dot at the median, a thick line from the fastest tenth to \
+                                      the slowest hundredth, a thin one from the fastest to the \
+                                      slowest, which has a tick.",
+                        width_px: width_px.min(430.0),
+                    }))
+                }
+            }
+            p { "The figure on the right is the median; the lowest of those that may be compared is \
+                 heavy. " b { "~" } " no difference from it was seen. " b { "?" } " measured on a busy \
+                 machine. " b { "×" } " INVALID. Where the samples are too few to know the slowest \
+                 hundredth, the thick line ends at the slowest tenth, or is not there. Scales of \
+                 time are logarithmic, and shared by the panels of a figure." }
+        }
+    }
+}
+
+/// A number and its unit, kept on one line.
+fn tied(text: &str) -> String {
+    let units = ["%", "ns", "µs", "ms", "s", "B", "KiB", "MiB", "GiB", "GiB/s", "times"];
+    let mut tied = String::with_capacity(text.len() + 8);
+    let mut after_number = false;
+    for (number, word) in text.split(' ').enumerate() {
+        let unit = word.trim_end_matches(['.', ',', ';', ':', ')']);
+        if number > 0 {
+            tied.push(if after_number && units.contains(&unit) { '\u{a0}' } else { ' ' });
+        }
+        tied.push_str(word);
+        after_number = word.ends_with(|letter: char| letter.is_ascii_digit());
+    }
+    tied
+}
+
+/// What an article says, and what was found here.
+struct Claim<'a> {
+    article: String,
+    said: &'a str,
+    here: String,
+}
+
+/// Sentences like `Article 3 claims that …; here …: holds here.` and those that go on with `It
+/// claims that …`.
+fn claims(answer: &[String]) -> Vec<Claim<'_>> {
+    let mut article = None;
+    let mut claims = Vec::new();
+    for sentence in answer {
+        let said = match (sentence.split_once(" claims that "), &article) {
+            (Some(("It", said)), Some(_)) => said,
+            (Some((who, said)), _) if who.starts_with("Article ") => {
+                article = Some(who.to_owned());
+                said
+            }
+            _ => continue,
+        };
+        let (said, here) = said
+            .split_once("; here")
+            .or_else(|| said.split_once(": "))
+            .unwrap_or((said, "see the answer"));
+        let article = article.clone().unwrap_or_default();
+        claims.push(Claim {
+            article: format!("{article} claims that"),
+            said,
+            here: here.trim_start_matches([' ', ',']).to_owned(),
+        });
+    }
+    claims
+}
+
+/// The article's figures beside ours.
+fn beside(answer: &[String]) -> Markup {
+    let mut rows = claims(answer);
+    for sentence in answer {
+        let Some((ours, theirs)) = sentence.split_once(" (article ") else { continue };
+        let Some((theirs, rest)) = theirs.split_once(')') else { continue };
+        let Some((number, said)) =
+            theirs.split_once(": ").or_else(|| theirs.split_once(" reports "))
+        else {
+            continue;
+        };
+        rows.push(Claim {
+            article: format!("Article {number}:"),
+            said,
+            here: format!("{ours}{rest}"),
+        });
+    }
+    html! {
+        @if !rows.is_empty() {
+            table.beside {
+                caption { "Beside the article" }
+                thead { tr { th scope="col" { "There" } th scope="col" { "Here" } } }
+                tbody { @for row in rows {
+                    tr { td { strong { (row.article) } " " (tied(row.said)) } td { (tied(&row.here)) } }
+                } }
+            }
+        }
+    }
+}
+
+/// Every arm with all its figures.
+fn table(result: &ExperimentResult) -> Markup {
+    let counted = result.arms.iter().any(|arm| arm.per_operation.is_some());
+    let mut values: Vec<&String> = result.arms.iter().flat_map(|arm| arm.values.keys()).collect();
+    values.sort();
+    values.dedup();
+    let several = result.arms.iter().any(|arm| arm.summaries.len() > 1);
+    let dash = || "–".to_owned();
+    let time = |ns: Option<u64>| ns.map_or_else(dash, units::time);
+    let interval = |summary: &Summary| {
+        let (low, high) = summary.p50_ci95_ns?;
+        Some(format!("{} – {}", units::time(low), units::time(high)))
+    };
+    let mark = |arm: &ArmResult| match arm.valid {
+        true => text::mark_behind_name(arm),
+        false => " INVALID".to_owned(),
+    };
+    html! {
+        @if !result.arms.is_empty() {
+            details.table {
+                summary { "All figures: " (result.arms.len()) " arms" }
+                div.scroll role="region" tabindex="0" aria-label=(format!("All figures of {}", result.experiment)) {
+                    table {
+                        thead { tr {
+                            th scope="col" { "arm" }
+                            th scope="col" { "promise" }
+                            @if several { th scope="col" { "measure" } }
+                            @for name in ["p50", "95 % interval", "p90", "p99", "p99.9", "max", "n"] {
+                                th.number scope="col" { (name) }
+                            }
+                            @if counted {
+                                th.number scope="col" { "flushes" }
+                                th.number scope="col" { "KiB written" }
+                            }
+                            @for name in &values {
+                                th.number scope="col" { (units::quantity(name, 0.0).0) }
+                            }
+                        } }
+                        tbody { @for arm in &result.arms {
+                            @let measured = arm.summaries.iter().filter(|summary| summary.n > 0);
+                            @for (number, summary) in measured.enumerate() {
+                                tr.invalid[!arm.valid] {
+                                    @if number == 0 {
+                                        th scope="row" { (arm.name) (mark(arm)) }
+                                    } @else {
+                                        td.again { span { (arm.name) } }
+                                    }
+                                    td { (arm.promise) }
+                                    @if several { td { (summary.measure) } }
+                                    td.number { (time(summary.p50_ns)) }
+                                    td.number { (interval(summary).unwrap_or_else(dash)) }
+                                    @for ns in [summary.p90_ns, summary.p99_ns, summary.p999_ns, summary.max_ns] {
+                                        td.number { (time(ns)) }
+                                    }
+                                    td.number { (summary.n) }
+                                    @let device = arm.per_operation.filter(|_| number == 0);
+                                    @if counted {
+                                        td.number { (device.map_or_else(dash, |d| units::figure(d.flushes))) }
+                                        td.number { (device.map_or_else(dash, |d| units::figure(d.device_kib))) }
+                                    }
+                                    @for name in &values {
+                                        @let value = arm.values.get(*name).filter(|_| number == 0);
+                                        td.number { (value.map_or_else(dash, |&v| units::quantity(name, v).1)) }
+                                    }
+                                }
+                            }
+                        } }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Warnings of arms: many arms often share one reason, apart from its figures.
+fn doubts(result: &ExperimentResult) -> Markup {
+    let mut doubts: Vec<(String, &Warning)> = Vec::new();
+    for arm in &result.arms {
+        doubts.extend(arm.warnings.iter().map(|warning| (arm.name.clone(), warning)));
+    }
+    doubts.sort_by_key(|(_, warning)| !warning.kind.invalidates());
+    let list = html! { ul.doubts { @for (arm, warning) in &doubts {
+        li {
+            @if warning.kind.invalidates() { strong.loud { "INVALID " } }
+            strong { (arm) } " " (warning)
+        }
+    } } };
+    html! {
+        @if !doubts.is_empty() {
+            details { summary { "Warnings: " (doubts.len()) } (list) }
+        }
+    }
+}
+
+/// What could not be measured.
+fn missing(result: &ExperimentResult) -> Markup {
+    html! {
+        @if !result.unavailable.is_empty() {
+            details {
+                summary { "Not measured here: " (result.unavailable.len()) }
+                ul.doubts { @for (reason, names) in text::by_reason(&result.unavailable) {
+                    li { strong { (names.join(", ")) } " " (reason) }
+                } }
+            }
+        }
+    }
+}
+
+/// What the figures depend on.
+fn surroundings(environments: &[(&Environment, Vec<&ExperimentResult>)]) -> Markup {
+    html! {
+        section #environment aria-labelledby="environment-heading" {
+            h2 #environment-heading { "Environment" }
+            @for (environment, results) in environments {
+                @if environments.len() > 1 {
+                    @let names: Vec<&str> = results.iter().map(|r| r.experiment.as_str()).collect();
+                    h3 { (names.join(", ")) }
+                }
+                dl { @for (name, value) in facts(environment) {
+                    div { dt { (name) } dd { (value) } }
+                } }
+            }
+        }
+    }
+}
+
+fn facts(environment: &Environment) -> Vec<(&'static str, String)> {
+    let kib = |kib: u64| units::bytes(kib.saturating_mul(1024));
+    let mount = environment.mount.as_ref();
+    let mut facts = vec![
+        ("plimsoll", Some(environment.plimsoll.clone())),
+        ("system", Some(environment.system.clone())),
+        ("kernel", environment.kernel.clone()),
+        ("processor", environment.cpu.as_ref().map(|cpu| format!("{} × {cpu}", environment.cpus))),
+        ("frequency governor", environment.cpu_governor.clone()),
+        ("memory", environment.memory_kib.map(kib)),
+        ("machine", environment.virtualisation.clone()),
+        ("container", environment.container.clone()),
+        ("directory", Some(environment.directory.display().to_string())),
+        (
+            "filesystem",
+            mount.map(|m| {
+                format!("{} from {} on {}", m.filesystem, m.source, m.mounted_at.display())
+            }),
+        ),
+        ("mount options", mount.map(|m| m.options.clone())),
+        ("size", environment.total_bytes.map(units::bytes)),
+        ("free", environment.free_bytes.map(units::bytes)),
+    ];
+    let known = |fact: Option<bool>| match fact {
+        Some(true) => "yes",
+        Some(false) => "no",
+        None => "unknown",
+    };
+    for device in &environment.devices {
+        let unknown = || "unknown".to_owned();
+        facts.push((
+            "device",
+            Some(format!(
+                "{}: model {}, write cache {}, FUA {}, rotational {}, scheduler {}",
+                device.name,
+                device.model.clone().unwrap_or_else(unknown),
+                device.write_cache.clone().unwrap_or_else(unknown),
+                known(device.fua),
+                known(device.rotational),
+                device.scheduler.clone().unwrap_or_else(unknown),
+            )),
+        ));
+    }
+    if !environment.dirty_limits.is_empty() {
+        facts.push(("dirty limits", Some(environment.dirty_limits.join(", "))));
+    }
+    facts.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_is_not_parted_from_its_unit() {
+        assert_eq!(tied("costs 28.3 µs (12 %)."), "costs 28.3\u{a0}µs (12\u{a0}%).");
+        assert_eq!(tied("a file s"), "a file s");
+    }
+
+    #[test]
+    fn a_claim_is_told_from_what_was_found() {
+        let answer = [
+            "Article 3 claims that A costs 9 ms (3 times); here 2 ms (1 times): does not hold here.",
+            "It claims that B gains nothing; here, linked, it gains: does not hold here.",
+            "An fsync costs 17 µs, with 1 flush (article 3 reports 2 ms).",
+            "Article 1 claims that a write waits: does not hold here (0 %).",
+        ]
+        .map(str::to_owned);
+        let claims = claims(&answer);
+        let said: Vec<&str> = claims.iter().map(|claim| claim.said).collect();
+        assert_eq!(said, ["A costs 9 ms (3 times)", "B gains nothing", "a write waits"]);
+        assert_eq!(claims[1].article, "Article 3 claims that");
+        assert_eq!(claims[1].here, "linked, it gains: does not hold here.");
+        assert_eq!(claims[2].here, "does not hold here (0 %).");
+        let table = beside(&answer).into_string().replace('\u{a0}', " ");
+        assert!(table.contains("2 ms</td><td>An fsync costs 17 µs, with 1 flush.</td>"), "{table}");
+    }
+}

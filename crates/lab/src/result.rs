@@ -1,0 +1,483 @@
+//! What a run leaves behind: one versioned JSON file per experiment, and everything that a report
+//! needs.
+//!
+//! Fields are added freely; a field that changes its meaning or goes away raises [`VERSION`], and
+//! old versions stay readable. docs/results.md describes the format.
+//!
+//! A file that is read may be anything: cut off, damaged, huge, of another program. [`load`] names
+//! it and says what is wrong; it neither panics nor takes memory without bound.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use plimsoll_sync::{Dir, OsDir, SyncMethod};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::error::Category;
+
+use crate::attribution::Attribution;
+use crate::counters::Elapsed;
+use crate::environment::Environment;
+use crate::error::{Error, Result};
+use crate::summary::Summary;
+use crate::units;
+use crate::warning::{Kind, Warning};
+
+/// What the file says it is.
+pub const FORMAT: &str = "plimsoll-lab-result";
+/// Version of the format that this program writes.
+pub const VERSION: u32 = 1;
+/// Largest file that is read. The largest that is written has some megabytes.
+pub const FILE_BYTES_MAX: u64 = 256 << 20;
+
+/// The result of one experiment.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ExperimentResult {
+    /// [`FORMAT`].
+    pub format: String,
+    /// [`VERSION`].
+    pub version: u32,
+    /// Name of the experiment.
+    pub experiment: String,
+    /// The question it asks.
+    pub question: String,
+    /// Where the question comes from.
+    pub source: String,
+    /// The profile: `quick`, `full`, `article`.
+    pub profile: String,
+    /// What draws the order of the arms.
+    pub seed: u64,
+    /// When it began, in UTC (RFC 3339).
+    pub started_at: String,
+    /// How long it took.
+    pub duration_ms: u64,
+    /// How long it was allowed to take.
+    pub budget_ms: u64,
+    /// Parameters, as `name=value`.
+    pub parameters: Vec<String>,
+    /// The answer, in sentences.
+    pub answer: Vec<String>,
+    /// What measuring itself costs.
+    pub harness: Harness,
+    /// What was measured.
+    pub arms: Vec<ArmResult>,
+    /// What could not be measured here, and why.
+    pub unavailable: Vec<Unavailable>,
+    /// Reasons to distrust the run as a whole.
+    pub warnings: Vec<Warning>,
+    /// What it was measured on.
+    pub environment: Environment,
+}
+
+/// What measuring itself costs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Harness {
+    /// One operation that does nothing, through the same loop: the median.
+    pub operation_p50_ns: u64,
+    /// Two looks at the clock: the median of what lies between them.
+    pub clock_p50_ns: u64,
+}
+
+/// One arm.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ArmResult {
+    /// Its name, unique in the experiment.
+    pub name: String,
+    /// How it syncs, by the name of the method.
+    pub method: String,
+    /// How its file is laid out.
+    pub layout: String,
+    /// What its operations were promised.
+    pub promise: String,
+    /// Bytes of one operation.
+    pub payload_bytes: u64,
+    /// Blocks it was measured in.
+    pub blocks: usize,
+    /// Operations whose durability was asked for.
+    pub durable_operations: u64,
+    /// False if the counts contradict the promise: do not use its figures.
+    pub valid: bool,
+    /// What was measured; the first leads.
+    pub summaries: Vec<Summary>,
+    /// What the device did per durable operation.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub per_operation: Option<PerOperation>,
+    /// What else is known of it, by name with its unit last: `at_risk_bytes`, `throughput_mib_s`.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
+    pub values: BTreeMap<String, f64>,
+    /// What the machine did beside it.
+    #[serde(default)]
+    pub machine: Machine,
+    /// Where the time went, for arms whose operations follow each other without a pause.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub attribution: Option<Attribution>,
+    /// The stalls over time, for arms where they are the question.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub series: Option<Series>,
+    /// Reasons to distrust it.
+    pub warnings: Vec<Warning>,
+}
+
+/// What the device did for one durable operation, on average.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct PerOperation {
+    /// Flush requests.
+    pub flushes: f64,
+    /// Write requests, without flushes.
+    pub device_writes: f64,
+    /// KiB written.
+    pub device_kib: f64,
+}
+
+/// What the machine did while an arm was measured, as shares of that time. What the system does not
+/// count, or what was too short for its ticks, is absent.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Machine {
+    /// Waiting of the measuring thread for a CPU.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub run_queue_share: Option<f64>,
+    /// CPU time of everybody else: 1 is one CPU.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub others_cpu_share: Option<f64>,
+    /// CPU time that the hypervisor gave to others: 1 is one CPU.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub steal_share: Option<f64>,
+    /// Time in which somebody waited for a CPU (PSI, "some").
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub cpu_pressure_share: Option<f64>,
+    /// Time in which somebody waited for I/O (PSI, "some").
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub io_pressure_share: Option<f64>,
+    /// Time in which somebody waited for memory (PSI, "some").
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub memory_pressure_share: Option<f64>,
+}
+
+/// Writes and syncs over time. Times count from the start of the arm, pauses between its blocks
+/// left out.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Series {
+    /// Width of a bucket of `writes`.
+    pub bucket_ms: u64,
+    /// The slowest write of each bucket: start of the bucket in milliseconds, nanoseconds, whether a
+    /// sync was in flight during it.
+    pub writes: Vec<(u64, u64, bool)>,
+    /// Syncs: start in microseconds, nanoseconds, whether they held a write up.
+    pub syncs: Vec<(u64, u64, bool)>,
+    /// What the kernel had yet to write, where that is the question: milliseconds, dirty bytes, bytes
+    /// under writeback.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub dirty: Vec<(u64, u64, u64)>,
+}
+
+/// What could not be measured here.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unavailable {
+    /// The method, or the arm.
+    pub name: String,
+    /// Why not.
+    pub reason: String,
+}
+
+impl ArmResult {
+    /// An arm of which only this is known.
+    #[cfg(test)]
+    pub(crate) fn of_summary(name: &str, summary: Summary) -> Self {
+        Self {
+            name: name.to_owned(),
+            method: String::new(),
+            layout: String::new(),
+            promise: "on stable media".to_owned(),
+            payload_bytes: 4096,
+            blocks: 0,
+            durable_operations: 0,
+            valid: true,
+            summaries: vec![summary],
+            per_operation: None,
+            values: BTreeMap::new(),
+            machine: Machine::default(),
+            attribution: None,
+            series: None,
+            warnings: Vec::new(),
+        }
+    }
+
+    /// The median of its leading measure.
+    #[must_use]
+    pub fn p50_ns(&self) -> Option<u64> {
+        self.summaries.first()?.p50_ns
+    }
+}
+
+impl ArmResult {
+    /// Whether it was measured on a busy machine.
+    #[must_use]
+    pub fn is_noisy(&self) -> bool {
+        self.warnings.iter().any(|warning| warning.kind == Kind::Noisy)
+    }
+}
+
+impl PerOperation {
+    /// What the device did, shared out over `operations`; `None` where it cannot be counted.
+    #[must_use]
+    pub fn of(elapsed: &Elapsed, operations: u64) -> Option<Self> {
+        let counts = elapsed.device.filter(|_| operations > 0)?;
+        Some(Self {
+            flushes: units::ratio(counts.flushes, operations),
+            device_writes: units::ratio(counts.writes, operations),
+            device_kib: units::ratio(counts.write_bytes, operations * 1024),
+        })
+    }
+}
+
+impl Machine {
+    /// What was counted during `elapsed`.
+    #[must_use]
+    pub fn during(elapsed: &Elapsed) -> Self {
+        let share = |ns: Option<u64>| Some(units::ratio(ns?, elapsed.wall_ns));
+        let of_us = |us: Option<u64>| share(us.map(|us| us * 1000));
+        Self {
+            run_queue_share: share(elapsed.run_queue_ns),
+            others_cpu_share: share(elapsed.others_cpu_ns()),
+            steal_share: share(elapsed.steal_ns),
+            cpu_pressure_share: of_us(elapsed.pressure.cpu_us),
+            io_pressure_share: of_us(elapsed.pressure.io_us),
+            memory_pressure_share: of_us(elapsed.pressure.memory_us),
+        }
+    }
+}
+
+impl ExperimentResult {
+    /// A result of nothing.
+    #[cfg(test)]
+    pub(crate) fn empty() -> Self {
+        let json = serde_json::json!({
+            "format": FORMAT, "version": VERSION, "experiment": "", "question": "", "source": "",
+            "profile": "", "seed": 0, "started_at": "", "duration_ms": 0, "budget_ms": 0,
+            "parameters": [], "answer": [], "harness": Harness::default(), "arms": [],
+            "unavailable": [], "warnings": [], "environment": Environment::default(),
+        });
+        serde_json::from_value(json).expect("all fields are there")
+    }
+
+    /// Whether any arm contradicts its promise.
+    #[must_use]
+    pub fn has_invalid_arm(&self) -> bool {
+        self.arms.iter().any(|arm| !arm.valid)
+    }
+
+    /// Saves as `<experiment>.json` in `dir`, which must exist. On return the file is durable, and
+    /// at no time was there a half-written one under its name.
+    pub fn save(&self, dir: &Path) -> Result<PathBuf> {
+        save_json(dir, &format!("{}.json", self.experiment), self)
+    }
+
+    /// Reads what [`Self::save`] wrote.
+    pub fn parse(json: &str) -> std::result::Result<Self, String> {
+        check_head(&head_of(json)?)?;
+        let result: Self = parsed(json).map_err(|error| format!("damaged: {error}"))?;
+        result.check()?;
+        Ok(result)
+    }
+
+    /// What the rest of the program relies on.
+    fn check(&self) -> std::result::Result<(), String> {
+        let mut names = BTreeSet::new();
+        for arm in &self.arms {
+            let name = &arm.name;
+            if arm.summaries.is_empty() {
+                return Err(format!("damaged: arm {name:?} has no measure"));
+            }
+            if !names.insert(name) {
+                return Err(format!("damaged: arm {name:?} is there twice"));
+            }
+        }
+        // They are printed on terminals, which obey escape sequences.
+        match names.into_iter().chain([&self.experiment]).find(|n| n.contains(char::is_control)) {
+            Some(name) => Err(format!("damaged: control characters in the name {name:?}")),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Saves `value` as `name` in `dir`, which must exist. On return the file is durable, and at no time
+/// was there a half-written one under its name.
+pub(crate) fn save_json(dir: &Path, name: &str, value: &impl Serialize) -> Result<PathBuf> {
+    let path = dir.join(name);
+    let failed = |source| Error::Save { path: path.clone(), source };
+    let json = serde_json::to_vec(value).map_err(|error| {
+        failed(plimsoll_sync::Error::io("encode", &path, io::Error::from(error)))
+    })?;
+    write_durably(dir, name, &json).map_err(failed)?;
+    Ok(path)
+}
+
+/// Why saved results could not be read. Every variant names the file.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LoadError {
+    /// The system does not let us.
+    #[error("{} cannot be read", path.display())]
+    Read {
+        /// The file or directory.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// No result is so large.
+    #[error(
+        "{} is larger than {}: not a result of plimsoll lab",
+        path.display(),
+        units::bytes(FILE_BYTES_MAX)
+    )]
+    TooLarge {
+        /// The file.
+        path: PathBuf,
+    },
+    /// It is damaged, of another program, or of a newer version of this one.
+    #[error("{}: {reason}", path.display())]
+    NotAResult {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A directory without any result.
+    #[error(
+        "no results in {}: name a directory that `plimsoll lab` wrote <experiment>.json to",
+        path.display()
+    )]
+    NoResults {
+        /// The directory.
+        path: PathBuf,
+    },
+}
+
+/// The results in a file, or in all `*.json` files of a directory, in the order of their names. A
+/// file holds one result, as [`ExperimentResult::save`] writes it, or an array, as `--json` prints
+/// it. Files of a directory that say they are of another format are left out; one that cannot be
+/// understood is an error.
+pub fn load(path: &Path) -> std::result::Result<Vec<ExperimentResult>, LoadError> {
+    let unreadable = |source| LoadError::Read { path: path.to_owned(), source };
+    if !fs::metadata(path).map_err(unreadable)?.is_dir() {
+        return load_file(path, false);
+    }
+    let entries: io::Result<Vec<_>> =
+        fs::read_dir(path).map_err(unreadable)?.map(|entry| Ok(entry?.path())).collect();
+    let mut files = entries.map_err(unreadable)?;
+    files.retain(|file| file.extension().is_some_and(|end| end == "json"));
+    files.sort();
+    let mut results = Vec::new();
+    for file in files {
+        results.extend(load_file(&file, true)?);
+    }
+    if results.is_empty() {
+        return Err(LoadError::NoResults { path: path.to_owned() });
+    }
+    Ok(results)
+}
+
+fn load_file(
+    path: &Path,
+    skip_foreign: bool,
+) -> std::result::Result<Vec<ExperimentResult>, LoadError> {
+    let unreadable = |source| LoadError::Read { path: path.to_owned(), source };
+    let wrong = |reason| LoadError::NotAResult { path: path.to_owned(), reason };
+    let file = fs::File::open(path).map_err(unreadable)?;
+    let too_large = || LoadError::TooLarge { path: path.to_owned() };
+    // The size is asked before anything is read, and held to after: pipes and devices have none.
+    if file.metadata().map_err(unreadable)?.len() > FILE_BYTES_MAX {
+        return Err(too_large());
+    }
+    let mut bytes = Vec::new();
+    let read = file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+    if read as u64 > FILE_BYTES_MAX {
+        return Err(too_large());
+    }
+    let json = String::from_utf8(bytes)
+        .map_err(|error| wrong(format!("not a result of plimsoll lab: {error}")))?;
+    if !json.trim_start().starts_with('[') {
+        let is_foreign = |head: Head| head.format.is_some_and(|format| format != FORMAT);
+        if skip_foreign && head_of(&json).is_ok_and(is_foreign) {
+            return Ok(Vec::new());
+        }
+        return ExperimentResult::parse(&json).map(|result| vec![result]).map_err(wrong);
+    }
+    let heads: Vec<Head> = parsed(&json)
+        .map_err(|why| wrong(format!("not readable results of plimsoll lab: {why}")))?;
+    heads.iter().try_for_each(check_head).map_err(wrong)?;
+    let results: Vec<ExperimentResult> =
+        parsed(&json).map_err(|error| wrong(format!("damaged: {error}")))?;
+    results.iter().try_for_each(ExperimentResult::check).map_err(wrong)?;
+    match results.is_empty() {
+        true => Err(wrong("an empty array: no result in it".to_owned())),
+        false => Ok(results),
+    }
+}
+
+/// What is asked of a file before anything else: is it ours, and can we read it?
+#[derive(Deserialize)]
+struct Head {
+    format: Option<String>,
+    version: Option<serde_json::Number>,
+}
+
+fn check_head(head: &Head) -> std::result::Result<(), String> {
+    match (head.format.as_deref(), &head.version) {
+        (None, _) => Err("not a result of plimsoll lab: it does not say its format".to_owned()),
+        (Some(FORMAT), Some(version)) if version.as_u64() == Some(u64::from(VERSION)) => Ok(()),
+        (Some(FORMAT), Some(version)) => Err(format!(
+            "version {version} of the result format; this program reads version {VERSION}: use a \
+             newer plimsoll"
+        )),
+        (Some(FORMAT), None) => Err("damaged: no version".to_owned()),
+        (Some(other), _) => Err(format!("not a result of plimsoll lab but {other:?}")),
+    }
+}
+
+fn head_of(json: &str) -> std::result::Result<Head, String> {
+    parsed(json).map_err(|why| format!("not a readable result of plimsoll lab: {why}"))
+}
+
+/// As JSON; what is wrong is said in words. serde_json bounds how deep it goes.
+fn parsed<T: DeserializeOwned>(json: &str) -> std::result::Result<T, String> {
+    serde_json::from_str(json).map_err(|error| match error.classify() {
+        Category::Eof if json.trim().is_empty() => "it is empty".to_owned(),
+        Category::Eof => format!("it is cut off: {error}"),
+        _ => error.to_string(),
+    })
+}
+
+/// Writes a file under a name that may be taken. On return it is durable, and at no time was there a
+/// half-written one.
+pub(crate) fn write_durably(dir: &Path, name: &str, bytes: &[u8]) -> plimsoll_sync::Result<()> {
+    let dir = OsDir::open(dir)?;
+    let unfinished = format!(".{name}.{}", std::process::id());
+    let method = SyncMethod::ORDINARY;
+    let file = dir.create(&unfinished, method.access())?;
+    let written =
+        file.write_sync_at(bytes, 0, method).and_then(|_kept| dir.rename(&unfinished, name));
+    if written.is_err() {
+        // The first failure is the one to report.
+        dir.remove(&unfinished).ok();
+    }
+    written
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_foreign_damaged_or_newer_file_is_told_apart() {
+        let foreign = ExperimentResult::parse("{\"a\": 1}").unwrap_err();
+        assert!(foreign.contains("not a result of plimsoll lab"), "{foreign}");
+        let newer = ExperimentResult::parse(&format!("{{\"format\":\"{FORMAT}\",\"version\":99}}"));
+        assert!(newer.unwrap_err().contains("version 99"));
+        let damaged =
+            ExperimentResult::parse(&format!("{{\"format\":\"{FORMAT}\",\"version\":1}}"));
+        assert!(damaged.unwrap_err().contains("damaged"));
+    }
+}

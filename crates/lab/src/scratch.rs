@@ -1,0 +1,230 @@
+//! The directory that a run writes in: checked before, removed after.
+//!
+//! Invariant: only the directory made here, and only files made in it, are ever removed. It is
+//! removed when the value is dropped, so on every way out but a killed process.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use plimsoll_sync::{Dir, OsDir, Space};
+
+use crate::environment::Environment;
+use crate::mount::Kind;
+
+/// Names of scratch directories begin so.
+const PREFIX: &str = ".plimsoll-lab-";
+/// Share of the filesystem that must stay free, one in so many.
+const KEEP_FREE: u64 = 10;
+
+/// A directory of our own below the one that is measured.
+#[derive(Debug)]
+pub struct Scratch {
+    path: PathBuf,
+    dir: OsDir,
+}
+
+/// Why nothing can be measured in a directory, and what to do.
+#[derive(Debug, thiserror::Error)]
+#[error("{what} {}: {reason}", directory.display())]
+pub struct CannotRun {
+    /// What cannot be done there.
+    pub what: &'static str,
+    /// The directory.
+    pub directory: PathBuf,
+    /// Why not, and the cure.
+    pub reason: String,
+}
+
+impl Scratch {
+    /// Where a run in `directory` would write. Touches nothing.
+    #[must_use]
+    pub fn planned(directory: &Path) -> PathBuf {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        directory.join(format!("{PREFIX}{}-{}", std::process::id(), now.subsec_nanos()))
+    }
+
+    /// Makes the directory `path`, one that [`Self::planned`] named.
+    pub fn create(path: PathBuf) -> Result<Self, CannotRun> {
+        let parent = path.parent().unwrap_or(Path::new("."));
+        let refused = |error: io::Error| CannotRun::because(parent, &cure(&error));
+        fs::create_dir(&path).map_err(refused)?;
+        let dir = OsDir::open(&path).map_err(|error| {
+            fs::remove_dir(&path).ok();
+            CannotRun::because(parent, &format!("the scratch directory cannot be opened: {error}"))
+        })?;
+        Ok(Self { path, dir })
+    }
+
+    /// The seam to it.
+    #[must_use]
+    pub fn dir(&self) -> &OsDir {
+        &self.dir
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        for name in self.dir.list().unwrap_or_default() {
+            // What cannot be removed is left for its owner to see.
+            fs::remove_file(self.path.join(name)).ok();
+        }
+        fs::remove_dir(&self.path).ok();
+    }
+}
+
+impl CannotRun {
+    pub(crate) fn because(directory: &Path, reason: &str) -> Self {
+        let (directory, reason) = (directory.to_owned(), reason.to_owned());
+        Self { what: "cannot measure in", directory, reason }
+    }
+}
+
+/// What runs that were killed have left in `directory`: their processes are gone.
+#[must_use]
+pub fn leftovers(directory: &Path) -> Vec<PathBuf> {
+    let is_left = |path: &PathBuf| {
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let pid = name.strip_prefix(PREFIX).and_then(|rest| rest.split('-').next());
+        // Where processes cannot be looked up, nothing is called left over.
+        let known = Path::new("/proc/self").exists();
+        known && pid.is_some_and(|pid| !Path::new("/proc").join(pid).exists())
+    };
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    entries.map(|entry| entry.path()).filter(is_left).collect()
+}
+
+/// The absolute path of a directory that exists.
+pub fn directory(path: &Path) -> Result<PathBuf, CannotRun> {
+    let refused = |error: io::Error| CannotRun::because(path, &cure(&error));
+    let directory = fs::canonicalize(path).map_err(refused)?;
+    if directory.is_dir() {
+        return Ok(directory);
+    }
+    Err(CannotRun::because(path, "it is not a directory; pass one with --dir"))
+}
+
+/// Refuses a place where measuring would mislead, or where `needed_bytes` would fill the disk.
+pub fn check_place(environment: &Environment, needed_bytes: u64) -> Result<(), CannotRun> {
+    let refuse = |reason: &str| Err(CannotRun::because(&environment.directory, reason));
+    match environment.mount.as_ref().map(|mount| (mount.kind(), &mount.filesystem)) {
+        Some((Kind::Memory, name)) => refuse(&format!(
+            "it is on {name}, in memory: nothing there is durable, so a sync costs nothing and \
+             promises nothing; choose a directory on a disk with --dir"
+        ))?,
+        Some((Kind::Overlay, name)) => refuse(&format!(
+            "it is on {name}, as in a container: two filesystems lie under it, and the figures \
+             would be of neither; choose a volume or a bind mount with --dir"
+        ))?,
+        Some((Kind::Network, name)) => refuse(&format!(
+            "it is on {name}: what is durable is decided on another machine; run the lab there, \
+             or choose a local directory with --dir"
+        ))?,
+        Some((Kind::Kernel, name)) => refuse(&format!(
+            "it is on {name}, which is no filesystem of files on a disk; choose another with --dir"
+        ))?,
+        _ => {}
+    }
+    if environment.mount.as_ref().is_some_and(|mount| mount.has_option("ro")) {
+        refuse("it is mounted read-only: remount it, or pass another with --dir")?;
+    }
+    match (environment.free_bytes, environment.total_bytes) {
+        (Some(free_bytes), Some(total_bytes)) => {
+            check_space(Space { total_bytes, free_bytes }, needed_bytes)
+                .or_else(|reason| refuse(&reason))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn check_space(space: Space, needed_bytes: u64) -> Result<(), String> {
+    let keep = space.total_bytes / KEEP_FREE;
+    if space.free_bytes >= needed_bytes.saturating_add(keep) {
+        return Ok(());
+    }
+    Err(format!(
+        "{} are free and the run writes {}; that would leave less than a tenth of the filesystem \
+         ({}) free; free some room, or choose another directory with --dir",
+        mib(space.free_bytes),
+        mib(needed_bytes),
+        mib(keep)
+    ))
+}
+
+fn mib(bytes: u64) -> String {
+    format!("{} MiB", bytes >> 20)
+}
+
+/// What a user can do about a directory that cannot be used.
+fn cure(error: &io::Error) -> String {
+    let cure = match error.kind() {
+        io::ErrorKind::NotFound => "create it, or pass another with --dir",
+        io::ErrorKind::PermissionDenied => "run as its owner, or pass another with --dir",
+        io::ErrorKind::ReadOnlyFilesystem => {
+            "it is mounted read-only: remount it, or pass another with --dir"
+        }
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            "free some room, or pass another with --dir"
+        }
+        io::ErrorKind::NotADirectory => "pass a directory with --dir",
+        _ => "pass another with --dir",
+    };
+    format!("{error}; {cure}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mount::Mount;
+
+    fn on(filesystem: &str) -> Environment {
+        let mount = Mount { filesystem: filesystem.to_owned(), ..Mount::default() };
+        Environment { mount: Some(mount), ..Environment::default() }
+    }
+
+    #[test]
+    fn a_place_where_nothing_is_durable_is_refused_with_a_cure() {
+        for filesystem in ["tmpfs", "overlay", "nfs4"] {
+            let refused = check_place(&on(filesystem), 0).unwrap_err().to_string();
+            assert!(refused.contains(filesystem) && refused.contains("--dir"), "{refused}");
+        }
+        check_place(&on("ext4"), 0).unwrap();
+    }
+
+    #[test]
+    fn a_tenth_of_the_filesystem_stays_free() {
+        let space = Space { total_bytes: 1000 << 20, free_bytes: 300 << 20 };
+        check_space(space, 200 << 20).unwrap();
+        let refused = check_space(space, 201 << 20).unwrap_err();
+        assert!(refused.contains("300 MiB") && refused.contains("201 MiB"), "{refused}");
+        check_space(space, u64::MAX).unwrap_err();
+    }
+
+    #[test]
+    fn only_what_was_made_is_removed() {
+        let tmp = tempfile::tempdir().unwrap();
+        fs::write(tmp.path().join("precious"), b"kept").unwrap();
+        let scratch = Scratch::create(Scratch::planned(tmp.path())).unwrap();
+        scratch.dir().create("made", plimsoll_sync::Access::default()).unwrap();
+        drop(scratch);
+        let left: Vec<_> = fs::read_dir(tmp.path()).unwrap().map(|e| e.unwrap().path()).collect();
+        assert_eq!(left, [tmp.path().join("precious")]);
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn what_a_killed_run_left_is_found_and_a_living_one_is_not() {
+        let tmp = tempfile::tempdir().unwrap();
+        let dead = tmp.path().join(format!("{PREFIX}{}-1", u32::MAX));
+        fs::create_dir(&dead).unwrap();
+        let _living = Scratch::create(Scratch::planned(tmp.path())).unwrap();
+        assert_eq!(leftovers(tmp.path()), [dead]);
+    }
+
+    #[test]
+    fn a_missing_directory_is_refused_with_a_cure() {
+        let refused = directory(Path::new("/no/such/place")).unwrap_err().to_string();
+        assert!(refused.contains("/no/such/place") && refused.contains("--dir"), "{refused}");
+    }
+}

@@ -1,0 +1,304 @@
+//! Whether an arm did what its method promises, and whether it was left in peace. Pure.
+//!
+//! A benchmark of syncing must check that it synced. The kernel counts the flushes and the bytes
+//! that reached the device; an arm whose counts contradict its promise is marked invalid, because
+//! it was measured at something else.
+
+use plimsoll_sync::Promise;
+
+use crate::counters::Elapsed;
+use crate::device::DeviceFacts;
+use crate::environment::Environment;
+use crate::units;
+use crate::warning::{Kind, Warning};
+
+/// Below this many flushes per durable operation nothing has emptied the device's cache each time.
+/// Not one: a count may fall on the other side of a block's edge.
+const FLUSHES_MIN: f64 = 0.9;
+/// Above this many flushes per durable operation they are not all its own: a journal needs two, a
+/// filesystem that syncs everything some more.
+const FLUSHES_MAX: f64 = 8.0;
+/// Above this many flushes per operation that asked for none, somebody else flushed.
+const FLUSHES_STRAY: f64 = 0.5;
+/// Below this share of its bytes an operation has not written them.
+const BYTES_MIN: f64 = 0.9;
+/// From this multiple of its bytes on, an operation writes much more than it was asked to.
+const AMPLIFICATION: f64 = 8.0;
+/// Device writes during which so little was asked for are somebody else's.
+const OTHERS_BYTES: u64 = 4 << 20;
+
+/// Share of its time that an arm may wait for a CPU before its tail is no longer the disk's.
+const RUN_QUEUE_MAX: f64 = 0.05;
+/// Share of time that the hypervisor may take away.
+const STEAL_MAX: f64 = 0.02;
+/// CPUs that others may use. The journal and the interrupt handlers of our own writes are in here.
+const OTHERS_CPUS_MAX: f64 = 0.5;
+/// Share of time in which somebody may wait for memory.
+const MEMORY_MAX: f64 = 0.01;
+
+/// What an arm asked of the device.
+#[derive(Debug, Clone, Copy)]
+pub struct Asked {
+    /// What each operation was promised.
+    pub promise: Promise,
+    /// Operations.
+    pub operations: u64,
+    /// Bytes of each that had to reach the device before it returned.
+    pub bytes: u64,
+    /// Whether a write forced to the medium (FUA) may stand in for the flush: only where the write
+    /// is its own sync and goes past the page cache.
+    pub may_use_fua: bool,
+    /// Syncs that one operation holds, each of which may flush.
+    pub syncs: u64,
+}
+
+impl Asked {
+    /// Operations that each write `bytes` and sync once, by a call.
+    #[must_use]
+    pub const fn new(promise: Promise, operations: u64, bytes: u64) -> Self {
+        Self { promise, operations, bytes, may_use_fua: false, syncs: 1 }
+    }
+}
+
+/// What the counts say of the promise, on the devices and the mount of `environment`.
+#[must_use]
+pub fn check_promise(asked: Asked, elapsed: &Elapsed, environment: &Environment) -> Vec<Warning> {
+    check_counts(asked, elapsed, &environment.devices, barriers_off(environment))
+}
+
+/// Whether the filesystem is mounted so that it sends no flushes.
+#[must_use]
+pub fn barriers_off(environment: &Environment) -> bool {
+    let off = ["nobarrier", "barrier=0"];
+    environment
+        .mount
+        .as_ref()
+        .is_some_and(|mount| off.iter().any(|option| mount.has_option(option)))
+}
+
+fn check_counts(
+    asked: Asked,
+    elapsed: &Elapsed,
+    devices: &[DeviceFacts],
+    barriers_off: bool,
+) -> Vec<Warning> {
+    let Some(counts) = elapsed.device.filter(|_| asked.operations > 0) else {
+        return Vec::new();
+    };
+    let flushes = units::ratio(counts.flushes, asked.operations);
+    let mut warnings = Vec::new();
+    match asked.promise {
+        Promise::Media if flushes < FLUSHES_MIN => {
+            warnings.extend(explain_missing_flushes(asked, flushes, devices, barriers_off));
+        }
+        Promise::Media if flushes > FLUSHES_MAX * units::ratio(asked.syncs, 1) => {
+            let text = format!(
+                "{flushes:.1} flushes per sync, more than any method causes: somebody else syncs on \
+                 this device, so whether these syncs were flushed cannot be told; stop them and \
+                 measure again"
+            );
+            warnings.push(Warning::new(Kind::OthersWrote, text));
+        }
+        Promise::Device | Promise::Nothing if flushes > FLUSHES_STRAY => {
+            let text = format!(
+                "{flushes:.2} flushes per operation that asked for none: somebody else syncs on \
+                 this device; stop them and measure again"
+            );
+            warnings.push(Warning::new(Kind::OthersWrote, text));
+        }
+        _ => {}
+    }
+    let asked_bytes = asked.operations * asked.bytes;
+    let written = units::ratio(counts.write_bytes, asked_bytes);
+    let must_write = matches!(asked.promise, Promise::Media | Promise::Device | Promise::Ordering);
+    if must_write && asked_bytes > 0 && written < BYTES_MIN {
+        let text = format!(
+            "the device wrote {} of the bytes that were reported durable: what was measured is not \
+             what it claims to be",
+            units::percent(written)
+        );
+        warnings.push(Warning::new(Kind::BytesMissing, text));
+    }
+    if must_write && written >= AMPLIFICATION && asked.bytes >= 4096 {
+        let text = format!(
+            "{} reach the device for {} asked for: the method writes other data along, or somebody \
+             else writes to the device",
+            units::bytes(counts.write_bytes / asked.operations),
+            units::bytes(asked.bytes)
+        );
+        warnings.push(Warning::new(Kind::WriteAmplification, text));
+    }
+    if asked.promise == Promise::Nothing && counts.write_bytes > asked_bytes + OTHERS_BYTES {
+        let text = format!(
+            "the device wrote {} while nothing was synced: somebody else writes to it",
+            units::bytes(counts.write_bytes)
+        );
+        warnings.push(Warning::new(Kind::OthersWrote, text));
+    }
+    warnings
+}
+
+fn explain_missing_flushes(
+    asked: Asked,
+    flushes: f64,
+    devices: &[DeviceFacts],
+    barriers_off: bool,
+) -> Option<Warning> {
+    let says = |cache: &str| devices.iter().any(|d| d.write_cache.as_deref() == Some(cache));
+    let contradicted = |why: &str| {
+        let text = format!(
+            "{flushes:.2} flushes per sync: {why}, so a power cut may lose what was reported durable"
+        );
+        Some(Warning::new(Kind::PromiseContradicted, text))
+    };
+    if barriers_off {
+        return contradicted("the filesystem is mounted without barriers (remount with barrier=1)");
+    }
+    if says("write through") && !says("write back") {
+        let text = format!(
+            "{flushes:.2} flushes per sync: the kernel takes the device's cache to be write-through \
+             and sends none; if the drive does have a volatile cache, set queue/write_cache to \
+             'write back'"
+        );
+        return Some(Warning::new(Kind::NoFlushSent, text));
+    }
+    if asked.may_use_fua && devices.iter().any(|device| device.fua == Some(true)) {
+        // Such a write goes to the medium by itself and is counted nowhere.
+        return None;
+    }
+    contradicted("nothing told the device to empty its cache")
+}
+
+/// Why an arm's figures are more the machine's than the disk's.
+#[must_use]
+pub fn check_noise(elapsed: &Elapsed, cpus: usize) -> Vec<Warning> {
+    let wall = elapsed.wall_ns;
+    let mut warnings = Vec::new();
+    let mut noisy = |share: Option<f64>, limit: f64, text: &dyn Fn(String) -> String| {
+        if let Some(share) = share.filter(|&share| share > limit) {
+            warnings.push(Warning::new(Kind::Noisy, text(units::percent(share))));
+        }
+    };
+    let of_wall = |ns: Option<u64>| Some(units::ratio(ns?, wall));
+    noisy(of_wall(elapsed.run_queue_ns), RUN_QUEUE_MAX, &|share| {
+        format!("waited {share} of the time for a CPU: the tail is the scheduler's, not the disk's")
+    });
+    noisy(of_wall(elapsed.steal_ns), STEAL_MAX, &|share| {
+        format!("the hypervisor gave {share} of a CPU to others (steal)")
+    });
+    noisy(of_wall(elapsed.others_cpu_ns()), OTHERS_CPUS_MAX, &|share| {
+        format!("other programs used {share} of a CPU, of {cpus} here; stop them and measure again")
+    });
+    let memory_ns = elapsed.pressure.memory_us.map(|us| us * 1000);
+    noisy(of_wall(memory_ns), MEMORY_MAX, &|share| {
+        format!("somebody waited {share} of the time for memory")
+    });
+    warnings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::DeviceCounts;
+
+    fn device(write_cache: &str, fua: bool) -> Vec<DeviceFacts> {
+        let write_cache = Some(write_cache.to_owned());
+        vec![DeviceFacts { write_cache, fua: Some(fua), ..DeviceFacts::default() }]
+    }
+
+    fn counted(flushes: u64, write_bytes: u64) -> Elapsed {
+        let counts = DeviceCounts { flushes, write_bytes, ..DeviceCounts::default() };
+        Elapsed { wall_ns: 1_000_000, device: Some(counts), ..Elapsed::default() }
+    }
+
+    fn kinds(promise: Promise, elapsed: &Elapsed, devices: &[DeviceFacts], off: bool) -> Vec<Kind> {
+        let asked = Asked { may_use_fua: true, ..Asked::new(promise, 100, 4096) };
+        check_counts(asked, elapsed, devices, off).into_iter().map(|w| w.kind).collect()
+    }
+
+    const BYTES: u64 = 100 * 4096;
+
+    #[test]
+    fn a_sync_without_a_flush_contradicts_its_promise() {
+        let found = kinds(Promise::Media, &counted(0, BYTES), &device("write back", false), false);
+        assert_eq!(found, [Kind::PromiseContradicted]);
+        assert!(Kind::PromiseContradicted.invalidates());
+    }
+
+    #[test]
+    fn a_flush_each_keeps_the_promise() {
+        let found =
+            kinds(Promise::Media, &counted(100, BYTES), &device("write back", false), false);
+        assert!(found.is_empty());
+    }
+
+    #[test]
+    fn fua_may_stand_in_for_a_flush_unless_barriers_are_off() {
+        let fua = device("write back", true);
+        assert!(kinds(Promise::Media, &counted(0, BYTES), &fua, false).is_empty());
+        let off = kinds(Promise::Media, &counted(0, BYTES), &fua, true);
+        assert_eq!(off, [Kind::PromiseContradicted]);
+    }
+
+    #[test]
+    fn fua_excuses_no_call_that_must_flush() {
+        let asked = Asked::new(Promise::Media, 100, 4096);
+        let found = check_counts(asked, &counted(0, BYTES), &device("write back", true), false);
+        assert_eq!(found[0].kind, Kind::PromiseContradicted);
+    }
+
+    #[test]
+    fn more_flushes_than_any_method_causes_are_somebody_elses() {
+        let found =
+            kinds(Promise::Media, &counted(15_000, BYTES), &device("write back", false), false);
+        assert_eq!(found, [Kind::OthersWrote]);
+    }
+
+    #[test]
+    fn a_device_said_to_be_write_through_is_taken_at_its_word_but_loudly() {
+        let through = device("write through", false);
+        let found = kinds(Promise::Media, &counted(0, BYTES), &through, false);
+        assert_eq!(found, [Kind::NoFlushSent]);
+    }
+
+    #[test]
+    fn bytes_that_never_reached_the_device_invalidate_the_arm() {
+        let back = device("write back", false);
+        let found = kinds(Promise::Media, &counted(100, 10), &back, false);
+        assert_eq!(found, [Kind::BytesMissing]);
+        assert!(kinds(Promise::Nothing, &counted(0, 0), &back, false).is_empty());
+    }
+
+    #[test]
+    fn flushes_and_bytes_that_nobody_asked_for_are_somebody_elses() {
+        let back = device("write back", false);
+        assert_eq!(kinds(Promise::Device, &counted(90, BYTES), &back, false), [Kind::OthersWrote]);
+        let busy = counted(0, BYTES + (5 << 20));
+        assert_eq!(kinds(Promise::Nothing, &busy, &back, false), [Kind::OthersWrote]);
+    }
+
+    #[test]
+    fn a_device_that_cannot_be_counted_is_not_judged() {
+        assert!(kinds(Promise::Media, &Elapsed::default(), &[], false).is_empty());
+    }
+
+    #[test]
+    fn noise_is_named_by_its_cause() {
+        let quiet = Elapsed {
+            wall_ns: 1_000_000_000,
+            run_queue_ns: Some(10_000_000),
+            steal_ns: Some(0),
+            machine_cpu_ns: Some(400_000_000),
+            process_cpu_ns: Some(300_000_000),
+            ..Elapsed::default()
+        };
+        assert!(check_noise(&quiet, 2).is_empty());
+        let waited = check_noise(&Elapsed { run_queue_ns: Some(950_000_000), ..quiet }, 2);
+        assert!(waited[0].text.contains("95 %") && waited[0].text.contains("CPU"));
+        let stolen = check_noise(&Elapsed { steal_ns: Some(50_000_000), ..quiet }, 2);
+        assert!(stolen[0].text.contains("hypervisor"));
+        let busy = Elapsed { machine_cpu_ns: Some(2_100_000_000), ..quiet };
+        let others = check_noise(&busy, 2);
+        assert!(others[0].text.contains("180 %"));
+    }
+}

@@ -1,0 +1,61 @@
+//! Why a number may mislead, and what to do about it.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// A reason to distrust a number.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Warning {
+    /// What kind of reason, for programs.
+    pub kind: Kind,
+    /// The cause with its figures, and the cure, for people.
+    pub text: String,
+}
+
+/// Kinds of reasons.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Kind {
+    /// The flush count contradicts what the method promises. The arm is invalid.
+    PromiseContradicted,
+    /// The kernel sends no flushes to this device.
+    NoFlushSent,
+    /// Flushes cannot be counted here.
+    FlushesNotCounted,
+    /// The device did not write what the operations needed. The arm is invalid.
+    BytesMissing,
+    /// The machine was busy.
+    Noisy,
+    /// Somebody else wrote to the device.
+    OthersWrote,
+    /// Far more bytes were written than asked for.
+    WriteAmplification,
+    /// There are too few samples for what one would like to know.
+    FewSamples,
+    /// Something about the place deserves a thought.
+    Place,
+}
+
+impl Kind {
+    /// Whether an arm with such a warning must not be used.
+    #[must_use]
+    pub const fn invalidates(self) -> bool {
+        matches!(self, Self::PromiseContradicted | Self::BytesMissing)
+    }
+}
+
+impl Warning {
+    /// A warning with its text.
+    #[must_use]
+    pub fn new(kind: Kind, text: impl Into<String>) -> Self {
+        Self { kind, text: text.into() }
+    }
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}

@@ -1,0 +1,211 @@
+//! A writer that makes one record durable after the other: a closed loop, and one arm.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+use plimsoll_sync::{AlignedBuf, Availability, Dir, Error as SyncError, Promise, SyncMethod};
+
+use crate::attribution::Attribution;
+use crate::counters::Elapsed;
+use crate::error::Result;
+use crate::experiment::Setup;
+use crate::layout::{LaidOut, Layout, noise};
+use crate::result::{ArmResult, Machine, PerOperation, Unavailable};
+use crate::runner::{Arm, Block, Size, Watch};
+use crate::summary::Summary;
+use crate::units;
+use crate::verdict::{self, Asked};
+
+/// What a writer measures.
+pub const MEASURE: &str = "time to durable";
+
+/// What a writer does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Spec {
+    /// How each record is made durable.
+    pub method: SyncMethod,
+    /// How the blocks under it are prepared.
+    pub layout: Layout,
+    /// Bytes of a record; zero for a sync with nothing to sync.
+    pub payload_bytes: u64,
+}
+
+/// How its blocks and its file are cut.
+#[derive(Debug, Clone, Copy)]
+pub struct Shape {
+    /// A block of the run, at the most.
+    pub block: Size,
+    /// Records in a file. A multiple of a block, so that most blocks need no preparation.
+    pub records: u64,
+}
+
+impl Shape {
+    /// Records in a growing file: it starts from nothing in each block. Many files that grow by
+    /// turns break each other's blocks into pieces, and the pieces of a long one no longer fit into
+    /// its inode.
+    const fn records_appended(&self) -> u64 {
+        self.block.operations as u64
+    }
+}
+
+impl Spec {
+    /// `fdatasync/append/4KiB`; with nothing to write, `fsync/clean`.
+    #[must_use]
+    pub fn name(self) -> String {
+        match self.payload_bytes {
+            0 => format!("{}/clean", self.method),
+            bytes => {
+                let bytes = units::bytes(bytes).replace(' ', "");
+                format!("{}/{}/{bytes}", self.method, self.layout)
+            }
+        }
+    }
+}
+
+/// An arm: one writer, one file.
+#[derive(Debug)]
+pub struct Writer {
+    spec: Spec,
+    shape: Shape,
+    promise: Promise,
+    file: LaidOut,
+    payload: AlignedBuf,
+}
+
+impl Writer {
+    /// The wanted ones of `specs` that can run here, and why the others cannot.
+    pub fn create_all(
+        setup: &Setup<'_>,
+        specs: &[Spec],
+        shape: Shape,
+        watch: &Watch<'_>,
+    ) -> Result<(Vec<Self>, Vec<Unavailable>)> {
+        let (mut writers, mut unavailable) = (Vec::new(), Vec::new());
+        for (number, &spec) in specs.iter().filter(|spec| setup.wants(&spec.name())).enumerate() {
+            watch.check()?;
+            match Self::create(setup, spec, shape, &format!("writer-{number}")) {
+                Ok(writer) => writers.push(writer),
+                Err(error) => {
+                    unavailable.push(Unavailable { name: spec.name(), reason: cannot(error)? });
+                }
+            }
+        }
+        Ok((writers, unavailable))
+    }
+
+    fn create(
+        setup: &Setup<'_>,
+        spec: Spec,
+        shape: Shape,
+        name: &str,
+    ) -> std::result::Result<Self, SyncError> {
+        let (method, layout) = (spec.method, spec.layout);
+        let record_bytes = spec.payload_bytes.max(1);
+        let records =
+            if layout == Layout::Append { shape.records_appended() } else { shape.records };
+        let mut file = LaidOut::create(setup.dir, name, method, layout, record_bytes, records)?;
+        let len = usize::try_from(spec.payload_bytes).expect("records are small");
+        let mut payload = AlignedBuf::zeroed(len, file.file().alignment());
+        noise(&mut payload, setup.seed);
+        file.prepare(1)?;
+        let promise = if len == 0 {
+            file.file().sync(method)
+        } else {
+            let byte_offset = file.advance();
+            file.file().write_sync_at(&payload, byte_offset, method)
+        };
+        // An arm that cannot run must not leave its file to those that can.
+        let promise = promise.or_else(|error| {
+            setup.dir.remove(name)?;
+            Err(error)
+        })?;
+        Ok(Self { spec, shape, promise, file, payload })
+    }
+
+    /// What the device must have seen, if that can be said: a sync of nothing may do nothing, and
+    /// the trap may do anything.
+    fn asked(&self, operations: u64) -> Option<Asked> {
+        let sure = self.spec.payload_bytes > 0 && self.spec.method != SyncMethod::Uring;
+        let Spec { method, payload_bytes: bytes, .. } = self.spec;
+        let may_use_fua = method.access().direct && !method.is_call();
+        sure.then_some(Asked { may_use_fua, ..Asked::new(self.promise, operations, bytes) })
+    }
+
+    /// What its blocks showed.
+    #[must_use]
+    pub fn result(&self, blocks: &[Block], setup: &Setup<'_>) -> ArmResult {
+        let elapsed = Elapsed::sum(blocks.iter().map(|block| &block.elapsed));
+        let operations: u64 = blocks.iter().map(|block| block.durable_operations).sum();
+        let environment = setup.environment;
+        let mut warnings = verdict::check_noise(&elapsed, environment.cpus);
+        if let Some(asked) = self.asked(operations) {
+            warnings.extend(verdict::check_promise(asked, &elapsed, environment));
+        }
+        ArmResult {
+            name: self.spec.name(),
+            method: self.spec.method.name().to_owned(),
+            layout: self.spec.layout.name().to_owned(),
+            promise: self.promise.name().to_owned(),
+            payload_bytes: self.spec.payload_bytes,
+            blocks: blocks.len(),
+            durable_operations: operations,
+            valid: !warnings.iter().any(|warning| warning.kind.invalidates()),
+            summaries: vec![Summary::of(MEASURE, blocks, 0)],
+            per_operation: PerOperation::of(&elapsed, operations),
+            values: BTreeMap::new(),
+            machine: Machine::during(&elapsed),
+            attribution: Attribution::of(&elapsed, operations),
+            series: None,
+            warnings,
+        }
+    }
+}
+
+impl Arm for Writer {
+    fn prepare(&mut self) -> plimsoll_sync::Result<()> {
+        self.file.prepare(self.shape.records_appended())
+    }
+
+    fn run(&mut self, block: &mut Block) -> plimsoll_sync::Result<()> {
+        let file = Arc::clone(self.file.file());
+        loop {
+            let byte_offset = self.file.advance();
+            let start = Instant::now();
+            if self.payload.is_empty() {
+                file.sync(self.spec.method)?;
+            } else {
+                file.write_sync_at(&self.payload, byte_offset, self.spec.method)?;
+            }
+            let end = Instant::now();
+            block.durable_operations += 1;
+            if !block.sample(end - start, end) {
+                return Ok(());
+            }
+        }
+    }
+
+    fn settle(&mut self) -> plimsoll_sync::Result<()> {
+        self.file.file().sync(SyncMethod::ORDINARY).map(|_kept| ())
+    }
+}
+
+/// The methods that work here.
+#[must_use]
+pub fn working(setup: &Setup<'_>) -> Vec<SyncMethod> {
+    let works = |(method, availability): &(SyncMethod, Availability)| {
+        matches!(availability, Availability::Works(_)).then_some(*method)
+    };
+    setup.methods.iter().filter_map(works).collect()
+}
+
+/// Why an arm cannot be measured, unless the disk is to blame.
+fn cannot(error: SyncError) -> Result<String> {
+    match error {
+        SyncError::Unsupported { reason, .. } => Ok(reason),
+        SyncError::Io { ref source, .. } if source.kind() == std::io::ErrorKind::Unsupported => {
+            Ok(source.to_string())
+        }
+        error => Err(error.into()),
+    }
+}
