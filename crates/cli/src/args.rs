@@ -1,0 +1,285 @@
+//! What can be typed, and what it means to the libraries.
+
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::{Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
+use plimsoll_lab::experiment::{Experiment, Profile};
+use plimsoll_lab::experiments;
+use plimsoll_lab::lab::Options;
+use plimsoll_lab::usage::Usage;
+
+/// Shows how much unsynced data a system may safely carry.
+#[derive(Debug, Parser)]
+#[command(
+    version,
+    propagate_version = true,
+    arg_required_else_help = true,
+    after_help = "Examples:
+  plimsoll lab                     measure the disk of the current directory, in two minutes
+  plimsoll lab list                what can be measured
+  plimsoll lab explain sync-cost   how, and how to read it
+  plimsoll lab compare OLD NEW     what changed between two runs
+
+Exit status: 0 ok, 1 a check failed, 2 wrong usage or cannot run here, 130 interrupted."
+)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Measure what durability costs on this disk, and whether it is kept
+    Lab(Box<LabArgs>),
+    /// Print a completion script for a shell
+    #[command(after_help = "Example:
+  plimsoll completions bash > ~/.local/share/bash-completion/completions/plimsoll")]
+    Completions {
+        /// The shell
+        shell: Shell,
+    },
+    /// Write the man pages, one for each command
+    #[command(after_help = "Examples:
+  plimsoll man ~/.local/share/man/man1
+  plimsoll man /tmp/pages && man /tmp/pages/plimsoll-lab-run.1")]
+    Man {
+        /// Directory for them; it is made if it is not there
+        dir: PathBuf,
+    },
+}
+
+/// Without a subcommand: all experiments, quick profile, current directory.
+#[derive(Debug, clap::Args)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "Examples:
+  plimsoll lab                                        all experiments, quick, in this directory
+  plimsoll lab --dir /var/lib/db                      the disk of your database
+  plimsoll lab --for etcd                             is it fast enough? exit 1 if not
+  plimsoll lab run sync-cost --profile full           narrow intervals and long tails
+  plimsoll lab run sync-cost --only fdatasync/append  one arm
+  plimsoll lab --json > result.json                   for programs
+  plimsoll lab report plimsoll-results/TIME           a page to look at, and to send"
+)]
+pub(crate) struct LabArgs {
+    #[command(subcommand)]
+    pub(crate) command: Option<LabCommand>,
+    #[command(flatten)]
+    pub(crate) measure: Measure,
+}
+
+/// What to do in the lab.
+#[derive(Debug, Subcommand)]
+pub(crate) enum LabCommand {
+    /// Run some experiments, or all
+    #[command(after_help = "Examples:
+  plimsoll lab run sync-cost --dir /mnt/disk --budget 60s
+  plimsoll lab run write-during-sync --profile article
+  plimsoll lab run sync-cost --only o_dsync --only fdatasync --seed 7 --details")]
+    Run {
+        /// Experiments, by name; all if none is named
+        #[arg(value_name = "EXPERIMENT", value_parser = experiment_names())]
+        experiments: Vec<&'static dyn Experiment>,
+        #[command(flatten)]
+        measure: Measure,
+    },
+    /// Compare two runs: what is slower, what is faster, where no difference was seen
+    ///
+    /// OLD and NEW are result files, or directories of them; experiments and arms are paired by
+    /// name.
+    #[command(after_help = "Examples:
+  plimsoll lab compare before/ after/
+  plimsoll lab compare before/sync-cost.json after/sync-cost.json
+  plimsoll lab compare before/ after/ --fail-over 10%   exit 1 if anything is that much slower
+  plimsoll lab compare before/ after/ --json | jq '.rows[] | select(.verdict == \"slower\")'
+
+Exit status: 0 ok, 1 slower by more than --fail-over, 2 the results cannot be read or compared.")]
+    Compare {
+        /// Results of the run before
+        old: PathBuf,
+        /// Results of the run after
+        new: PathBuf,
+        /// Exit with 1 if a median is slower by more than this, like 10%; what was measured on a busy
+        /// machine is reported as undecided, and no change under 5% counts
+        #[arg(long, value_name = "PERCENT", value_parser = percentage)]
+        fail_over: Option<f64>,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Make a page of saved results: one file that needs no network
+    #[command(after_help = "Examples:
+  plimsoll lab report plimsoll-results/2026-11-21T04-30-00Z
+  plimsoll lab report sync-cost.json write-during-sync.json -o page.html")]
+    Report {
+        /// Files of results, or directories of them
+        #[arg(value_name = "RESULT", required = true)]
+        results: Vec<PathBuf>,
+        /// The page; replaced if it is there
+        #[arg(short, long, value_name = "FILE", default_value = "report.html")]
+        output: PathBuf,
+    },
+    /// List the experiments and their questions
+    List {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Say how an experiment measures, how to read it, and how it can mislead
+    Explain {
+        /// The experiment
+        #[arg(value_name = "EXPERIMENT", value_parser = experiment_names())]
+        experiment: &'static dyn Experiment,
+    },
+}
+
+/// Where and how to measure.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct Measure {
+    /// Directory to measure: files are written in a new directory below it, and removed at the end
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    dir: PathBuf,
+    /// Directory for the result files [default: plimsoll-results/TIME]
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// How thoroughly
+    #[arg(long, value_enum, default_value_t = ProfileArg::Quick)]
+    profile: ProfileArg,
+    /// Time for all experiments together, like 60s or 5m [default: what the profile says]
+    #[arg(long, value_name = "TIME", value_parser = budget)]
+    budget: Option<Duration>,
+    /// Seed of the order of the arms and of the bytes written [default: from the clock]
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Only arms named so, or with a part that begins so; may be given several times
+    #[arg(long, value_name = "PART")]
+    only: Vec<String>,
+    /// What the disk is for: etcd, postgres, or a limit of your own on p99, like 5ms; exit 1 if it is
+    /// too slow, or if too little was measured to say
+    #[arg(long = "for", value_name = "USE", value_parser = Usage::parse)]
+    usage: Option<Usage>,
+    /// Print every arm with all its figures
+    #[arg(long)]
+    details: bool,
+    /// Print the results as JSON: an array, one object per experiment
+    #[arg(long)]
+    json: bool,
+}
+
+/// How thoroughly.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum ProfileArg {
+    /// A first answer: under two minutes for everything
+    Quick,
+    /// Narrow intervals and long tails: a quarter of an hour
+    Full,
+    /// The sizes and rates of the articles that asked
+    Article,
+}
+
+impl Measure {
+    /// Whether the answer is for programs.
+    pub(crate) fn json(&self) -> bool {
+        self.json
+    }
+
+    /// What the disk is for.
+    pub(crate) fn usage(&self) -> Option<&Usage> {
+        self.usage.as_ref()
+    }
+
+    /// Whether to print everything.
+    pub(crate) fn details(&self) -> bool {
+        self.details
+    }
+
+    /// What the lab is asked to do.
+    pub(crate) fn options(&self, named: &[&'static dyn Experiment]) -> Options {
+        let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let experiments = if named.is_empty() { experiments::ALL } else { named };
+        Options {
+            directory: self.dir.clone(),
+            out: self.out.clone().unwrap_or_else(default_out),
+            experiments: experiments.to_vec(),
+            profile: match self.profile {
+                ProfileArg::Quick => Profile::Quick,
+                ProfileArg::Full => Profile::Full,
+                ProfileArg::Article => Profile::Article,
+            },
+            budget: self.budget,
+            seed: self.seed.unwrap_or(since_1970.as_secs()),
+            only: self.only.clone(),
+        }
+    }
+}
+
+/// `plimsoll-results/2026-11-21T04-30-00Z`: sorts by time, and no character that a shell minds.
+fn default_out() -> PathBuf {
+    let now = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
+    PathBuf::from("plimsoll-results").join(now.replace(':', "-"))
+}
+
+fn experiment_names() -> impl TypedValueParser<Value = &'static dyn Experiment> {
+    let names = experiments::ALL.iter().map(|experiment| experiment.name());
+    PossibleValuesParser::new(names)
+        .map(|name| experiments::by_name(&name).expect("clap took it from the list"))
+}
+
+/// Longer runs wear the disk and tell no more.
+const BUDGET_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
+
+fn budget(text: &str) -> Result<Duration, String> {
+    let budget = humantime::parse_duration(text)
+        .map_err(|error| format!("{error}; a number and a unit, like 60s or 5m"))?;
+    if budget < Duration::from_secs(1) {
+        return Err("less than a second measures nothing; try 60s".to_owned());
+    }
+    if budget > BUDGET_MAX {
+        return Err("more than a week is more than a disk can stand; try 10m".to_owned());
+    }
+    Ok(budget)
+}
+
+/// `10%` as a share.
+fn percentage(text: &str) -> Result<f64, String> {
+    let Some(number) = text.strip_suffix('%') else {
+        return Err("a percentage needs its unit, like 10%".to_owned());
+    };
+    match number.trim().parse::<f64>() {
+        Ok(percent) if percent.is_finite() && percent >= 0.0 => Ok(percent / 100.0),
+        _ => Err("not a percentage of zero or more, like 10%".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Args::command().debug_assert();
+    }
+
+    #[test]
+    fn a_budget_needs_a_unit() {
+        assert_eq!(budget("90s"), Ok(Duration::from_secs(90)));
+        assert!(budget("90").unwrap_err().contains("60s"));
+        assert!(budget("10ms").is_err() && budget("18446744073709551615s").is_err());
+    }
+
+    #[test]
+    fn a_percentage_needs_its_unit_and_is_not_negative() {
+        assert_eq!(percentage("10%"), Ok(0.1));
+        assert_eq!(percentage("2.5 %"), Ok(0.025));
+        assert!(percentage("10").unwrap_err().contains("10%"));
+        for wrong in ["-5%", "%", "NaN%", "inf%", "ten%", "10%%"] {
+            assert!(percentage(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,7 @@
+//! The commands, one file each.
+
+pub(crate) mod compare;
+pub(crate) mod completions;
+pub(crate) mod lab;
+pub(crate) mod man;
+pub(crate) mod report;
