@@ -37,8 +37,9 @@ pub use aligned::AlignedBuf;
 pub use error::{Error, Result};
 pub use method::{Access, SyncMethod, System, Through};
 pub use os::{
-    Batch, BatchWrite, Batched, OsDir, Space, device_number, finest_timer, space, thread_cpu_time,
+    Batch, BatchWrite, Batched, Held, OsDir, Space, Words, boot_id, device_number, finest_timer,
+    space, thread_cpu_time,
 };
 pub use probe::{Availability, probe};
 pub use promise::{Crash, Promise};
-pub use vfs::{Allocation, Dir, File, Lock};
+pub use vfs::{Allocation, Dir, File, Lock, Overwrite};

@@ -36,6 +36,11 @@ pub trait Dir: Debug + Send + Sync {
     /// Makes all entries of the directory durable.
     fn sync(&self) -> Result<()>;
 
+    /// What becomes of bytes that are written where others were, as far as the system says.
+    fn overwrite(&self) -> Overwrite {
+        Overwrite::InPlace
+    }
+
     /// An exclusive lock by this name, held until dropped or until the process dies.
     fn lock(&self, name: &str) -> Result<Lock>;
 }
@@ -95,6 +100,17 @@ pub enum Allocation {
     Reserved,
     /// Zeros are written, so that later writes are overwrites. Existing bytes are lost.
     Zeroed,
+}
+
+/// What a filesystem does with bytes that are written where others were.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Overwrite {
+    /// They go where the others were, so that zeros written ahead make later writes cheaper.
+    InPlace,
+    /// They go elsewhere (copy on write, or a log): zeros written ahead are a waste.
+    Elsewhere,
+    /// Nothing goes to a disk.
+    Memory,
 }
 
 /// A lock of a directory, released when dropped.

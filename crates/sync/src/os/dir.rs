@@ -9,7 +9,7 @@ use super::batch::{Batch, Member};
 use super::file::OsFile;
 use super::sys;
 use crate::latch::{Latch, Latched, Latches};
-use crate::{Access, Dir, Error, File, Lock, Result};
+use crate::{Access, Dir, Error, File, Lock, Overwrite, Result};
 
 /// A directory of the real filesystem.
 ///
@@ -187,6 +187,10 @@ impl Dir for OsDir {
     fn sync(&self) -> Result<()> {
         let _turn = self.turn();
         self.sync_in_turn()
+    }
+
+    fn overwrite(&self) -> Overwrite {
+        super::place::overwrite(&self.handle)
     }
 
     fn lock(&self, name: &str) -> Result<Lock> {

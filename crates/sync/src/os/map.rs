@@ -1,6 +1,7 @@
-//! A shared mapping of a whole file, written by stores and synced by msync(2).
+//! Shared mappings: of a whole file, written by stores and synced by msync(2); and of words that are
+//! only ever atomics.
 //!
-//! Invariant: the file is at least as long as its mapping while a store runs; otherwise the store
+//! Invariant of the first: the file is at least as long as its mapping while a store runs; otherwise the store
 //! is a SIGBUS. `OsFile` truncates under the lock that guards the mapping, so this holds for one
 //! handle. Another handle, or another process, that shortens the file meanwhile can still kill this
 //! process: that is the nature of mappings, and a reason not to write logs through them.
@@ -9,6 +10,7 @@ use std::fs::File;
 use std::io;
 use std::num::NonZeroUsize;
 use std::ptr::{self, NonNull};
+use std::sync::atomic::AtomicU64;
 
 use rustix::mm::{MapFlags, MsyncFlags, ProtFlags};
 
@@ -68,4 +70,74 @@ impl Drop for Mapping {
         let unmapped = unsafe { rustix::mm::munmap(self.start.as_ptr().cast(), self.len()) };
         debug_assert!(unmapped.is_ok(), "a mapping of ours could not be unmapped");
     }
+}
+
+/// A mapping that is seen as atomic words.
+#[derive(Debug)]
+pub(super) struct Shared {
+    start: NonNull<AtomicU64>,
+    words: NonZeroUsize,
+}
+
+// SAFETY: the mapping belongs to this value alone.
+#[expect(unsafe_code, reason = "a pointer to memory that this value owns")]
+unsafe impl Send for Shared {}
+// SAFETY: all that is handed out are atomics.
+#[expect(unsafe_code, reason = "a pointer to memory that this value owns")]
+unsafe impl Sync for Shared {}
+
+impl Shared {
+    /// Zeros that no file holds.
+    #[expect(unsafe_code, reason = "mmap")]
+    pub(super) fn anonymous(words: usize) -> io::Result<Self> {
+        let (words, bytes) = sizes(words)?;
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a new mapping at an address of the kernel's choice aliases nothing of ours.
+        let start = unsafe {
+            rustix::mm::mmap_anonymous(ptr::null_mut(), bytes, protection, MapFlags::PRIVATE)
+        }?;
+        Ok(Self::at(start, words))
+    }
+
+    /// The first words of a file, which must be as long.
+    #[expect(unsafe_code, reason = "mmap")]
+    pub(super) fn of_file(file: &File, words: usize) -> io::Result<Self> {
+        let (words, bytes) = sizes(words)?;
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a new mapping at an address of the kernel's choice aliases nothing of ours.
+        let start = unsafe {
+            rustix::mm::mmap(ptr::null_mut(), bytes, protection, MapFlags::SHARED, file, 0)
+        }?;
+        Ok(Self::at(start, words))
+    }
+
+    fn at(start: *mut std::ffi::c_void, words: NonZeroUsize) -> Self {
+        let start = NonNull::new(start.cast()).expect("mmap never maps address zero unasked");
+        Self { start, words }
+    }
+
+    #[expect(unsafe_code, reason = "a slice of the mapping")]
+    pub(super) fn words(&self) -> &[AtomicU64] {
+        // SAFETY: the mapping begins at a page, holds so many words, lives as long as `self`, and any
+        // bytes are a word. Whoever else maps the file changes words that we read as atomics only.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.words.get()) }
+    }
+}
+
+impl Drop for Shared {
+    #[expect(unsafe_code, reason = "munmap")]
+    fn drop(&mut self) {
+        let bytes = self.words.get() * size_of::<AtomicU64>();
+        // SAFETY: the range was mapped by `new`, and no reference into it outlives `self`.
+        let unmapped = unsafe { rustix::mm::munmap(self.start.as_ptr().cast(), bytes) };
+        debug_assert!(unmapped.is_ok(), "a mapping of ours could not be unmapped");
+    }
+}
+
+fn sizes(words: usize) -> io::Result<(NonZeroUsize, usize)> {
+    let bytes = words.checked_mul(size_of::<AtomicU64>());
+    Ok((
+        NonZeroUsize::new(words).ok_or(io::ErrorKind::InvalidInput)?,
+        bytes.ok_or(io::ErrorKind::InvalidInput)?,
+    ))
 }

@@ -36,10 +36,12 @@ mod unix;
 mod uring;
 #[cfg(target_os = "linux")]
 mod uring;
+mod words;
 
 mod full_fsync;
 
 pub use batch::{Batch, BatchWrite, Batched};
 pub use dir::OsDir;
 pub(crate) use dir::Then;
-pub use place::{Space, device_number, finest_timer, space, thread_cpu_time};
+pub use place::{Space, boot_id, device_number, finest_timer, space, thread_cpu_time};
+pub use words::{Held, Words};

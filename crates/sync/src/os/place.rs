@@ -68,3 +68,58 @@ pub fn thread_cpu_time() -> Option<std::time::Duration> {
 pub fn thread_cpu_time() -> Option<std::time::Duration> {
     None
 }
+
+/// What names this run of the system, and no other: what a process left in memory means nothing to
+/// the next one. `None` where the system does not say.
+#[must_use]
+pub fn boot_id() -> Option<u128> {
+    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+    u128::from_str_radix(&text.trim().replace('-', ""), 16).ok()
+}
+
+/// What becomes of an overwrite on the filesystem of `file`.
+#[cfg(target_os = "linux")]
+pub(super) fn overwrite(file: &std::fs::File) -> crate::Overwrite {
+    use crate::Overwrite;
+    // From the headers of Linux, `linux/magic.h`, and of OpenZFS and bcachefs.
+    const COPY_ON_WRITE: [u64; 5] = [0x9123_683e, 0x2fc1_2fc1, 0xca45_1a4e, 0xf2f5_2010, 0x3434];
+    match rustix::fs::fstatfs(file) {
+        Ok(stat) if IN_MEMORY.contains(&magic(&stat)) => Overwrite::Memory,
+        Ok(stat) if COPY_ON_WRITE.contains(&magic(&stat)) => Overwrite::Elsewhere,
+        _ => Overwrite::InPlace,
+    }
+}
+
+/// What becomes of an overwrite. APFS copies; of others nothing is known here.
+#[cfg(not(target_os = "linux"))]
+pub(super) fn overwrite(_: &std::fs::File) -> crate::Overwrite {
+    if cfg!(target_vendor = "apple") {
+        crate::Overwrite::Elsewhere
+    } else {
+        crate::Overwrite::InPlace
+    }
+}
+
+/// tmpfs and ramfs.
+#[cfg(target_os = "linux")]
+const IN_MEMORY: [u64; 2] = [0x0102_1994, 0x8584_58f6];
+
+#[cfg(target_os = "linux")]
+fn magic(stat: &rustix::fs::StatFs) -> u64 {
+    // Its type differs between processors; magics have 32 bits.
+    #[expect(clippy::cast_sign_loss, reason = "a magic number of 32 bits in a signed field")]
+    let magic = stat.f_type as u64;
+    magic & 0xffff_ffff
+}
+
+/// Whether the filesystem of `file` is memory.
+#[cfg(target_os = "linux")]
+pub(super) fn lives_in_memory(file: &std::fs::File) -> io::Result<bool> {
+    Ok(IN_MEMORY.contains(&magic(&rustix::fs::fstatfs(file)?)))
+}
+
+/// Whether the filesystem of `file` is memory. Not known on this system.
+#[cfg(all(unix, not(target_os = "linux")))]
+pub(super) fn lives_in_memory(_: &std::fs::File) -> io::Result<bool> {
+    Ok(false)
+}

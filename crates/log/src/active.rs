@@ -1,0 +1,273 @@
+//! [`Active`]: the segment that is being written. Frames are staged in memory and written in blocks.
+//!
+//! ```text
+//!   staging   ┌──────────┬───────────────────────────┬ ─ ─ ─ ─ ┐
+//!             │ written  │ staged, not yet written   │ zeros    to the end of the block
+//!             └──────────┴───────────────────────────┴ ─ ─ ─ ─ ┘
+//!             ▲ start: a multiple of 4096 in the file
+//! ```
+//!
+//! Past the page cache whole blocks are written, so the last one is written again with what comes
+//! next, its old bytes unchanged.
+//!
+//! Invariant: bytes before `written` never change.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
+
+use plimsoll_sync::{AlignedBuf, File, SyncMethod};
+
+use crate::error::Result;
+use crate::format::{
+    BLOCK, BLOCK_BYTES, FRAME_BYTES, Frame, Header, Kind, Link, SparseIndex, hash,
+};
+use crate::shim::AtomicU64;
+
+/// The most that is written at once.
+pub(crate) const STAGING_BYTES: usize = 1 << 20;
+
+/// What of a segment others than its writer need: to sync it, and to follow it.
+#[derive(Debug)]
+pub(crate) struct Segment {
+    pub(crate) name: String,
+    pub(crate) place: usize,
+    pub(crate) header: Header,
+    pub(crate) link: Link,
+    pub(crate) file: Arc<dyn File>,
+    /// Where its last record that the kernel has ends.
+    pub(crate) end: AtomicU64,
+}
+
+/// Where the segment before ended, for the link of the next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Previous {
+    pub(crate) salt: u64,
+    pub(crate) end: u64,
+    pub(crate) first_index: u64,
+    pub(crate) ordinal: u64,
+}
+
+/// A segment that is being written.
+#[derive(Debug)]
+pub(crate) struct Active {
+    pub(crate) segment: Arc<Segment>,
+    pub(crate) sparse: SparseIndex,
+    /// The last record that is staged.
+    pub(crate) last_index: u64,
+    /// Byte offset of the last mark.
+    pub(crate) marked_at: u64,
+    /// What the last mark said.
+    pub(crate) marked: u64,
+    buf: AlignedBuf,
+    start: u64,
+    staged: usize,
+    written: usize,
+    /// Where the last record that is staged ends.
+    records_end: u64,
+    /// Something was written that is not covered by a later write's own sync, and that nobody knows
+    /// of yet: the link, or the front of a large record.
+    pub(crate) loose: bool,
+}
+
+impl Segment {
+    pub(crate) fn previous(&self) -> Previous {
+        Previous {
+            salt: self.header.salt,
+            end: self.end.load(SeqCst),
+            first_index: self.link.first_index,
+            ordinal: self.link.ordinal,
+        }
+    }
+}
+
+impl Active {
+    /// A segment that has nothing but its header; its link is staged.
+    pub(crate) fn begin(
+        name: String,
+        place: usize,
+        file: Arc<dyn File>,
+        header: Header,
+        link: Link,
+    ) -> Self {
+        let segment = Segment { name, place, header, link, file, end: AtomicU64::new(BLOCK_BYTES) };
+        let mut active =
+            Self::new(segment, SparseIndex::default(), link.first_index - 1, BLOCK_BYTES);
+        active.marked = link.durable;
+        active.stage_frame(link.frame(), &link.encode());
+        active.loose = true;
+        active
+    }
+
+    /// A segment that has records up to `last_index`, which end at `records_end`, and frames up to
+    /// `frames_end`. What its last block holds until there is `tail`.
+    pub(crate) fn resume(
+        segment: Segment,
+        sparse: SparseIndex,
+        last_index: u64,
+        records_end: u64,
+        frames_end: u64,
+        tail: &[u8],
+    ) -> Self {
+        let mut active = Self::new(segment, sparse, last_index, frames_end - tail.len() as u64);
+        active.buf[..tail.len()].copy_from_slice(tail);
+        active.staged = tail.len();
+        active.written = tail.len();
+        active.records_end = records_end;
+        active.segment.end.store(records_end, SeqCst);
+        active
+    }
+
+    fn new(segment: Segment, sparse: SparseIndex, last_index: u64, start: u64) -> Self {
+        assert!(start.is_multiple_of(BLOCK_BYTES), "a segment is written in blocks");
+        let alignment = segment.file.alignment().max(BLOCK);
+        Self {
+            segment: Arc::new(segment),
+            sparse,
+            last_index,
+            marked_at: start,
+            marked: 0,
+            buf: AlignedBuf::zeroed(STAGING_BYTES, alignment),
+            start,
+            staged: 0,
+            written: 0,
+            records_end: start,
+            loose: false,
+        }
+    }
+
+    /// Byte offset of the next frame.
+    pub(crate) fn next_offset(&self) -> u64 {
+        self.start + self.staged as u64
+    }
+
+    /// Bytes that are staged and not written.
+    pub(crate) fn unwritten(&self) -> usize {
+        self.staged - self.written
+    }
+
+    /// A small frame, whose payload is at hand.
+    pub(crate) fn stage_frame(&mut self, frame: Frame, payload: &[u8]) {
+        assert_eq!(frame.payload_bytes as usize, payload.len(), "a frame says its length");
+        let at = self.next_offset();
+        let head = frame.encode(self.segment.header.salt, at, hash(payload));
+        assert!(self.buf.len() - self.staged >= frame.bytes(), "small frames fit");
+        self.push(&head);
+        self.push(payload);
+        self.pad(frame.bytes() - FRAME_BYTES - payload.len());
+        if frame.kind == Kind::Link {
+            self.records_end = self.next_offset();
+        }
+    }
+
+    /// The head of a record, whose payload comes through [`Active::stage_payload`].
+    pub(crate) fn stage_head(&mut self, frame: Frame, payload_hash: u64) -> Result<()> {
+        assert_eq!(frame.index, self.last_index + 1, "records are written in order");
+        let at = self.next_offset();
+        let head = frame.encode(self.segment.header.salt, at, payload_hash);
+        self.make_room(FRAME_BYTES)?;
+        self.push(&head);
+        self.sparse.note(frame.index, at);
+        self.last_index = frame.index;
+        Ok(())
+    }
+
+    /// Room for the next piece of a payload of which `left` bytes are missing; what is staged is
+    /// written if there is none. The caller fills it.
+    pub(crate) fn stage_payload(&mut self, left: usize) -> Result<&mut [u8]> {
+        self.make_room(1)?;
+        let piece = left.min(self.buf.len() - self.staged);
+        let at = self.staged;
+        self.staged += piece;
+        Ok(&mut self.buf[at..at + piece])
+    }
+
+    /// Zeros to the next multiple of 8, after a payload. It ends a record.
+    pub(crate) fn end_record(&mut self) -> Result<()> {
+        let over = self.staged % 8;
+        if over > 0 {
+            self.make_room(8 - over)?;
+            self.pad(8 - over);
+        }
+        self.records_end = self.next_offset();
+        Ok(())
+    }
+
+    fn push(&mut self, bytes: &[u8]) {
+        self.buf[self.staged..self.staged + bytes.len()].copy_from_slice(bytes);
+        self.staged += bytes.len();
+    }
+
+    fn pad(&mut self, bytes: usize) {
+        self.buf[self.staged..self.staged + bytes].fill(0);
+        self.staged += bytes;
+    }
+
+    fn make_room(&mut self, bytes: usize) -> Result<()> {
+        if self.buf.len() - self.staged < bytes {
+            self.write(None)?;
+            self.loose = true;
+        }
+        debug_assert!(self.buf.len() - self.staged >= bytes, "a block at most is kept");
+        Ok(())
+    }
+
+    /// Writes what is staged, and makes it durable if `with` says how. What was written earlier is
+    /// not covered. Returns how many bytes went out, whole blocks where blocks are written.
+    pub(crate) fn write(&mut self, with: Option<SyncMethod>) -> Result<u64> {
+        if self.unwritten() == 0 {
+            return Ok(0);
+        }
+        let direct = self.segment.file.alignment() > 1;
+        let (from, to) = if direct {
+            (self.written / BLOCK * BLOCK, self.staged.next_multiple_of(BLOCK))
+        } else {
+            (self.written, self.staged)
+        };
+        self.buf[self.staged..to].fill(0);
+        let (bytes, at) = (&self.buf[from..to], self.start + from as u64);
+        match with {
+            Some(method) => self.segment.file.write_sync_at(bytes, at, method).map(|_| ())?,
+            None => self.segment.file.write_at(bytes, at)?,
+        }
+        self.written = self.staged;
+        self.keep_last_block();
+        Ok((to - from) as u64)
+    }
+
+    /// Once half the staging is used, its last block moves to the front.
+    fn keep_last_block(&mut self) {
+        if self.staged >= self.buf.len() / 2 {
+            let whole = self.staged / BLOCK * BLOCK;
+            self.buf.copy_within(whole..self.staged, 0);
+            self.start += whole as u64;
+            self.staged -= whole;
+            self.written = self.staged;
+        }
+    }
+
+    /// Where the last record that is written ends, to be published: nothing but records and the link
+    /// count.
+    pub(crate) fn publish_end(&self) {
+        debug_assert_eq!(self.unwritten(), 0, "only what is written is published");
+        self.segment.end.store(self.records_end, SeqCst);
+    }
+
+    /// Fills the block up with a pad frame, so that what is durable in it is not written again.
+    pub(crate) fn pad_block(&mut self) {
+        let over = self.staged % BLOCK;
+        if over == 0 {
+            return;
+        }
+        let mut fill = BLOCK - over;
+        if fill < FRAME_BYTES {
+            fill += BLOCK;
+        }
+        if self.buf.len() - self.staged < fill {
+            return;
+        }
+        let payload = vec![0; fill - FRAME_BYTES];
+        let payload_bytes = u32::try_from(payload.len()).expect("less than two blocks");
+        let frame = Frame { kind: Kind::Pad, index: self.last_index, payload_bytes, more: 0 };
+        self.stage_frame(frame, &payload);
+    }
+}

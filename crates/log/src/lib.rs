@@ -1,0 +1,80 @@
+//! A commit log whose appenders never wait for a disk that they did not ask to wait for.
+//!
+//! A write is safe in degrees, and each costs more than the one before ([`Ack`]):
+//!
+//! | an append returns when the record is | it survives | it cost |
+//! | --- | --- | --- |
+//! | [`Ack::Buffered`]: in the ring | nothing; a crash of the process if the ring is a file ([`Ring::File`]) | a copy in memory |
+//! | [`Ack::Written`]: with the kernel | a crash of the process | a write |
+//! | [`Ack::Durable`]: covered by a good sync | a crash of the system, a power cut | a sync, shared by all who wait |
+//!
+//! A [`Policy`] says when the log syncs by itself, and which of these an append gives unless it asks
+//! for another.
+//!
+//! ```
+//! use plimsoll_log::{Ack, Log, Options, Policy};
+//! # let tmp = tempfile::tempdir()?;
+//! # let path = tmp.path();
+//! let (log, recovery) = Log::open(path, Options::default())?; // a sync a second, in the background
+//! assert!(recovery.created);
+//!
+//! let first = log.append(b"as fast as memory")?;
+//! let last = log.append_batch(&["all of these", "or none"])?;
+//! log.append_with(b"and this one survives a power cut", Ack::Durable)?;
+//! assert!(log.durable().get() > *last.end()); // and so does everything before it
+//!
+//! let mut reader = log.read_from(first)?;
+//! while let Some(record) = reader.next_record()? {
+//!     println!("{}: {}", record.index, String::from_utf8_lossy(record.payload));
+//! }
+//! log.close()?; // everything is durable
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! **Threads, not tasks.** A log has three threads of its own. [`Watermark::poll`] joins it to a
+//! runtime: append buffered, and await the mark.
+//!
+//! **Errors.** A file whose write or sync failed is never written or synced again. What was not
+//! durable is still in the ring and goes to another segment, or to a second directory
+//! ([`Log::open_in`]); only if that fails too does the log stop, and everybody who waits is told. A
+//! full disk refuses new records and keeps its word for the old ones.
+//!
+//! **After a crash** [`Log::open`] tells a torn tail (unfinished, never acknowledged as durable: cut
+//! off, and reported in [`Recovery`]) from corruption (durable bytes that changed: an error that names
+//! them; nothing is cut). Format and recovery are drawn in `docs/log-format.md` and
+//! `docs/recovery.md`.
+#![cfg_attr(not(test), warn(clippy::unwrap_used))]
+
+mod active;
+mod clock;
+mod core;
+mod cursor;
+mod error;
+mod format;
+mod log;
+mod options;
+mod place;
+mod reader;
+mod recovery;
+mod ring;
+mod scan;
+mod segments;
+mod shim;
+mod signal;
+mod spares;
+mod stats;
+mod threads;
+mod view;
+mod watermark;
+mod writer;
+
+pub use clock::Clock;
+pub use error::{Corruption, Error, Result};
+pub use format::{Damage, Frame, Header, Kind, VERSION};
+pub use log::{Log, Retain};
+pub use options::{Ack, Options, Policy, Ring, Tail};
+pub use reader::{Follower, Reader, Record};
+pub use recovery::{Recovery, TornTail};
+pub use stats::{Distribution, Event, Observer, Stats};
+pub use view::{Dumped, SegmentReport, SegmentState, View};
+pub use watermark::Watermark;

@@ -1,0 +1,648 @@
+//! [`Log`]: the public face.
+
+use std::ops::RangeInclusive;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
+use std::time::Duration;
+
+use plimsoll_sync::{Dir, Held, Lock, OsDir};
+
+use crate::active::{Active, Previous, Segment};
+use crate::core::{Core, Full, Start, new_header};
+use crate::cursor::Cursor;
+use crate::error::{Error, Result};
+use crate::format::{Decoded, Kind, Link, hash};
+use crate::options::{Ack, Options, Ring as RingPlace};
+use crate::place::{Place, segment_name};
+use crate::reader::{Follower, Reader, Source};
+use crate::recovery::{self, Found, Recovery, read_piece};
+use crate::ring::{Found as Queue, Ring};
+use crate::segments::{Entry, Segments};
+use crate::shim::{AtomicU64, Mutex, lock, try_lock};
+use crate::spares;
+use crate::stats::Stats;
+use crate::threads::{Threads, sync_or_fail_over};
+use crate::watermark::Watermark;
+use crate::writer::{Turn, Writer};
+
+const LOCK: &str = "lock";
+
+/// A commit log in a directory. Share it by reference or in an [`Arc`]: any number of threads may
+/// append, read and wait at once.
+///
+/// Dropping a log closes it as a crash would: what was buffered is written if that is possible, and
+/// nothing is reported. [`Log::close`] says how it went.
+#[derive(Debug)]
+pub struct Log {
+    core: Arc<Core>,
+    role: Arc<Mutex<Writer>>,
+    threads: Mutex<Threads>,
+    /// Held for as long as the log is open.
+    _lock: Lock,
+}
+
+/// How much of its oldest end a log keeps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Retain {
+    /// This record and what comes after it.
+    From(u64),
+    /// So many bytes of files.
+    Bytes(u64),
+    /// What was appended so long ago, at most.
+    Age(Duration),
+}
+
+impl Log {
+    /// Opens the log in a directory, or makes one there; the directory is made as well. On return
+    /// everything that [`Recovery`] counts is durable.
+    ///
+    /// Cost: two file heads are read, and what came after the last mark of the newest segment.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] if durable records are lost: nothing is changed then. [`Error::Disk`] if
+    /// another process has the log (`Locked` inside names it) or the directory fails.
+    pub fn open(path: impl AsRef<Path>, options: Options) -> Result<(Self, Recovery)> {
+        let path = path.as_ref();
+        let failed = |error| plimsoll_sync::Error::io("create", path, error);
+        std::fs::create_dir_all(path).map_err(failed)?;
+        Self::open_in(vec![Arc::new(OsDir::open(path)?)], options)
+    }
+
+    /// Opens the log in the first of these directories; a second one is where it goes on when the
+    /// first fails. Both are read, in this order, whichever was used last.
+    ///
+    /// # Errors
+    /// As [`Log::open`].
+    pub fn open_in(dirs: Vec<Arc<dyn Dir>>, options: Options) -> Result<(Self, Recovery)> {
+        options.check()?;
+        let Some(first) = dirs.first() else {
+            return Err(Error::Options("a log needs a directory".to_owned()));
+        };
+        let lock = first.lock(LOCK)?;
+        let places: Vec<Place> =
+            dirs.into_iter().map(|dir| Place::probe(dir, options.direct)).collect::<Result<_>>()?;
+        let found = recovery::find(&places, options.accept_loss)?;
+        let opening = Opening { options, places, found, recovery: Recovery::default() };
+        let (core, writer, recovery) = opening.open()?;
+        let (core, role) = (Arc::new(core), Arc::new(Mutex::new(writer)));
+        let threads =
+            if core.options.threads { Threads::start(&core, &role)? } else { Threads::default() };
+        tracing::info!(?recovery, "open");
+        Ok((Self { core, role, threads: Mutex::new(threads), _lock: lock }, recovery))
+    }
+
+    /// Appends a record and returns its index. How far it is then the policy says: durable under
+    /// [`crate::Policy::Always`], otherwise buffered ([`Ack`] says what each survives).
+    ///
+    /// Cost: a checksum and a copy, about 100 ns for 100 bytes, if nothing is waited for. Waits if the
+    /// ring is full.
+    ///
+    /// # Errors
+    /// [`Error::TooLarge`], [`Error::OutOfSpace`]: not accepted, and the log goes on.
+    /// [`Error::Stopped`], [`Error::Closed`]: if it was accepted before, whether it is durable is in
+    /// the error.
+    pub fn append(&self, record: &[u8]) -> Result<u64> {
+        self.append_with(record, self.core.options.policy.ack())
+    }
+
+    /// Appends a record, and returns once it is as far as `ack` says.
+    ///
+    /// # Errors
+    /// As [`Log::append`].
+    pub fn append_with(&self, record: &[u8], ack: Ack) -> Result<u64> {
+        let index = self.accept(&[(record, hash(record))], Full::Wait)?;
+        self.finish_append(index, ack)?;
+        Ok(index)
+    }
+
+    /// As [`Log::append`], but says [`Error::WouldBlock`] where that would wait for room in the ring.
+    /// Buffered on return, whatever the policy.
+    ///
+    /// # Errors
+    /// As [`Log::append`].
+    pub fn try_append(&self, record: &[u8]) -> Result<u64> {
+        let index = self.accept(&[(record, hash(record))], Full::Refuse)?;
+        self.finish_append(index, Ack::Buffered)?;
+        Ok(index)
+    }
+
+    /// Appends records that stay together: after a crash all of them are there, or none. As far as the
+    /// policy says on return.
+    ///
+    /// # Errors
+    /// As [`Log::append`]; a batch has at most half of the ring's bytes.
+    pub fn append_batch<R: AsRef<[u8]>>(&self, records: &[R]) -> Result<RangeInclusive<u64>> {
+        self.append_batch_with(records, self.core.options.policy.ack())
+    }
+
+    /// As [`Log::append_batch`], and returns once they are as far as `ack` says.
+    ///
+    /// # Errors
+    /// As [`Log::append_batch`].
+    pub fn append_batch_with<R: AsRef<[u8]>>(
+        &self,
+        records: &[R],
+        ack: Ack,
+    ) -> Result<RangeInclusive<u64>> {
+        if records.is_empty() {
+            return Err(Error::Options("a batch of no records".to_owned()));
+        }
+        let hashed = |record: &'_ R| hash(record.as_ref());
+        let records: Vec<(&[u8], u64)> =
+            records.iter().map(|record| (record.as_ref(), hashed(record))).collect();
+        let last = self.accept(&records, Full::Wait)?;
+        self.finish_append(last, ack)?;
+        Ok(last + 1 - records.len() as u64..=last)
+    }
+
+    fn accept(&self, records: &[(&[u8], u64)], full: Full) -> Result<u64> {
+        self.core.accept(records, full, &|| self.make_room())
+    }
+
+    fn finish_append(&self, index: u64, ack: Ack) -> Result<()> {
+        match ack {
+            Ack::Buffered => {
+                if self.core.options.policy.ack() == Ack::Durable {
+                    self.core.want(index);
+                }
+                self.core.writer_signal.wake_if_asleep();
+                Ok(())
+            }
+            Ack::Written => self.wait_written(index),
+            Ack::Durable => self.wait_durable(index),
+        }
+    }
+
+    /// Waits until a record is with the kernel: from then on it survives a crash of the process.
+    ///
+    /// # Errors
+    /// [`Error::Stopped`] if it will not be, [`Error::Truncated`] if it was cut off.
+    pub fn wait_written(&self, index: u64) -> Result<()> {
+        self.wait(index, &self.core.written)
+    }
+
+    /// Waits until a record is durable: from then on it survives a power cut. Asks for a sync, under
+    /// any policy.
+    ///
+    /// # Errors
+    /// [`Error::Stopped`] if it will not be, [`Error::Truncated`] if it was cut off.
+    pub fn wait_durable(&self, index: u64) -> Result<()> {
+        if self.core.durable.get() >= index {
+            return Ok(());
+        }
+        self.core.want(index);
+        self.wait(index, &self.core.durable)
+    }
+
+    /// Plays the writer where that is no slower than waking it: nobody else waits, nobody is at it.
+    fn wait(&self, index: u64, mark: &Watermark) -> Result<()> {
+        if mark.get() >= index {
+            return Ok(());
+        }
+        self.check_appended(index)?;
+        let alone = self.core.durable.waiting() == 0 && self.core.written.waiting() == 0;
+        if (alone || !self.core.options.threads)
+            && let Some(mut writer) = try_lock(&self.role)
+        {
+            while mark.get() < index {
+                match writer.turn(&self.core)? {
+                    Turn::Worked => {}
+                    Turn::Idle => break,
+                    Turn::Stuck if self.core.options.threads => break,
+                    Turn::Stuck => {
+                        return Err(Error::OutOfSpace { last_index: self.core.last.get() });
+                    }
+                }
+                // Others have come: they need not wait for us to get a turn again.
+                if self.core.options.threads && mark.waiting() > 0 {
+                    break;
+                }
+            }
+            drop(writer);
+            let others_wait = self.core.wanted.load(SeqCst) > self.core.durable.get();
+            if mark.get() >= index && !others_wait {
+                return Ok(());
+            }
+        }
+        self.core.writer_signal.wake();
+        mark.wait(index)
+    }
+
+    /// What was never appended will not come by waiting.
+    fn check_appended(&self, index: u64) -> Result<()> {
+        let last_index = self.core.last.get();
+        if index > last_index {
+            return Err(Error::OutOfRange { index, first_index: self.first_index(), last_index });
+        }
+        Ok(())
+    }
+
+    /// Makes everything durable that was appended before, and returns the index of the last of it.
+    ///
+    /// # Errors
+    /// As [`Log::wait_durable`].
+    pub fn sync(&self) -> Result<u64> {
+        let index = self.core.last.get();
+        self.wait_durable(index)?;
+        Ok(index)
+    }
+
+    /// The oldest record; one more than the newest if there is none.
+    #[must_use]
+    pub fn first_index(&self) -> u64 {
+        self.core.first_index()
+    }
+
+    /// The newest record that was accepted; one less than the oldest if there is none.
+    #[must_use]
+    pub fn last_index(&self) -> u64 {
+        self.core.last.get()
+    }
+
+    /// The last record that was accepted, to be read or waited on.
+    #[must_use]
+    pub fn appended(&self) -> &Watermark {
+        &self.core.last
+    }
+
+    /// The last record that the kernel has, to be read or waited on. Waiting here does not hurry
+    /// anything; [`Log::wait_written`] does.
+    #[must_use]
+    pub fn written(&self) -> &Watermark {
+        &self.core.written
+    }
+
+    /// The last record that is durable, to be read or waited on. Waiting here does not ask for a
+    /// sync; [`Log::wait_durable`] does.
+    #[must_use]
+    pub fn durable(&self) -> &Watermark {
+        &self.core.durable
+    }
+
+    /// Records from `index` on, as far as they are written when they are asked for. What is only
+    /// buffered is not read.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`] if there is no such record and it is not the next one.
+    pub fn read_from(&self, index: u64) -> Result<Reader> {
+        Reader::new(Source::Live(Arc::clone(&self.core)), index, Ack::Written)
+    }
+
+    /// Records from `index` on, and then those that come, once they are as far as `level` says
+    /// (`Buffered` counts as `Written`).
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`] if there is no such record and it is not the next one.
+    pub fn follow(&self, index: u64, level: Ack) -> Result<Follower> {
+        Follower::new(Arc::clone(&self.core), index, level)
+    }
+
+    /// Removes the oldest segments that nobody asked to keep, and returns the oldest record that is
+    /// left. Whole segments go, so a little more may be kept than was asked for; the last one stays.
+    /// Durable on return.
+    ///
+    /// # Errors
+    /// The directory fails: what was removed before is gone, the rest is there.
+    pub fn truncate_before(&self, retain: Retain) -> Result<u64> {
+        let keep_from = match retain {
+            Retain::From(index) => index,
+            Retain::Bytes(bytes) => {
+                let all = self.core.segments.all();
+                let keep =
+                    usize::try_from(bytes / self.core.options.segment_bytes).unwrap_or(usize::MAX);
+                let from = all.len().saturating_sub(keep.max(1));
+                all.get(from).map_or(1, |entry| entry.first_index)
+            }
+            Retain::Age(age) => self.first_younger_than(age)?,
+        };
+        // What is not durable is still in the ring, and may have to be written behind it once more.
+        let keep_from = keep_from.min(self.core.durable.get() + 1);
+        while let Some(old) = self.core.segments.pop_before(keep_from) {
+            let name = segment_name(old.first_index);
+            spares::give_back(&self.core, old.place, &name)?;
+        }
+        Ok(self.first_index())
+    }
+
+    /// First index of the oldest segment that has records younger than `age`: a segment is as old as
+    /// the beginning of the next.
+    fn first_younger_than(&self, age: Duration) -> Result<u64> {
+        let age_ns = u64::try_from(age.as_nanos()).unwrap_or(u64::MAX);
+        let since = self.core.clock().unix_ns().saturating_sub(age_ns);
+        let all = self.core.segments.all();
+        for pair in all.windows(2) {
+            let dir = &*self.core.places[pair[1].place].dir;
+            let link = read_piece(dir, pair[1])?.ok().and_then(|piece| piece.link);
+            if link.is_none_or(|link| link.unix_ns >= since) {
+                return Ok(pair[0].first_index);
+            }
+        }
+        Ok(all.last().map_or(1, |entry| entry.first_index))
+    }
+
+    /// Cuts off every record after `last_index`; they never come back. The next append gets
+    /// `last_index + 1`. Durable on return, as is everything up to `last_index`. Appends wait
+    /// meanwhile; who waits for a record that is cut is told [`Error::Truncated`].
+    ///
+    /// Nothing is overwritten: the log goes on in a new segment.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`] if the log begins later. [`Error::Stopped`] if the disk fails.
+    pub fn truncate_after(&self, last_index: u64) -> Result<()> {
+        let mut writer = lock(&self.role);
+        let (first_index, newest) = (self.first_index(), self.core.last.get());
+        if last_index + 1 < first_index {
+            return Err(Error::OutOfRange { index: last_index, first_index, last_index: newest });
+        }
+        self.core.while_quiet(|| {
+            if last_index >= self.core.last.get() {
+                return Ok(((), None));
+            }
+            // So that nothing is on its way when the rest is cut.
+            writer.finish(&self.core)?;
+            let end = self.end_of(last_index)?;
+            writer.cut(&self.core, last_index, end).map_err(|error| self.core.stop(error))?;
+            self.core.wanted.store(0, SeqCst);
+            for mark in [&self.core.durable, &self.core.written, &self.core.last] {
+                mark.set_back(last_index);
+            }
+            Ok(((), Some(last_index + 1)))
+        })
+    }
+
+    /// Where a durable record ends.
+    fn end_of(&self, index: u64) -> Result<Previous> {
+        let nothing = Previous { salt: 0, end: 0, first_index: 0, ordinal: 0 };
+        let Some(covering) = self.core.segments.covering(index) else {
+            return Ok(nothing);
+        };
+        let entry = covering.entry;
+        let dir = &*self.core.places[entry.place].dir;
+        let corrupt = |damage| {
+            Error::corrupt(segment_name(entry.first_index), 0, damage, entry.first_index..=index)
+        };
+        let piece = read_piece(dir, entry)?.map_err(corrupt)?;
+        let file = dir.open(&segment_name(entry.first_index), plimsoll_sync::Access::default())?;
+        let mut cursor = Cursor::new(file, piece.header);
+        loop {
+            match cursor.peek()? {
+                Decoded::Frame(frame) => {
+                    cursor.skip(&frame);
+                    if frame.kind == Kind::Record && frame.index == index {
+                        break;
+                    }
+                }
+                Decoded::Bad(damage) => return Err(corrupt(damage)),
+                Decoded::Empty | Decoded::Needs(_) => {
+                    return Err(corrupt(crate::format::Damage::Empty));
+                }
+            }
+        }
+        let ordinal = piece.link.map_or(0, |link| link.ordinal);
+        let salt = piece.header.salt;
+        Ok(Previous { salt, end: cursor.at(), first_index: entry.first_index, ordinal })
+    }
+
+    /// What the log did since it was opened.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        self.core.stats()
+    }
+
+    /// The largest record that this log takes, in bytes.
+    #[must_use]
+    pub fn max_record_bytes(&self) -> u64 {
+        self.core.options.max_record_bytes()
+    }
+
+    /// Makes everything durable, says so in the log, and ends. Everything that was appended is durable
+    /// on return.
+    ///
+    /// # Errors
+    /// [`Error::Stopped`] if the disk failed: records after the one that it names may be lost.
+    pub fn close(self) -> Result<()> {
+        let finished = lock(&self.role).finish(&self.core);
+        self.end();
+        finished
+    }
+
+    fn end(&self) {
+        self.core.close();
+        lock(&self.threads).join(&self.core);
+        // They would be removed by the next open as well.
+        let spares = std::mem::take(&mut *lock(&self.core.spares));
+        let ready = spares.ready.into_iter().map(|spare| (spare.place, spare.name));
+        for (place, name) in ready.chain(spares.used) {
+            self.core.places[place].dir.remove(&name).ok();
+        }
+    }
+
+    /// Takes the steps that the log's threads would take, for a log that has none
+    /// ([`Options::threads`]): one write, one sync if it is due, one segment made ready if it is time.
+    /// Returns whether anything was done.
+    ///
+    /// # Errors
+    /// The log has stopped.
+    pub fn drive(&self) -> Result<bool> {
+        let turn = lock(&self.role).turn(&self.core)?;
+        self.core.watch_age();
+        let due = self.core.sync_due() == Some(Duration::ZERO);
+        if due {
+            sync_or_fail_over(&self.core, &self.role)?;
+        }
+        let place = lock(&self.role).active.segment.place;
+        let prepared = match spares::keep_ready(&self.core, place) {
+            Ok(prepared) => prepared,
+            Err(Error::OutOfSpace { .. }) => false,
+            Err(error) => {
+                tracing::warn!(%error, "no segment could be prepared");
+                false
+            }
+        };
+        Ok(turn == Turn::Worked || due || prepared)
+    }
+
+    /// For an append that found the ring full, in a log without threads.
+    fn make_room(&self) -> Result<()> {
+        if self.drive()? {
+            return Ok(());
+        }
+        // Nothing was due, so what is written is not durable yet.
+        if self.core.lag() > Duration::ZERO {
+            return sync_or_fail_over(&self.core, &self.role);
+        }
+        Err(Error::OutOfSpace { last_index: self.core.last.get() })
+    }
+}
+
+impl Drop for Log {
+    fn drop(&mut self) {
+        // After `close` there is nothing left to do.
+        if self.core.gate() < crate::core::Gate::Stopped {
+            let mut writer = lock(&self.role);
+            while matches!(writer.turn(&self.core), Ok(Turn::Worked)) {}
+            drop(writer);
+        }
+        self.end();
+    }
+}
+
+/// From what was found to a log that runs.
+struct Opening {
+    options: Options,
+    places: Vec<Place>,
+    found: Found,
+    recovery: Recovery,
+}
+
+impl Opening {
+    fn open(mut self) -> Result<(Core, Writer, Recovery)> {
+        let found = &mut self.found;
+        let last_index = found.last_index;
+        let log_id = match found.survey.log_id {
+            Some(log_id) => log_id,
+            None => {
+                self.recovery.created = true;
+                let high = new_header(&self.options.clock, 0, self.options.segment_bytes)?.salt;
+                let low = new_header(&self.options.clock, 0, self.options.segment_bytes)?.salt;
+                u128::from(high) << 64 | u128::from(low)
+            }
+        };
+        let generation = found.survey.generation;
+        let (ring, taken, filled, accepted) = self.ring(log_id, last_index)?;
+        let found = &mut self.found;
+        let cut = std::mem::take(&mut found.cut);
+        let mut entries = found.survey.entries.clone();
+        entries.retain(|entry| !cut.contains(entry));
+        let resume = found.resume.take();
+        let writes_on = resume.is_some();
+        let active = match resume {
+            Some(resume) => {
+                let recovery::Resume { piece, scanned, file, tail } = resume;
+                let segment = Segment {
+                    name: segment_name(piece.entry.first_index),
+                    place: piece.entry.place,
+                    header: piece.header,
+                    link: piece.link.expect("a segment without a link is not resumed"),
+                    file,
+                    end: AtomicU64::new(scanned.records_end),
+                };
+                let sparse = scanned.sparse;
+                let ends = (scanned.records_end, scanned.frames_end);
+                Active::resume(segment, sparse, last_index, ends.0, ends.1, &tail)
+            }
+            None => self.begin(log_id, last_index, generation + 1)?,
+        };
+        let found = &self.found;
+        if !writes_on {
+            let entry = Entry { first_index: last_index + 1, place: active.segment.place };
+            entries.retain(|old| old.first_index < entry.first_index);
+            entries.push(entry);
+        }
+        self.recovery.torn_tail.clone_from(&found.torn_tail);
+        self.recovery.lost.clone_from(&found.lost);
+        self.recovery.clean = found.clean;
+        // What is not part of the log any more goes, newest first, now that the log goes on elsewhere.
+        let mut gone: Vec<Entry> =
+            cut.into_iter().chain(found.survey.stale.iter().copied()).collect();
+        gone.sort_by_key(|entry| std::cmp::Reverse(entry.first_index));
+        let replaced = (active.segment.place, active.segment.link.first_index);
+        for entry in gone {
+            let name = segment_name(entry.first_index);
+            if writes_on || (entry.place, entry.first_index) != replaced {
+                self.places[entry.place].dir.remove(&name)?;
+            }
+            self.recovery.discarded.push(name);
+        }
+        for (place, name) in &found.survey.leftovers {
+            // A probe's file is gone by now.
+            if name.ends_with(crate::place::SPARE) {
+                self.places[*place].dir.remove(name)?;
+            }
+        }
+        let generation = active.segment.link.generation;
+        let anchor = Some(active.segment.previous());
+        let start = Start {
+            log_id,
+            last_index,
+            ring,
+            taken,
+            filled,
+            accepted,
+            segments: Segments::new(entries),
+            anchor,
+        };
+        let core = Core::new(self.options, self.places, start);
+        let writer = Writer::new(active, taken, generation);
+        writer.tell_room(&core);
+        self.recovery.first_index = core.first_index();
+        self.recovery.last_index = accepted;
+        self.recovery.replayed = accepted - last_index;
+        Ok((core, writer, self.recovery))
+    }
+
+    /// A new segment after `last_index`, durable under its name.
+    fn begin(&self, log_id: u128, last_index: u64, generation: u64) -> Result<Active> {
+        let header = new_header(&self.options.clock, log_id, self.options.segment_bytes)?;
+        let place = &self.places[0];
+        let temporary = format!("{:016x}{}", header.salt, crate::place::SPARE);
+        let spare = place.prepare(0, temporary, header, false)?;
+        let previous = self.found.previous;
+        let link = Link {
+            first_index: last_index + 1,
+            ordinal: previous.map_or(0, |previous| previous.ordinal + 1),
+            generation,
+            previous_salt: previous.map_or(0, |previous| previous.salt),
+            previous_end: previous.map_or(0, |previous| previous.end),
+            previous_first_index: previous.map_or(0, |previous| previous.first_index),
+            durable: last_index,
+            unix_ns: self.options.clock.unix_ns(),
+        };
+        let name = segment_name(last_index + 1);
+        let mut active = Active::begin(name, 0, spare.file, header, link);
+        active.write(None)?;
+        active.publish_end();
+        active.segment.file.sync(place.method.call)?;
+        place.dir.rename(&spare.name, &active.segment.name)?;
+        active.loose = false;
+        Ok(active)
+    }
+
+    /// The ring, and what of it is not in a segment: where that begins, where the ring ends, and the
+    /// last record in it.
+    fn ring(&mut self, log_id: u128, last_index: u64) -> Result<(Ring, u64, u64, u64)> {
+        let capacity = self.options.ring_bytes;
+        let RingPlace::File(path) = &self.options.ring else {
+            return Ok((Ring::in_memory(capacity)?, 0, 0, last_index));
+        };
+        let (ring, held) = Ring::in_file(path, capacity)?;
+        let queue = if held == Held::Nothing { Queue::Nothing } else { ring.found(log_id) };
+        match queue {
+            Queue::Records(records) => {
+                let first = records.first().map_or(last_index + 1, |(_, index)| *index);
+                if first > last_index + 1 {
+                    self.recovery.ring_ignored =
+                        Some(format!("it begins with record {first}, after a gap"));
+                } else {
+                    let filled = ring.filled();
+                    let next = records.iter().find(|(_, index)| *index > last_index);
+                    let taken = next.map_or(filled, |(position, _)| *position);
+                    let accepted = records.last().map_or(last_index, |(_, index)| *index);
+                    ring.release(taken);
+                    return Ok((ring, taken, filled, accepted.max(last_index)));
+                }
+            }
+            Queue::Unusable(why) if why.contains("another log") => {
+                return Err(Error::Options(format!(
+                    "the ring {} belongs to another log: each needs its own",
+                    path.display()
+                )));
+            }
+            Queue::Unusable(why) => self.recovery.ring_ignored = Some(why.to_owned()),
+            Queue::Nothing => {}
+        }
+        ring.reset(log_id);
+        Ok((ring, 0, 0, last_index))
+    }
+}

@@ -1,0 +1,276 @@
+//! What a log may be asked for. What nobody can choose well is not here: it is hard-coded or probed.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::clock::Clock;
+use crate::error::{Error, Result};
+use crate::format::{BLOCK_BYTES, FRAME_BYTES, SparseIndex};
+use crate::stats::Observer;
+
+/// When the log syncs on its own account. Whoever waits for more gets it, under any policy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Policy {
+    /// Only when a segment is full, and at [`crate::Log::close`]. A power cut may take everything of
+    /// the last segment.
+    Never,
+    /// In the background, so that no record stays unsynced for longer than `max_age`, nor more than
+    /// `max_bytes` of them, whichever comes first. A power cut takes no more than that. Where the disk
+    /// cannot keep up and a record gets twice as old, appends wait.
+    Interval {
+        /// Age of the oldest record that is not durable.
+        max_age: Duration,
+        /// Bytes that are not durable. Three quarters of the ring are a limit as well.
+        max_bytes: u64,
+    },
+    /// `append` returns when the record is durable; one sync serves everybody who waits.
+    Always,
+}
+
+/// How far a record must be when an append returns. What survives is said at each; that a device
+/// keeps its word is assumed (`plimsoll lab` checks it).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Ack {
+    /// In the ring. Survives nothing, or a crash of the process where the ring is a file
+    /// ([`Ring::File`]).
+    Buffered,
+    /// With the kernel. Survives a crash of the process.
+    Written,
+    /// Covered by a good sync. Survives crashes and power cuts.
+    Durable,
+}
+
+/// Where the ring is: what holds records until they are durable.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Ring {
+    /// In memory of this process, gone with it.
+    #[default]
+    Memory,
+    /// In a file, which must be on tmpfs (like `/dev/shm`): a record survives a crash of the process
+    /// from the moment `append` returns, at the speed of memory. One file for one log.
+    File(PathBuf),
+}
+
+/// What the next write does with a block that holds durable records and has room left.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Tail {
+    /// Writes it again, the old bytes unchanged. A device that destroys a sector when the power goes
+    /// in the middle of a write takes durable records with it; none that is sold does.
+    #[default]
+    Rewrite,
+    /// Leaves it alone and begins a new block: up to 4 KiB more for each sync.
+    Pad,
+}
+
+/// Options of a log. The defaults are right for most.
+///
+/// ```
+/// use plimsoll_log::{Options, Policy};
+/// let options = Options { policy: Policy::Always, ..Options::default() };
+/// assert!(options.check().is_ok());
+/// ```
+#[derive(Clone)]
+pub struct Options {
+    /// When the log syncs on its own account; [`Policy::everysec`] unless set.
+    pub policy: Policy,
+    /// Size of a segment file, a multiple of 4 KiB: 64 MiB unless set. 32 to 128 MiB are sensible;
+    /// less is for tests and tiny logs.
+    pub segment_bytes: u64,
+    /// Bytes of records that may be accepted and not yet durable: 32 MiB unless set, at most half a
+    /// segment. The only memory that a log takes in proportion to anything.
+    pub ring_bytes: u64,
+    /// Where the ring is.
+    pub ring: Ring,
+    /// What becomes of a block that is partly durable.
+    pub tail: Tail,
+    /// Past the page cache where the filesystem lets us (`O_DIRECT`): on unless set. Measured here,
+    /// it makes a durable record cheaper and keeps the log out of writeback.
+    pub direct: bool,
+    /// Open although durable records are lost: cut the log before the first of them. Whoever sets
+    /// this has looked at `plimsoll log verify`.
+    pub accept_loss: bool,
+    /// Is told of what the log does.
+    pub observer: Option<Arc<dyn Observer>>,
+    /// Whether the log runs threads of its own. Without them the caller drives it:
+    /// [`crate::Log::drive`].
+    pub threads: bool,
+    /// What time it is, and where randomness comes from.
+    pub clock: Clock,
+}
+
+impl Policy {
+    /// What Redis calls so, and what its users know: at most a second, or 64 MiB.
+    #[must_use]
+    pub const fn everysec() -> Self {
+        Self::Interval { max_age: Duration::from_secs(1), max_bytes: 64 << 20 }
+    }
+
+    /// What suits the disk that a `durability-profile.json` of `plimsoll lab` is about: the bytes and
+    /// the time that its knee leaves unsynced, below which more frequent syncs begin to cost.
+    pub fn auto(profile: &str) -> Result<Self> {
+        let wrong = |what: &str| Error::Options(format!("the durability profile {what}"));
+        let profile: serde_json::Value = serde_json::from_str(profile)
+            .map_err(|error| wrong(&format!("is no JSON: {error}")))?;
+        if profile["format"] != "plimsoll-durability-profile" {
+            return Err(wrong("is not one of plimsoll lab"));
+        }
+        if profile["version"] != 1 {
+            return Err(wrong("has a version that is not known here"));
+        }
+        let knee = |field: &str| profile["knee"][field].as_f64().filter(|value| *value > 0.0);
+        let Some(bytes) = knee("at_risk_bytes") else {
+            return Err(wrong("has no knee: run the experiment sync-interval"));
+        };
+        // Under a millisecond threads wake each other more than they work.
+        let ms = knee("at_risk_ms").unwrap_or(1000.0).clamp(1.0, 60_000.0);
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped")]
+        let max_bytes = bytes.clamp(4096.0, 1e12) as u64;
+        Ok(Self::Interval { max_age: Duration::from_secs_f64(ms / 1000.0), max_bytes })
+    }
+
+    /// How far a record is when `append` returns.
+    #[must_use]
+    pub const fn ack(self) -> Ack {
+        match self {
+            Self::Never | Self::Interval { .. } => Ack::Buffered,
+            Self::Always => Ack::Durable,
+        }
+    }
+}
+
+impl Ack {
+    /// The level in a word.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Buffered => "buffered",
+            Self::Written => "written",
+            Self::Durable => "durable",
+        }
+    }
+}
+
+impl fmt::Display for Ack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl Options {
+    /// Says what is wrong with them, if anything.
+    pub fn check(&self) -> Result<()> {
+        let wrong = |what: String| Err(Error::Options(what));
+        if !(16 * BLOCK_BYTES..=1 << 30).contains(&self.segment_bytes)
+            || !self.segment_bytes.is_multiple_of(BLOCK_BYTES)
+        {
+            return wrong(format!(
+                "segment_bytes is {}; it must be a multiple of 4096 from 64 KiB to 1 GiB",
+                self.segment_bytes
+            ));
+        }
+        if !(BLOCK_BYTES..=self.segment_bytes / 2).contains(&self.ring_bytes)
+            || !self.ring_bytes.is_power_of_two()
+        {
+            return wrong(format!(
+                "ring_bytes is {}; it must be a power of two from 4 KiB to half a segment ({})",
+                self.ring_bytes,
+                self.segment_bytes / 2
+            ));
+        }
+        if let Policy::Interval { max_age, max_bytes } = self.policy
+            && (max_age.is_zero() || max_bytes == 0)
+        {
+            return wrong(
+                "an interval of nothing; Policy::Always is what syncs at once".to_owned(),
+            );
+        }
+        Ok(())
+    }
+
+    /// The largest record that such a log takes.
+    #[must_use]
+    pub fn max_record_bytes(&self) -> u64 {
+        self.max_batch_bytes() - FRAME_BYTES as u64
+    }
+
+    /// The most that one append may put into the ring.
+    pub(crate) fn max_batch_bytes(&self) -> u64 {
+        self.ring_bytes / 2
+    }
+
+    /// How many bytes may be unsynced before a background sync is due.
+    pub(crate) fn unsynced_bytes_max(&self) -> Option<u64> {
+        match self.policy {
+            Policy::Interval { max_bytes, .. } => Some(max_bytes.min(self.ring_bytes / 4 * 3)),
+            Policy::Always => Some(self.ring_bytes / 4 * 3),
+            Policy::Never => None,
+        }
+    }
+}
+
+/// Where the records of a segment of this size must end, so that its seal still fits.
+pub(crate) fn records_end(segment_bytes: u64) -> u64 {
+    segment_bytes - SparseIndex::seal_bytes_max(segment_bytes) as u64
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            policy: Policy::everysec(),
+            segment_bytes: 64 << 20,
+            ring_bytes: 32 << 20,
+            ring: Ring::default(),
+            tail: Tail::default(),
+            direct: true,
+            accept_loss: false,
+            observer: None,
+            threads: true,
+            clock: Clock::default(),
+        }
+    }
+}
+
+impl fmt::Debug for Options {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Options")
+            .field("policy", &self.policy)
+            .field("segment_bytes", &self.segment_bytes)
+            .field("ring_bytes", &self.ring_bytes)
+            .field("ring", &self.ring)
+            .field("tail", &self.tail)
+            .field("direct", &self.direct)
+            .field("accept_loss", &self.accept_loss)
+            .field("threads", &self.threads)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_that_cannot_be_are_named() {
+        let said = |options: Options| options.check().unwrap_err().to_string();
+        let odd = Options { segment_bytes: 100_000, ..Options::default() };
+        assert!(said(odd).contains("segment_bytes"));
+        let large = Options { ring_bytes: 64 << 20, ..Options::default() };
+        assert!(said(large).contains("half a segment"));
+        let policy = Policy::Interval { max_age: Duration::ZERO, max_bytes: 1 };
+        assert!(said(Options { policy, ..Options::default() }).contains("Always"));
+    }
+
+    #[test]
+    fn auto_takes_the_knee_of_a_profile_and_refuses_what_is_none() {
+        let profile = r#"{"format":"plimsoll-durability-profile","version":1,
+            "knee":{"arm":"x","at_risk_bytes":262144,"at_risk_ms":7.5}}"#;
+        let policy = Policy::auto(profile).unwrap();
+        let max_age = Duration::from_micros(7500);
+        assert_eq!(policy, Policy::Interval { max_age, max_bytes: 262_144 });
+        for wrong in ["", "{}", r#"{"format":"plimsoll-durability-profile","version":2}"#] {
+            assert!(matches!(Policy::auto(wrong), Err(Error::Options(_))), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,424 @@
+//! [`Reader`] and [`Follower`]: records in order, each checked.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use plimsoll_sync::{Access, Dir};
+
+use crate::core::Core;
+use crate::cursor::Cursor;
+use crate::error::{Error, Result};
+use crate::format::{Damage, Decoded, Frame, Kind, SparseIndex};
+use crate::options::Ack;
+use crate::place::segment_name;
+use crate::recovery::{Piece, read_piece};
+use crate::segments::{Covering, Entry};
+use crate::view::Shelf;
+
+/// A record, as it was read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Record<'a> {
+    /// Its number.
+    pub index: u64,
+    /// What was appended.
+    pub payload: &'a [u8],
+}
+
+/// Reads records one after the other, up to what the kernel had when they were asked for.
+///
+/// Every checksum is verified. A reader holds a file open and 256 KiB of memory, more where records
+/// are larger; it never makes an append wait.
+#[derive(Debug)]
+pub struct Reader {
+    source: Source,
+    next_index: u64,
+    /// What must be reached before a record is read.
+    level: Ack,
+    open: Option<Open>,
+    epoch: u64,
+}
+
+/// Waits for records and reads them as they come.
+#[derive(Debug)]
+pub struct Follower {
+    reader: Reader,
+    core: Arc<Core>,
+}
+
+/// Where records are read from: a log that is open, or files that somebody else may be writing.
+#[derive(Debug)]
+pub(crate) enum Source {
+    Live(Arc<Core>),
+    Files(Arc<Shelf>),
+}
+
+#[derive(Debug)]
+struct Open {
+    covering: Covering,
+    cursor: Cursor,
+    frame: Option<Frame>,
+    /// Index of the next record in the file.
+    next_index: u64,
+    /// Where and how far the cursor is inside a batch that may not be read yet.
+    is_fresh: bool,
+}
+
+impl Source {
+    fn dir(&self, place: usize) -> &dyn Dir {
+        match self {
+            Self::Live(core) => &*core.places[place].dir,
+            Self::Files(shelf) => shelf.dir(place),
+        }
+    }
+
+    fn covering(&self, index: u64) -> Option<Covering> {
+        match self {
+            Self::Live(core) => core.segments.covering(index),
+            Self::Files(shelf) => shelf.covering(index),
+        }
+    }
+
+    fn epoch(&self) -> u64 {
+        match self {
+            Self::Live(core) => core.segments.epoch(),
+            Self::Files(shelf) => shelf.epoch(),
+        }
+    }
+
+    fn first_index(&self) -> u64 {
+        match self {
+            Self::Live(core) => core.first_index(),
+            Self::Files(shelf) => shelf.first_index(),
+        }
+    }
+
+    /// The last record that may be read; of files nobody knows before looking.
+    fn limit(&self, level: Ack) -> u64 {
+        match (self, level) {
+            (Self::Live(core), Ack::Durable) => core.durable.get(),
+            (Self::Live(core), Ack::Buffered | Ack::Written) => core.written.get(),
+            (Self::Files(_), _) => u64::MAX,
+        }
+    }
+}
+
+impl Reader {
+    pub(crate) fn new(source: Source, from: u64, level: Ack) -> Result<Self> {
+        let epoch = source.epoch();
+        let reader = Self { source, next_index: from, level, open: None, epoch };
+        reader.check_range()?;
+        Ok(reader)
+    }
+
+    /// Index of the record that comes next.
+    #[must_use]
+    pub fn next_index(&self) -> u64 {
+        self.next_index
+    }
+
+    /// The next record, or `None` if it is not there yet: ask again later, or [`crate::Log::follow`].
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] if durable bytes have changed: the reader stays before them.
+    /// [`Error::OutOfRange`] if the record was truncated.
+    pub fn next_record(&mut self) -> Result<Option<Record<'_>>> {
+        if !self.advance()? {
+            return Ok(None);
+        }
+        let open = self.open.as_ref().expect("just advanced");
+        let frame = open.frame.as_ref().expect("just advanced");
+        Ok(Some(Record { index: frame.index, payload: open.cursor.payload(frame) }))
+    }
+
+    /// Puts the cursor on the next record; false if there is none yet.
+    fn advance(&mut self) -> Result<bool> {
+        if self.source.epoch() != self.epoch {
+            self.epoch = self.source.epoch();
+            self.open = None;
+        }
+        if let Some(open) = &mut self.open {
+            open.is_fresh = false;
+        }
+        if self.next_index > self.source.limit(self.level) {
+            self.check_range()?;
+            return Ok(false);
+        }
+        loop {
+            let needs_open = self.open.as_ref().is_none_or(|open| {
+                open.covering.last_index.is_some_and(|last| last < self.next_index)
+            });
+            if needs_open && !self.open_segment()? {
+                return Ok(false);
+            }
+            let open = self.open.as_mut().expect("just opened");
+            if let Some(frame) = open.frame.take() {
+                open.cursor.skip(&frame);
+            }
+            let damage = match open.cursor.peek()? {
+                Decoded::Frame(frame) => match frame.kind {
+                    Kind::Record if frame.index == open.next_index => {
+                        open.next_index += 1;
+                        open.is_fresh = false;
+                        open.frame = Some(frame);
+                        if frame.index == self.next_index {
+                            if matches!(self.source, Source::Files(_)) && !self.batch_is_whole()? {
+                                return Ok(false);
+                            }
+                            self.next_index += 1;
+                            return Ok(true);
+                        }
+                        continue;
+                    }
+                    Kind::Record => Damage::Order,
+                    Kind::Seal => {
+                        let next = open.next_index;
+                        if self.reopen_at(next)? {
+                            continue;
+                        }
+                        return Ok(false);
+                    }
+                    Kind::Link | Kind::Mark | Kind::Pad => {
+                        open.cursor.skip(&frame);
+                        continue;
+                    }
+                },
+                Decoded::Empty | Decoded::Needs(_) => Damage::Empty,
+                Decoded::Bad(damage) => damage,
+            };
+            if !self.look_again(damage)? {
+                return Ok(false);
+            }
+        }
+    }
+
+    /// Something other than the next record is there. What was read may be older than what is
+    /// written by now; the segment may have been left or taken away.
+    fn look_again(&mut self, damage: Damage) -> Result<bool> {
+        let open = self.open.as_mut().expect("something was read");
+        if !open.is_fresh {
+            open.cursor.refresh();
+            open.is_fresh = true;
+            return Ok(true);
+        }
+        let at = open.cursor.at();
+        let (entry, expected) = (open.covering.entry, open.next_index);
+        if self.reopen_at(expected)? {
+            return Ok(true);
+        }
+        self.check_range()?;
+        let last_index = match &self.source {
+            Source::Live(core) => core.segments.covering(expected).and_then(|c| c.last_index),
+            Source::Files(shelf) => match shelf.is_end_of_log(entry, expected)? {
+                true => return Ok(false),
+                false => shelf.covering(expected).and_then(|covering| covering.last_index),
+            },
+        };
+        let last_index = last_index.unwrap_or_else(|| self.source.limit(self.level));
+        let name = segment_name(entry.first_index);
+        Err(Error::corrupt(name, at, damage, expected..=last_index.max(expected)))
+    }
+
+    /// Goes on in the segment that has `index` now, if that is another one than before.
+    fn reopen_at(&mut self, index: u64) -> Result<bool> {
+        let open = self.open.as_ref().expect("a segment was read");
+        if let Source::Files(shelf) = &self.source {
+            shelf.refresh()?;
+        }
+        match self.source.covering(index) {
+            Some(covering) if covering.entry != open.covering.entry => {
+                self.open = None;
+                Ok(true)
+            }
+            Some(covering) => {
+                let open = self.open.as_mut().expect("a segment was read");
+                let changed = open.covering != covering;
+                open.covering = covering;
+                // The segment was still being written when it was read, and is full now.
+                open.cursor.refresh();
+                Ok(changed)
+            }
+            None => {
+                self.check_range()?;
+                Ok(false)
+            }
+        }
+    }
+
+    /// Whether the rest of the batch stands behind the record at the cursor. In a log that is open
+    /// here nothing is read before its batch is whole.
+    fn batch_is_whole(&mut self) -> Result<bool> {
+        let open = self.open.as_mut().expect("a record was read");
+        let Some(first) = open.frame.filter(|frame| frame.more > 0) else {
+            return Ok(true);
+        };
+        let at = open.cursor.at();
+        let mut frame = first;
+        let mut whole = true;
+        while whole && frame.more > 0 {
+            open.cursor.skip(&frame);
+            match open.cursor.peek()? {
+                Decoded::Frame(next) if next.kind == Kind::Record => frame = next,
+                _ => whole = false,
+            }
+        }
+        open.cursor.seek(at);
+        open.cursor.peek()?;
+        if !whole {
+            open.frame = None;
+            open.next_index -= 1;
+            open.cursor.refresh();
+        }
+        Ok(whole)
+    }
+
+    fn open_segment(&mut self) -> Result<bool> {
+        let Some(covering) = self.source.covering(self.next_index) else {
+            self.check_range()?;
+            return Ok(false);
+        };
+        let piece = match self.read_piece(covering.entry) {
+            Ok(piece) => piece,
+            Err(error) => {
+                // Retention may have taken it between the two.
+                self.check_range()?;
+                return Err(error);
+            }
+        };
+        let dir = self.source.dir(covering.entry.place);
+        let name = segment_name(covering.entry.first_index);
+        let file = dir.open(&name, Access::default())?;
+        let mut cursor = Cursor::new(file, piece.header);
+        let mut next_index = covering.entry.first_index;
+        if self.next_index > next_index
+            && let Some((sparse, first)) = self.sparse_index(covering, &piece)?
+            && let Some(at) = sparse.before(self.next_index)
+        {
+            // The index leads near; the frame there says which record it is.
+            cursor.seek(at);
+            match cursor.peek()? {
+                Decoded::Frame(frame)
+                    if frame.kind == Kind::Record
+                        && (first..=self.next_index).contains(&frame.index) =>
+                {
+                    next_index = frame.index;
+                }
+                _ => cursor.seek(crate::format::BLOCK_BYTES),
+            }
+        }
+        self.open = Some(Open { covering, cursor, frame: None, next_index, is_fresh: true });
+        Ok(true)
+    }
+
+    fn read_piece(&self, entry: Entry) -> Result<Piece> {
+        let records = entry.first_index..=u64::MAX;
+        read_piece(self.source.dir(entry.place), entry)?
+            .map_err(|damage| Error::corrupt(segment_name(entry.first_index), 0, damage, records))
+    }
+
+    /// The sparse index of a segment that is sealed: the link of the next one says where its records
+    /// end, and the seal comes behind them. It is a help, not a truth: where it cannot be read, the
+    /// segment is read from its beginning.
+    fn sparse_index(
+        &self,
+        covering: Covering,
+        piece: &Piece,
+    ) -> Result<Option<(SparseIndex, u64)>> {
+        let Some(next) = covering.last_index.and_then(|last| self.source.covering(last + 1)) else {
+            return Ok(None);
+        };
+        let Ok(Piece { link: Some(link), .. }) = self.read_piece(next.entry) else {
+            return Ok(None);
+        };
+        if link.previous_salt != piece.header.salt || link.previous_end % 8 != 0 {
+            return Ok(None);
+        }
+        let dir = self.source.dir(covering.entry.place);
+        let name = segment_name(covering.entry.first_index);
+        let mut cursor = Cursor::new(dir.open(&name, Access::default())?, piece.header);
+        cursor.seek(link.previous_end);
+        loop {
+            match cursor.peek()? {
+                Decoded::Frame(frame) if frame.kind == Kind::Seal => {
+                    let payload = cursor.payload(&frame);
+                    let sparse = SparseIndex::decode(payload, piece.header.segment_bytes).ok();
+                    return Ok(sparse.map(|sparse| (sparse, covering.entry.first_index)));
+                }
+                Decoded::Frame(frame) if matches!(frame.kind, Kind::Mark | Kind::Pad) => {
+                    cursor.skip(&frame);
+                }
+                _ => return Ok(None),
+            }
+        }
+    }
+
+    /// Whether the next record is there, or is the one that would come next.
+    fn check_range(&self) -> Result<()> {
+        let index = self.next_index;
+        let first_index = self.source.first_index();
+        let last_index = match &self.source {
+            Source::Live(core) => core.last.get(),
+            Source::Files(_) => u64::MAX,
+        };
+        if index < first_index || index > last_index.saturating_add(1) {
+            return Err(Error::OutOfRange { index, first_index, last_index });
+        }
+        Ok(())
+    }
+}
+
+impl Follower {
+    pub(crate) fn new(core: Arc<Core>, from: u64, level: Ack) -> Result<Self> {
+        let reader = Reader::new(Source::Live(Arc::clone(&core)), from, level)?;
+        Ok(Self { reader, core })
+    }
+
+    /// Index of the record that comes next.
+    #[must_use]
+    pub fn next_index(&self) -> u64 {
+        self.reader.next_index()
+    }
+
+    /// The next record; waits until there is one.
+    ///
+    /// # Errors
+    /// As [`Reader::next_record`]; [`Error::Closed`] and [`Error::Stopped`] when no more will come.
+    pub fn next_record(&mut self) -> Result<Record<'_>> {
+        loop {
+            if self.reader.advance()? {
+                break;
+            }
+            self.mark().wait(self.reader.next_index)?;
+        }
+        self.reader.current()
+    }
+
+    /// The next record; waits for it, but no longer than `timeout`.
+    ///
+    /// # Errors
+    /// As [`Follower::next_record`].
+    pub fn next_within(&mut self, timeout: Duration) -> Result<Option<Record<'_>>> {
+        if !self.reader.advance()? {
+            match self.mark().wait_timeout(self.reader.next_index, timeout) {
+                Ok(()) => {}
+                Err(Error::TimedOut { .. }) => return Ok(None),
+                Err(error) => return Err(error),
+            }
+            if !self.reader.advance()? {
+                return Ok(None);
+            }
+        }
+        self.reader.current().map(Some)
+    }
+
+    fn mark(&self) -> &crate::Watermark {
+        if self.reader.level == Ack::Durable { &self.core.durable } else { &self.core.written }
+    }
+}
+
+impl Reader {
+    fn current(&self) -> Result<Record<'_>> {
+        let open = self.open.as_ref().expect("just advanced");
+        let frame = open.frame.as_ref().expect("just advanced");
+        Ok(Record { index: frame.index, payload: open.cursor.payload(frame) })
+    }
+}

@@ -1,0 +1,396 @@
+//! What `open` finds and makes of it. `docs/recovery.md` goes through every case.
+//!
+//! 1. **Survey**: which files there are, which of them are the log. Segments of an older generation
+//!    that begin where a younger one already is are left from a truncation, and are not.
+//! 2. **Scan** from the segment of the first record that the newest segment does not call durable.
+//! 3. **Judge**: where valid records end, a *torn tail* if nothing says that more was durable, and
+//!    *corruption* otherwise.
+//! 4. **Mend**: what is behind a torn tail is cut off by beginning a new segment, never by writing
+//!    over it.
+//!
+//! Before a byte is believed its file is synced, and it is read past the page cache where that is
+//! possible: after a failed sync the cache holds bytes that the disk does not, and calls them clean.
+
+use std::sync::Arc;
+
+use plimsoll_sync::{Access, Dir, Error as DiskError, File, SyncMethod};
+
+use crate::active::Previous;
+use crate::cursor::Cursor;
+use crate::error::{Corruption, Error, Result};
+use crate::format::{BLOCK, Damage, Decoded, Header, Kind, Link};
+use crate::place::{Place, SPARE, first_index_of, segment_name};
+use crate::scan::{Scanned, Stop, scan};
+use crate::segments::Entry;
+
+/// What opening a log found, and did about it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Recovery {
+    /// There was no log: this one is new.
+    pub created: bool,
+    /// The oldest record.
+    pub first_index: u64,
+    /// The newest. Everything up to it is durable now.
+    pub last_index: u64,
+    /// The log was closed, and nothing happened since.
+    pub clean: bool,
+    /// An unfinished last write, cut off. News, not an error: none of it was acknowledged as durable.
+    pub torn_tail: Option<TornTail>,
+    /// Files that were not part of the log any more, or not yet, and were removed.
+    pub discarded: Vec<String>,
+    /// Records that were found in the ring's file and in no segment.
+    pub replayed: u64,
+    /// Why the ring's file could not be used, if it held anything.
+    pub ring_ignored: Option<String>,
+    /// Durable records that are lost, given up by [`crate::Options::accept_loss`].
+    pub lost: Option<Corruption>,
+}
+
+/// Where an unfinished last write was cut off.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TornTail {
+    /// The file.
+    pub segment: String,
+    /// Where the first record begins that is not there in whole.
+    pub byte_offset: u64,
+    /// What is wrong there.
+    pub damage: Damage,
+}
+
+/// A file that calls itself a segment.
+#[derive(Debug, Clone)]
+pub(crate) struct Piece {
+    pub(crate) entry: Entry,
+    pub(crate) header: Header,
+    /// `None` if it does not validate: the segment was never synced.
+    pub(crate) link: Option<Link>,
+}
+
+/// What the directories hold.
+#[derive(Debug, Default)]
+pub(crate) struct Survey {
+    /// The log's files, oldest first; where the heads were not read, only their names are known.
+    pub(crate) entries: Vec<Entry>,
+    /// The heads that were read, by their place in `entries`.
+    pub(crate) heads: Vec<Option<Piece>>,
+    pub(crate) log_id: Option<u128>,
+    pub(crate) generation: u64,
+    /// Segments that are not part of the log any more.
+    pub(crate) stale: Vec<Entry>,
+    /// Prepared files, and what a probe left.
+    pub(crate) leftovers: Vec<(usize, String)>,
+    /// The first thing that cannot be.
+    pub(crate) wrong: Option<Corruption>,
+}
+
+/// Where a log goes on.
+#[derive(Debug)]
+pub(crate) struct Found {
+    pub(crate) survey: Survey,
+    pub(crate) last_index: u64,
+    /// The segment that holds it, where it can be written on; otherwise a new one begins.
+    pub(crate) resume: Option<Resume>,
+    /// Where the last record ends, for the link of a new segment.
+    pub(crate) previous: Option<Previous>,
+    /// Segments of the survey that are cut off, newest last.
+    pub(crate) cut: Vec<Entry>,
+    pub(crate) clean: bool,
+    pub(crate) torn_tail: Option<TornTail>,
+    pub(crate) lost: Option<Corruption>,
+}
+
+/// A segment to write on.
+#[derive(Debug)]
+pub(crate) struct Resume {
+    pub(crate) piece: Piece,
+    pub(crate) scanned: Scanned,
+    pub(crate) file: Arc<dyn File>,
+    /// What its last block holds.
+    pub(crate) tail: Vec<u8>,
+}
+
+/// Reads header and link.
+pub(crate) fn read_piece(
+    dir: &dyn Dir,
+    entry: Entry,
+) -> Result<std::result::Result<Piece, Damage>> {
+    let file = dir.open(&segment_name(entry.first_index), Access::default())?;
+    let mut block = vec![0; BLOCK];
+    let held = file.read_at(&mut block, 0)?;
+    let header = match Header::decode(&block[..held]) {
+        Ok(header) => header,
+        Err(damage) => return Ok(Err(damage)),
+    };
+    let mut cursor = Cursor::new(file, header);
+    let link = match cursor.peek()? {
+        Decoded::Frame(frame) if frame.kind == Kind::Link => {
+            Link::decode(frame.index, cursor.payload(&frame)).ok()
+        }
+        _ => None,
+    };
+    // A link to another place is none.
+    let link = link.filter(|link| link.first_index == entry.first_index);
+    Ok(Ok(Piece { entry, header, link }))
+}
+
+/// Looks at what there is. Changes nothing.
+pub(crate) fn survey(places: &[&dyn Dir]) -> Result<Survey> {
+    let mut survey = Survey::default();
+    for (place, dir) in places.iter().enumerate() {
+        for name in dir.list()? {
+            if let Some(first_index) = first_index_of(&name) {
+                survey.entries.push(Entry { first_index, place });
+            } else if name.ends_with(SPARE) || name == "probe.tmp" {
+                survey.leftovers.push((place, name));
+            }
+        }
+    }
+    survey.entries.sort_by_key(|entry| entry.first_index);
+    if !survey.few_heads(places)? {
+        survey.all_heads(places)?;
+    }
+    Ok(survey)
+}
+
+impl Survey {
+    /// Where the numbers of the first and the last segment fit their count, nothing is missing and
+    /// nothing stale: two heads are enough, however long the log.
+    fn few_heads(&mut self, places: &[&dyn Dir]) -> Result<bool> {
+        let (Some(first), Some(last)) = (self.entries.first(), self.entries.last()) else {
+            return Ok(true);
+        };
+        let read = |entry: &Entry| read_piece(places[entry.place], *entry);
+        let (Ok(first), Ok(last)) = (read(first)?, read(last)?) else {
+            return Ok(false);
+        };
+        let (Some(old), Some(new)) = (first.link, last.link) else {
+            return Ok(false);
+        };
+        let ascends = self.entries.is_sorted_by(|a, b| a.first_index < b.first_index);
+        let numbered = new.ordinal.checked_sub(old.ordinal) == Some(self.entries.len() as u64 - 1);
+        let fits = first.header.log_id == last.header.log_id && old.generation <= new.generation;
+        if !(ascends && numbered && fits) {
+            return Ok(false);
+        }
+        self.log_id = Some(last.header.log_id);
+        self.generation = new.generation;
+        self.heads = vec![None; self.entries.len()];
+        self.heads[0] = Some(first);
+        let end = self.entries.len() - 1;
+        self.heads[end] = Some(last);
+        Ok(true)
+    }
+
+    /// Reads every head, and decides which segments are the log.
+    fn all_heads(&mut self, places: &[&dyn Dir]) -> Result<()> {
+        let mut pieces = Vec::new();
+        for entry in std::mem::take(&mut self.entries) {
+            match read_piece(places[entry.place], entry)? {
+                Ok(piece) => pieces.push(piece),
+                Err(damage) => self.is_wrong(entry, entry.first_index..=u64::MAX, damage),
+            }
+        }
+        self.log_id = pieces.first().map(|piece| piece.header.log_id);
+        // Of two with one name, in two directories, the younger one counts.
+        pieces
+            .sort_by_key(|piece| (piece.entry.first_index, piece.link.map(|link| link.generation)));
+        let mut kept: Vec<Piece> = Vec::new();
+        for piece in pieces {
+            if Some(piece.header.log_id) != self.log_id {
+                self.is_wrong(piece.entry, piece.entry.first_index..=u64::MAX, Damage::Foreign);
+                continue;
+            }
+            if let Some(link) = piece.link {
+                if link.generation < self.generation {
+                    self.stale.push(piece.entry);
+                    continue;
+                }
+                self.generation = link.generation;
+            }
+            let again =
+                kept.last().is_some_and(|last| last.entry.first_index == piece.entry.first_index);
+            if again {
+                self.stale.extend(kept.pop().map(|last| last.entry));
+            }
+            kept.push(piece);
+        }
+        for pair in kept.windows(2) {
+            if let (Some(old), Some(new)) = (pair[0].link, pair[1].link)
+                && new.ordinal != old.ordinal + 1
+            {
+                let first = new.previous_first_index.clamp(old.first_index, new.first_index - 1);
+                self.is_wrong(pair[1].entry, first..=new.first_index - 1, Damage::Missing);
+            }
+        }
+        self.entries = kept.iter().map(|piece| piece.entry).collect();
+        self.heads = kept.into_iter().map(Some).collect();
+        Ok(())
+    }
+
+    fn is_wrong(&mut self, entry: Entry, records: std::ops::RangeInclusive<u64>, damage: Damage) {
+        let segment = segment_name(entry.first_index);
+        let wrong = Corruption { segment, byte_offset: 0, damage, records };
+        match &self.wrong {
+            Some(earlier) if earlier.records.start() <= wrong.records.start() => {}
+            _ => self.wrong = Some(wrong),
+        }
+    }
+
+    /// The head of a file of the log.
+    pub(crate) fn piece(&mut self, number: usize, places: &[&dyn Dir]) -> Result<Piece> {
+        if let Some(piece) = &self.heads[number] {
+            return Ok(piece.clone());
+        }
+        let entry = self.entries[number];
+        let piece = read_piece(places[entry.place], entry)?.map_err(|damage| {
+            let name = segment_name(entry.first_index);
+            Error::corrupt(name, 0, damage, entry.first_index..=u64::MAX)
+        })?;
+        self.heads[number] = Some(piece.clone());
+        Ok(piece)
+    }
+
+    /// Where the scan begins: the file of the first record that the newest link does not call durable.
+    pub(crate) fn scan_from(&self) -> usize {
+        let link = self.heads.iter().rev().find_map(|piece| piece.as_ref()?.link);
+        let durable = link.map_or(0, |link| link.durable);
+        let after = self.entries.partition_point(|entry| entry.first_index <= durable + 1);
+        after.saturating_sub(1)
+    }
+}
+
+/// Reads what must be read, and judges. Syncs what it reads, and changes nothing else.
+pub(crate) fn find(places: &[Place], accept_loss: bool) -> Result<Found> {
+    let dirs: Vec<&dyn Dir> = places.iter().map(|place| &*place.dir).collect();
+    let mut survey = survey(&dirs)?;
+    let mut lost = survey.wrong.clone();
+    if let Some(wrong) = lost.as_ref().filter(|_| !accept_loss) {
+        return Err(Error::Corrupt(Box::new(wrong.clone())));
+    }
+    if let Some(wrong) = &lost {
+        // Nothing from the first lost record on.
+        let keep =
+            survey.entries.partition_point(|entry| entry.first_index < *wrong.records.start());
+        survey.stale.extend(survey.entries.drain(keep..));
+        survey.heads.truncate(keep);
+    }
+    let mut found = Found {
+        last_index: survey.entries.first().map_or(0, |first| first.first_index - 1),
+        survey,
+        resume: None,
+        previous: None,
+        cut: Vec::new(),
+        clean: false,
+        torn_tail: None,
+        lost: None,
+    };
+    let mut durable = 0;
+    let mut stopped: Option<(Entry, Scanned)> = None;
+    let count = found.survey.entries.len();
+    for number in found.survey.scan_from()..count {
+        let entry = found.survey.entries[number];
+        let piece = match found.survey.piece(number, &dirs) {
+            Ok(piece) => piece,
+            Err(Error::Corrupt(wrong)) if accept_loss => {
+                lost.get_or_insert(*wrong);
+                found.cut.extend_from_slice(&found.survey.entries[number..]);
+                break;
+            }
+            Err(error) => return Err(error),
+        };
+        let until = match found.survey.entries.get(number + 1) {
+            Some(next) => next.first_index - 1,
+            None => u64::MAX,
+        };
+        let place = &places[entry.place];
+        let file = place.dir.open(&segment_name(entry.first_index), place.method.access)?;
+        file.sync(place.method.call)?;
+        let link = piece.link.unwrap_or_else(|| unlinked(entry.first_index));
+        let scanned = scan(past_the_cache(place, entry, &file)?, piece.header, link, until)?;
+        durable = durable.max(scanned.durable);
+        if stopped.is_some() {
+            // Behind the end: only what it says of others counts.
+            found.cut.push(entry);
+            continue;
+        }
+        found.last_index = scanned.last_index;
+        found.previous = Some(Previous {
+            salt: piece.header.salt,
+            end: scanned.records_end,
+            first_index: link.first_index,
+            ordinal: link.ordinal,
+        });
+        let ends = until == u64::MAX || scanned.last_index < until || piece.link.is_none();
+        if !ends {
+            continue;
+        }
+        if piece.link.is_none() && number + 1 == count && !scanned.more_behind {
+            // Its name was made durable, and nothing that was written into it.
+            found.cut.push(entry);
+        } else if number + 1 == count && scanned.stop != Stop::Sealed && !scanned.more_behind {
+            let tail = last_block(&*past_the_cache(place, entry, &file)?, scanned.frames_end)?;
+            found.resume = Some(Resume { piece, scanned: scanned.clone(), file, tail });
+        }
+        stopped = Some((entry, scanned));
+    }
+    let Some((entry, scanned)) = stopped else {
+        found.lost = lost;
+        return Ok(found);
+    };
+    let (byte_offset, damage) = scanned.damage();
+    let segment = segment_name(entry.first_index);
+    if durable > found.last_index {
+        let records = found.last_index + 1..=durable;
+        let wrong = Corruption { segment, byte_offset, damage, records };
+        if !accept_loss {
+            return Err(Error::Corrupt(Box::new(wrong)));
+        }
+        found.resume = None;
+        lost.get_or_insert(wrong);
+    } else if matches!(scanned.stop, Stop::Damaged { .. }) || !found.cut.is_empty() {
+        found.torn_tail = Some(TornTail { segment, byte_offset, damage });
+    }
+    found.clean = found.resume.is_some()
+        && found.torn_tail.is_none()
+        && durable == found.last_index
+        && scanned.stop == Stop::Empty;
+    found.lost = lost;
+    Ok(found)
+}
+
+/// What stands in for the link of a segment that has none: nothing is known of it.
+fn unlinked(first_index: u64) -> Link {
+    Link {
+        first_index,
+        ordinal: 0,
+        generation: 0,
+        previous_salt: 0,
+        previous_end: 0,
+        previous_first_index: 0,
+        durable: 0,
+        unix_ns: 0,
+    }
+}
+
+/// A handle that reads what the disk has, where there is one; `file` otherwise.
+fn past_the_cache(place: &Place, entry: Entry, file: &Arc<dyn File>) -> Result<Arc<dyn File>> {
+    if place.method.access.direct {
+        return Ok(Arc::clone(file));
+    }
+    match place.dir.open(&segment_name(entry.first_index), SyncMethod::Direct.access()) {
+        Ok(direct) if direct.alignment() <= BLOCK => Ok(direct),
+        Ok(_) | Err(DiskError::Unsupported { .. }) => Ok(Arc::clone(file)),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// What a block holds before `end`.
+fn last_block(file: &dyn File, end: u64) -> Result<Vec<u8>> {
+    let block = BLOCK as u64;
+    let mut bytes = plimsoll_sync::AlignedBuf::zeroed(BLOCK, BLOCK);
+    let len = usize::try_from(end % block).expect("less than a block");
+    if len > 0 {
+        file.read_at(&mut bytes, end / block * block)?;
+    }
+    Ok(bytes[..len].to_vec())
+}

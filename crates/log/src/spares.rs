@@ -1,0 +1,87 @@
+//! Files that are made ready ahead of the writer: zero-filled, header durable.
+//!
+//! One is kept ready once a quarter of the active segment is used. It is also the reserve: when the
+//! disk is full, what the ring holds still has room in it.
+
+use crate::core::{Core, Gate};
+use crate::error::{Error, Result};
+use crate::place::{Layout, SPARE, Spare};
+use crate::shim::lock;
+use crate::stats::Event;
+
+/// Used files that are kept for later.
+const USED_MAX: usize = 2;
+
+/// A ready file in `place`, or a new one.
+pub(crate) fn take(core: &Core, place: usize) -> Result<Spare> {
+    let mut spares = lock(&core.spares);
+    let ready = spares.ready.iter().position(|spare| spare.place == place);
+    match ready {
+        Some(ready) => Ok(spares.ready.swap_remove(ready)),
+        None => prepare(core, place, &mut spares),
+    }
+}
+
+/// Makes one ready if it is time. Returns whether it did.
+pub(crate) fn keep_ready(core: &Core, place: usize) -> Result<bool> {
+    let mut spares = lock(&core.spares);
+    if !spares.wanted || !spares.ready.is_empty() {
+        return Ok(false);
+    }
+    let spare = prepare(core, place, &mut spares)?;
+    spares.ready.push(spare);
+    core.room_limit.fetch_add(core.certain_room_of_spare(), std::sync::atomic::Ordering::SeqCst);
+    Ok(true)
+}
+
+/// Keeps the file of a segment that is not part of the log any more, or removes it.
+pub(crate) fn give_back(core: &Core, place: usize, name: &str) -> Result<()> {
+    let mut spares = lock(&core.spares);
+    let dir = &core.places[place].dir;
+    // Where writes go elsewhere, an old file is worth no more than a new one.
+    if core.places[place].layout == Layout::Zeroed && spares.used.len() < USED_MAX {
+        let spare = spare_name(core.new_header()?.salt);
+        dir.rename(name, &spare)?;
+        spares.used.push((place, spare));
+    } else {
+        dir.remove(name)?;
+    }
+    if spares.out_of_space {
+        spares.out_of_space = false;
+        core.set_gate(Gate::Open);
+        core.preparer_signal.wake();
+        core.writer_signal.wake();
+    }
+    Ok(())
+}
+
+fn prepare(core: &Core, place: usize, spares: &mut crate::core::Spares) -> Result<Spare> {
+    let header = core.new_header()?;
+    let used = spares.used.iter().position(|(of, _)| *of == place);
+    let recycled = used.map(|used| spares.used.swap_remove(used).1);
+    let (recycle, name) = match recycled {
+        Some(name) => (true, name),
+        None => (false, spare_name(header.salt)),
+    };
+    match core.places[place].prepare(place, name, header, recycle) {
+        Ok(spare) => {
+            if std::mem::take(&mut spares.out_of_space) {
+                core.set_gate(Gate::Open);
+            }
+            Ok(spare)
+        }
+        Err(error) if error.is_out_of_space() => {
+            if !std::mem::replace(&mut spares.out_of_space, true) {
+                tracing::warn!("no room for another segment");
+                core.tell(Event::OutOfSpace);
+            }
+            core.set_gate(Gate::OutOfSpace);
+            Err(Error::OutOfSpace { last_index: core.last.get() })
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn spare_name(salt: u64) -> String {
+    format!("{salt:016x}{SPARE}")
+}

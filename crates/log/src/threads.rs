@@ -1,0 +1,159 @@
+//! The log's own threads: writer, syncer, preparer. Each loops over one step that has no loop of its
+//! own, so that a log without threads takes the same steps ([`crate::Log::drive`]).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::core::{Core, Gate};
+use crate::error::{Error, Result};
+use crate::shim::thread::{self, JoinHandle};
+use crate::shim::{Mutex, lock};
+use crate::spares;
+use crate::writer::{Turn, Writer, has_work};
+
+/// The writer looks for records by itself this often, so that appends need not wake it.
+const LOOK: Duration = Duration::from_millis(1);
+/// After so many looks in vain it sleeps until it is woken.
+const LOOKS_IN_VAIN: u32 = 50;
+/// How long the writer waits for room before it tries again by itself.
+const STUCK: Duration = Duration::from_millis(100);
+
+/// The threads of a log, while they run.
+#[derive(Debug, Default)]
+pub(crate) struct Threads {
+    handles: Vec<JoinHandle<()>>,
+}
+
+impl Threads {
+    pub(crate) fn start(core: &Arc<Core>, role: &Arc<Mutex<Writer>>) -> Result<Self> {
+        let mut threads = Self::default();
+        type Body = fn(&Core, &Mutex<Writer>);
+        let bodies: [(&str, Body); 3] =
+            [("log-writer", write), ("log-syncer", sync), ("log-preparer", prepare)];
+        for (name, body) in bodies {
+            let (core, role) = (Arc::clone(core), Arc::clone(role));
+            let spawned =
+                thread::Builder::new().name(name.to_owned()).spawn(move || body(&core, &role));
+            let failed = |error| plimsoll_sync::Error::io("start a thread", name, error);
+            threads.handles.push(spawned.map_err(failed)?);
+        }
+        Ok(threads)
+    }
+
+    /// Waits for them to end, once the gate is closed.
+    pub(crate) fn join(&mut self, core: &Core) {
+        for signal in [&core.writer_signal, &core.syncer_signal, &core.preparer_signal] {
+            signal.wake();
+        }
+        for handle in self.handles.drain(..) {
+            // A thread that panicked has said so.
+            drop(handle.join());
+        }
+    }
+}
+
+fn is_over(core: &Core) -> bool {
+    core.gate() >= Gate::Stopped
+}
+
+fn write(core: &Core, role: &Mutex<Writer>) {
+    core.writer_signal.is_me();
+    let mut in_vain = 0;
+    loop {
+        let (turn, taken) = {
+            let mut writer = lock(role);
+            let mut turn = writer.turn(core);
+            let mut worked = false;
+            while matches!(turn, Ok(Turn::Worked)) {
+                worked = true;
+                turn = writer.turn(core);
+            }
+            if worked {
+                in_vain = 0;
+            }
+            (turn, writer.taken)
+        };
+        core.watch_age();
+        wake_syncer(core);
+        if is_over(core) {
+            return;
+        }
+        let longest = match turn {
+            Err(_stopped) => return,
+            Ok(Turn::Stuck) => Some(STUCK),
+            Ok(_) if in_vain < LOOKS_IN_VAIN => Some(LOOK),
+            // The age of what is written is still watched.
+            Ok(_) if core.lag() > Duration::ZERO => Some(LOOK * 10),
+            Ok(_) => None,
+        };
+        in_vain += 1;
+        match longest {
+            Some(longest) => core.writer_signal.sleep(Some(longest)),
+            None => {
+                let is_work = || has_work(core, taken) || is_over(core);
+                core.writer_signal.sleep_unless(None, is_work);
+                in_vain = 0;
+            }
+        }
+    }
+}
+
+/// The syncer sleeps until a sync is due; what is due at once is told to it.
+fn wake_syncer(core: &Core) {
+    if core.sync_due().is_some() {
+        core.syncer_signal.wake_if_asleep();
+    }
+    if core.sync_due() == Some(Duration::ZERO) {
+        core.syncer_signal.wake();
+    }
+}
+
+fn sync(core: &Core, role: &Mutex<Writer>) {
+    core.syncer_signal.is_me();
+    while !is_over(core) {
+        match core.sync_due() {
+            Some(Duration::ZERO) => {
+                if sync_or_fail_over(core, role).is_err() {
+                    return;
+                }
+            }
+            Some(later) => core.syncer_signal.sleep(Some(later)),
+            None => {
+                let is_work = || core.sync_due().is_some() || is_over(core);
+                core.syncer_signal.sleep_unless(None, is_work);
+            }
+        }
+    }
+}
+
+/// One background sync. If it fails, the writer's role is taken to go on elsewhere.
+pub(crate) fn sync_or_fail_over(core: &Core, role: &Mutex<Writer>) -> Result<()> {
+    if core.sync_now().is_ok() {
+        return Ok(());
+    }
+    let mut writer = lock(role);
+    // The writer may have met the failure first, and be somewhere else by now. If not, the latch of
+    // the file fails again without asking the disk.
+    match core.sync_now() {
+        Ok(()) => Ok(()),
+        Err(error) => writer.fail_over(core, error),
+    }
+}
+
+fn prepare(core: &Core, role: &Mutex<Writer>) {
+    core.preparer_signal.is_me();
+    while !is_over(core) {
+        let place = lock(role).active.segment.place;
+        let longest = match spares::keep_ready(core, place) {
+            Ok(_) => None,
+            Err(Error::OutOfSpace { .. }) => Some(STUCK),
+            // The writer meets the same error, and decides.
+            Err(error) => {
+                tracing::warn!(%error, "no segment could be prepared");
+                Some(STUCK)
+            }
+        };
+        let is_work = || is_over(core);
+        core.preparer_signal.sleep_unless(longest, is_work);
+    }
+}

@@ -1,0 +1,280 @@
+//! [`Watermark`]: how far something has come, to be read or waited on.
+//!
+//! Who waits, parks by itself and leaves its thread in a list; who advances the mark wakes those that
+//! have what they waited for, and nobody else. Reading is one load.
+//!
+//! Invariant: no wake-up is lost. A waiter enters the list and *then* looks at the value again; who
+//! advances stores the value and *then* looks whether there is a list. All four are sequentially
+//! consistent, so one of the two sees the other.
+
+use std::sync::atomic::Ordering::SeqCst;
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+use crate::error::{Error, Result};
+use crate::shim::thread::{self, Thread};
+use crate::shim::{AtomicU64, AtomicUsize, Mutex, lock};
+
+/// How far something has come: an index that only ever grows, but for truncation.
+#[derive(Debug)]
+pub struct Watermark {
+    state: &'static str,
+    value: AtomicU64,
+    waiting: AtomicUsize,
+    waiters: Mutex<Waiters>,
+}
+
+#[derive(Debug, Default)]
+struct Waiters {
+    list: Vec<Waiter>,
+    next_ticket: u64,
+    /// Raised when the mark went back: who waited for more waits in vain.
+    cuts: u64,
+    closed: Option<Error>,
+}
+
+#[derive(Debug)]
+struct Waiter {
+    ticket: u64,
+    index: u64,
+    wake: Wake,
+}
+
+#[derive(Debug)]
+enum Wake {
+    Thread(Thread),
+    Task(Waker),
+}
+
+impl Wake {
+    fn wake(self) {
+        match self {
+            Self::Thread(thread) => thread.unpark(),
+            Self::Task(waker) => waker.wake(),
+        }
+    }
+}
+
+impl Watermark {
+    pub(crate) fn new(state: &'static str, value: u64) -> Self {
+        Self {
+            state,
+            value: AtomicU64::new(value),
+            waiting: AtomicUsize::new(0),
+            waiters: Mutex::new(Waiters::default()),
+        }
+    }
+
+    /// Where it is now.
+    pub fn get(&self) -> u64 {
+        self.value.load(SeqCst)
+    }
+
+    /// Waits until it has reached `index`.
+    ///
+    /// # Errors
+    /// [`Error::Stopped`] or [`Error::Closed`] if it never will, [`Error::Truncated`] if the record
+    /// was cut off meanwhile.
+    pub fn wait(&self, index: u64) -> Result<()> {
+        self.wait_until(index, None)
+    }
+
+    /// Waits until it has reached `index`, but no longer than `timeout`.
+    ///
+    /// # Errors
+    /// As [`Watermark::wait`], and [`Error::TimedOut`].
+    pub fn wait_timeout(&self, index: u64, timeout: Duration) -> Result<()> {
+        self.wait_until(index, Some(Instant::now() + timeout))
+    }
+
+    /// As [`Watermark::wait`], for tasks: pending until then, when the task is woken.
+    pub fn poll(&self, index: u64, context: &mut Context<'_>) -> Poll<Result<()>> {
+        if self.get() >= index {
+            return Poll::Ready(Ok(()));
+        }
+        let mut waiters = lock(&self.waiters);
+        match self.enter(&mut waiters, index, Wake::Task(context.waker().clone())) {
+            Ok(Some(_ticket)) => Poll::Pending,
+            Ok(None) => Poll::Ready(Ok(())),
+            Err(error) => Poll::Ready(Err(error)),
+        }
+    }
+
+    /// How many wait.
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting.load(SeqCst)
+    }
+
+    fn wait_until(&self, index: u64, deadline: Option<Instant>) -> Result<()> {
+        if self.get() >= index {
+            return Ok(());
+        }
+        let mut waiters = lock(&self.waiters);
+        let cuts = waiters.cuts;
+        let Some(mut ticket) = self.enter(&mut waiters, index, Wake::Thread(thread::current()))?
+        else {
+            return Ok(());
+        };
+        drop(waiters);
+        loop {
+            let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
+            match left {
+                None => thread::park(),
+                Some(left) => thread::park_timeout(left),
+            }
+            if self.get() >= index {
+                // Whoever advanced it took us from the list, or is about to.
+                self.leave(ticket);
+                return Ok(());
+            }
+            let mut waiters = lock(&self.waiters);
+            if waiters.cuts != cuts {
+                self.leave_list(&mut waiters, ticket);
+                return Err(Error::Truncated { index });
+            }
+            if left.is_some_and(|left| left.is_zero()) {
+                self.leave_list(&mut waiters, ticket);
+                return Err(Error::TimedOut { index, state: self.state });
+            }
+            if waiters.list.iter().all(|waiter| waiter.ticket != ticket) {
+                match self.enter(&mut waiters, index, Wake::Thread(thread::current()))? {
+                    Some(again) => ticket = again,
+                    None => return Ok(()),
+                }
+            }
+        }
+    }
+
+    /// Enters the list, unless it has been reached or never will be.
+    fn enter(&self, waiters: &mut Waiters, index: u64, wake: Wake) -> Result<Option<u64>> {
+        let ticket = waiters.next_ticket;
+        waiters.next_ticket += 1;
+        waiters.list.push(Waiter { ticket, index, wake });
+        self.waiting.store(waiters.list.len(), SeqCst);
+        if self.get() >= index {
+            self.leave_list(waiters, ticket);
+            return Ok(None);
+        }
+        if let Some(error) = waiters.closed.clone() {
+            self.leave_list(waiters, ticket);
+            return Err(error);
+        }
+        Ok(Some(ticket))
+    }
+
+    fn leave(&self, ticket: u64) {
+        if self.waiting() > 0 {
+            self.leave_list(&mut lock(&self.waiters), ticket);
+        }
+    }
+
+    fn leave_list(&self, waiters: &mut Waiters, ticket: u64) {
+        waiters.list.retain(|waiter| waiter.ticket != ticket);
+        self.waiting.store(waiters.list.len(), SeqCst);
+    }
+
+    /// It has come this far, if it was not further already.
+    pub(crate) fn advance(&self, to: u64) {
+        if self.value.fetch_max(to, SeqCst) < to && self.waiting() > 0 {
+            let reached = self.take(|waiter| waiter.index <= to);
+            reached.into_iter().for_each(Wake::wake);
+        }
+    }
+
+    /// It goes back: what came after is gone, and who waited for it is told so.
+    pub(crate) fn set_back(&self, to: u64) {
+        self.value.fetch_min(to, SeqCst);
+        lock(&self.waiters).cuts += 1;
+        self.take(|_| true).into_iter().for_each(Wake::wake);
+    }
+
+    /// It will not move any more. Who waits is told why.
+    pub(crate) fn close(&self, error: &Error) {
+        lock(&self.waiters).closed.get_or_insert_with(|| error.clone());
+        self.take(|_| true).into_iter().for_each(Wake::wake);
+    }
+
+    fn take(&self, mut which: impl FnMut(&Waiter) -> bool) -> Vec<Wake> {
+        let mut waiters = lock(&self.waiters);
+        let (taken, left) = std::mem::take(&mut waiters.list).into_iter().partition(&mut which);
+        waiters.list = left;
+        self.waiting.store(waiters.list.len(), SeqCst);
+        let taken: Vec<Waiter> = taken;
+        taken.into_iter().map(|waiter| waiter.wake).collect()
+    }
+}
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use std::sync::Arc;
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn a_waiter_wakes_when_its_index_is_reached_and_not_before() {
+        let mark = Arc::new(Watermark::new("durable", 0));
+        let waiter = {
+            let mark = Arc::clone(&mark);
+            thread::spawn(move || mark.wait(10).map(|()| mark.get()))
+        };
+        for index in 1..=20 {
+            mark.advance(index);
+        }
+        assert!(waiter.join().unwrap().unwrap() >= 10);
+        assert_eq!(mark.waiting(), 0);
+    }
+
+    #[test]
+    fn a_mark_never_goes_back_by_advancing() {
+        let mark = Watermark::new("durable", 0);
+        mark.advance(5);
+        mark.advance(3);
+        assert_eq!(mark.get(), 5);
+    }
+
+    #[test]
+    fn time_runs_out_and_leaves_nobody_in_the_list() {
+        let mark = Watermark::new("durable", 0);
+        let late = mark.wait_timeout(1, Duration::from_millis(1)).unwrap_err();
+        assert!(late.to_string().contains("durable"), "{late}");
+        assert_eq!(mark.waiting(), 0);
+    }
+
+    #[test]
+    fn who_waits_for_what_never_comes_is_told_why() {
+        let mark = Arc::new(Watermark::new("durable", 3));
+        let waiters: Vec<_> = (0..4)
+            .map(|_| {
+                let mark = Arc::clone(&mark);
+                thread::spawn(move || mark.wait(10))
+            })
+            .collect();
+        mark.close(&Error::Closed);
+        for waiter in waiters {
+            assert!(matches!(waiter.join().unwrap(), Err(Error::Closed)));
+        }
+        assert!(mark.wait(3).is_ok(), "what was reached stays reached");
+        assert!(matches!(mark.wait(4), Err(Error::Closed)));
+    }
+
+    #[test]
+    fn a_task_is_woken() {
+        struct Count(AtomicUsize);
+        impl std::task::Wake for Count {
+            fn wake(self: Arc<Self>) {
+                self.0.fetch_add(1, SeqCst);
+            }
+        }
+        let count = Arc::new(Count(AtomicUsize::new(0)));
+        let waker = Waker::from(Arc::clone(&count));
+        let mut context = Context::from_waker(&waker);
+        let mark = Watermark::new("written", 0);
+        assert!(mark.poll(2, &mut context).is_pending());
+        mark.advance(1);
+        assert_eq!(count.0.load(SeqCst), 0);
+        mark.advance(2);
+        assert_eq!(count.0.load(SeqCst), 1);
+        assert!(mark.poll(2, &mut context).is_ready());
+    }
+}

@@ -1,0 +1,418 @@
+//! [`Writer`]: takes records from the ring and puts them into segments. A role, not a thread: whoever
+//! holds its lock plays it, the log's own thread or an appender that would only wait for it.
+//!
+//! After a write or a sync has failed, the segment is never touched again. What is not durable is
+//! still in the ring and goes to another segment, in the second directory if there is one, under the
+//! same indexes. The new segment is synced before it gets its name, so that at every moment the
+//! directory holds everything that was acknowledged.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
+
+use crate::active::{Active, Previous, STAGING_BYTES};
+use crate::core::{Anchor, Core, Gate};
+use crate::error::{Error, Result};
+use crate::format::{BLOCK_BYTES, FRAME_BYTES, Frame, Kind, Link};
+use crate::options::{Policy, Tail, records_end};
+use crate::place::{Spare, segment_name};
+use crate::segments::Entry;
+use crate::shim::lock;
+use crate::spares;
+use crate::stats::{Event, ns};
+
+/// At least so many bytes between two marks: one in each block.
+const MARK_BYTES: u64 = BLOCK_BYTES;
+/// Segments that may fail one after the other before the log stops.
+const FAILURES_MAX: u32 = 3;
+
+#[derive(Debug)]
+pub(crate) struct Writer {
+    pub(crate) active: Active,
+    /// Ring position of the next record to take.
+    pub(crate) taken: u64,
+    pub(crate) generation: u64,
+    /// Failures since something last became durable, and what was durable then.
+    failures: (u32, u64),
+}
+
+/// What a turn did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// There was nothing to do.
+    Idle,
+    /// Something was done, and there may be more.
+    Worked,
+    /// There is something to do and no room for it.
+    Stuck,
+}
+
+impl Writer {
+    pub(crate) fn new(active: Active, taken: u64, generation: u64) -> Self {
+        Self { active, taken, generation, failures: (0, 0) }
+    }
+
+    /// Takes some records and writes them, and syncs if somebody waits for that.
+    ///
+    /// # Errors
+    /// The log has stopped.
+    pub(crate) fn turn(&mut self, core: &Core) -> Result<Turn> {
+        if core.is_stopped() {
+            return Err(core.why_stopped());
+        }
+        match self.try_turn(core) {
+            Err(Error::OutOfSpace { .. }) => Ok(Turn::Stuck),
+            Err(error) => self.fail_over(core, error).map(|()| Turn::Worked),
+            done => done,
+        }
+    }
+
+    fn try_turn(&mut self, core: &Core) -> Result<Turn> {
+        let filled = core.ring.filled();
+        let wanted = core.wanted.load(SeqCst);
+        if self.taken == filled {
+            if wanted > core.durable.get() && core.written.get() > core.durable.get() {
+                core.sync_now()?;
+                return Ok(Turn::Worked);
+            }
+            return Ok(Turn::Idle);
+        }
+        core.counts.change(|counts| {
+            counts.occupancy_bytes.saturating_record(filled - self.taken);
+        });
+        self.mark(core);
+        let mut stuck = false;
+        while !stuck && self.taken < filled && self.active.unwritten() < STAGING_BYTES / 2 {
+            match self.take_unit(core) {
+                Err(Error::OutOfSpace { .. }) => stuck = true,
+                taken => taken?,
+            }
+        }
+        let all = stuck || self.taken == filled;
+        if core.options.tail == Tail::Pad {
+            self.active.pad_block();
+        }
+        let wants = wanted > core.durable.get();
+        let with_write = core.places[self.active.segment.place].method.with_write;
+        if wants && all && with_write.is_some() && !self.active.loose && !stuck {
+            self.write_durably(core)?;
+        } else {
+            self.write(core)?;
+            if wants && all && core.written.get() > core.durable.get() {
+                core.sync_now()?;
+            }
+        }
+        Ok(if stuck { Turn::Stuck } else { Turn::Worked })
+    }
+
+    /// One call that writes and syncs, if nothing earlier waits for a sync.
+    fn write_durably(&mut self, core: &Core) -> Result<()> {
+        let mut anchor = lock(&core.sync_turn);
+        if !lock(&core.unsynced).segments.is_empty() {
+            drop(anchor);
+            self.write(core)?;
+            return core.sync_now();
+        }
+        let with_write = core.places[self.active.segment.place].method.with_write;
+        let begun = core.clock().now();
+        let bytes = self.active.write(with_write)?;
+        self.active.publish_end();
+        let took = core.clock().now().saturating_sub(begun);
+        let index = self.active.last_index;
+        *anchor = Anchor { previous: Some(self.active.segment.previous()) };
+        {
+            let mut unsynced = lock(&core.unsynced);
+            unsynced.index = index;
+            unsynced.position = self.taken;
+        }
+        self.count_write(core, bytes, took);
+        core.written.advance(index);
+        core.on_durable(index, self.taken, took);
+        drop(anchor);
+        Ok(())
+    }
+
+    /// Writes what is staged, and publishes it.
+    fn write(&mut self, core: &Core) -> Result<()> {
+        if self.active.unwritten() > 0 {
+            let begun = core.clock().now();
+            let bytes = self.active.write(None)?;
+            self.count_write(core, bytes, core.clock().now().saturating_sub(begun));
+        }
+        self.active.publish_end();
+        if self.active.last_index > core.written.get() {
+            core.on_written(&self.active.segment, self.active.last_index, self.taken);
+            // From here on a sync covers it.
+            self.active.loose = false;
+        }
+        Ok(())
+    }
+
+    fn count_write(&self, core: &Core, bytes: u64, took: std::time::Duration) {
+        core.counts.change(|counts| {
+            counts.written_bytes += bytes;
+            counts.write_ns.saturating_record(ns(took));
+        });
+        core.tell(Event::Wrote { bytes, took });
+        self.tell_room(core);
+    }
+
+    /// How far appends may go.
+    pub(crate) fn tell_room(&self, core: &Core) {
+        let here = core.certain_room(self.active.next_offset());
+        let mut spares = lock(&core.spares);
+        spares.wanted = here < core.certain_room_of_spare() / 4 * 3;
+        let spare = if spares.ready.is_empty() { 0 } else { core.certain_room_of_spare() };
+        core.room_limit.store(self.taken + here + spare, SeqCst);
+        let prepare = spares.wanted && spares.ready.is_empty();
+        drop(spares);
+        if prepare {
+            core.preparer_signal.wake_if_asleep();
+        }
+    }
+
+    /// Says in the segment what is durable, now and then.
+    fn mark(&mut self, core: &Core) {
+        let durable = core.durable.get();
+        let due = durable > self.active.marked
+            && self.active.next_offset() >= self.active.marked_at + MARK_BYTES
+            && self.active.next_offset() + FRAME_BYTES as u64
+                <= records_end(self.active.segment.header.segment_bytes);
+        if due && self.active.unwritten() == 0 {
+            self.active.marked_at = self.active.next_offset();
+            self.active.marked = durable;
+            self.active.stage_frame(Frame::bare(Kind::Mark, durable), &[]);
+        }
+    }
+
+    /// Takes a record, or a whole batch, which lies in one segment.
+    fn take_unit(&mut self, core: &Core) -> Result<()> {
+        let (mut end, mut bytes) = (self.taken, 0);
+        loop {
+            let frame = core.ring.head(end).frame;
+            bytes += frame.bytes() as u64;
+            end += frame.bytes() as u64;
+            if frame.more == 0 {
+                break;
+            }
+        }
+        if self.active.next_offset() + bytes > records_end(self.active.segment.header.segment_bytes)
+        {
+            self.rotate(core)?;
+        }
+        while self.taken < end {
+            self.take_record(core)?;
+        }
+        Ok(())
+    }
+
+    fn take_record(&mut self, core: &Core) -> Result<()> {
+        let queued = core.ring.head(self.taken);
+        self.active.stage_head(queued.frame, queued.payload_hash)?;
+        let mut position = self.taken + FRAME_BYTES as u64;
+        let mut left = queued.frame.payload_bytes as usize;
+        while left > 0 {
+            let piece = self.active.stage_payload(left)?;
+            core.ring.read(position, piece);
+            position += piece.len() as u64;
+            left -= piece.len();
+        }
+        self.active.end_record()?;
+        self.taken += queued.frame.bytes() as u64;
+        Ok(())
+    }
+
+    /// Seals the segment and goes on in another.
+    fn rotate(&mut self, core: &Core) -> Result<()> {
+        let begun = core.clock().now();
+        let spare = spares::take(core, self.active.segment.place)?;
+        self.write(core)?;
+        let payload = self.active.sparse.encode();
+        let payload_bytes = u32::try_from(payload.len()).expect("a seal is small");
+        let index = self.active.last_index;
+        let seal = Frame { kind: Kind::Seal, index, payload_bytes, more: 0 };
+        self.active.stage_frame(seal, &payload);
+        self.active.write(None)?;
+        let first_index = index + 1;
+        let next = self.begin(core, &spare, first_index, Some(self.active.segment.previous()))?;
+        core.segments.push(Entry { first_index, place: next.segment.place });
+        self.active = next;
+        let took = core.clock().now().saturating_sub(begun);
+        tracing::debug!(first_index, ?took, "rotated");
+        core.counts.change(|counts| counts.rotations += 1);
+        core.tell(Event::Rotated { first_index, took });
+        self.tell_room(core);
+        Ok(())
+    }
+
+    /// Makes a spare the next segment: its link is written, and its name durable.
+    fn begin(
+        &self,
+        core: &Core,
+        spare: &Spare,
+        first_index: u64,
+        previous: Option<Previous>,
+    ) -> Result<Active> {
+        let mut active = stage_begin(core, spare, first_index, previous, self.generation);
+        active.write(None)?;
+        core.places[spare.place].dir.rename(&spare.name, &active.segment.name)?;
+        Ok(active)
+    }
+
+    /// A write or a sync failed. Puts what is not durable somewhere else, or stops the log.
+    pub(crate) fn fail_over(&mut self, core: &Core, error: Error) -> Result<()> {
+        let failed = self.active.segment.name.clone();
+        tracing::warn!(segment = failed, %error, "a segment failed");
+        let durable = core.durable.get();
+        let failures = if durable > self.failures.1 { 1 } else { self.failures.0 + 1 };
+        self.failures = (failures, durable);
+        // Under `never` what was written is not in the ring any more.
+        if core.options.policy == Policy::Never || failures > FAILURES_MAX {
+            return Err(core.stop(error));
+        }
+        let here = self.active.segment.place;
+        let elsewhere = (0..core.places.len()).filter(|&place| place != here);
+        let mut last_error = error;
+        for place in elsewhere.chain([here]) {
+            match self.replace(core, place) {
+                Ok(()) => {
+                    let first_index = self.active.segment.link.first_index;
+                    core.counts.change(|counts| counts.failovers += 1);
+                    core.tell(Event::FailedOver { segment: &failed, first_index });
+                    return Ok(());
+                }
+                Err(error) => last_error = error,
+            }
+        }
+        Err(core.stop(last_error))
+    }
+
+    /// Goes on in `place`, after the last durable record, with everything that the ring holds of what
+    /// was written.
+    fn replace(&mut self, core: &Core, place: usize) -> Result<()> {
+        let begun = core.clock().now();
+        let spare = spares::take(core, place)?;
+        let mut anchor = lock(&core.sync_turn);
+        let durable = core.durable.get();
+        let written = core.written.get();
+        let generation = self.generation + 1;
+        let from = core.ring.released();
+        let mut next = Self {
+            active: stage_begin(core, &spare, durable + 1, anchor.previous, generation),
+            taken: from,
+            generation,
+            failures: self.failures,
+        };
+        while next.active.last_index < written {
+            let room = next.active.next_offset() + core.options.max_batch_bytes();
+            let end = records_end(next.active.segment.header.segment_bytes);
+            assert!(room <= end, "a ring fits into half a segment");
+            next.take_unit(core)?;
+        }
+        next.active.write(None)?;
+        next.active.publish_end();
+        next.active.segment.file.sync(core.places[place].method.call)?;
+        core.places[place].dir.rename(&spare.name, &next.active.segment.name)?;
+        let cut = core.segments.replace(Entry { first_index: durable + 1, place });
+        for old in cut.iter().rev() {
+            if (old.place, old.first_index) != (place, durable + 1) {
+                // Its generation says that it is not part of the log, should it stay.
+                core.places[old.place].dir.remove(&segment_name(old.first_index)).ok();
+            }
+        }
+        let (index, position) = (next.active.last_index, next.taken);
+        {
+            let mut unsynced = lock(&core.unsynced);
+            unsynced.segments.clear();
+            unsynced.since = None;
+            unsynced.index = index;
+            unsynced.position = position;
+        }
+        *anchor = Anchor { previous: Some(next.active.segment.previous()) };
+        next.active.loose = false;
+        *self = next;
+        core.on_durable(index, position, core.clock().now().saturating_sub(begun));
+        drop(anchor);
+        self.tell_room(core);
+        Ok(())
+    }
+
+    /// Cuts off what comes after `last_index`, which is durable, and goes on in a new segment.
+    pub(crate) fn cut(&mut self, core: &Core, last_index: u64, end: Previous) -> Result<()> {
+        let place = self.active.segment.place;
+        let spare = spares::take(core, place)?;
+        let mut anchor = lock(&core.sync_turn);
+        self.generation += 1;
+        let previous = (last_index > 0).then_some(end);
+        let mut next = stage_begin(core, &spare, last_index + 1, previous, self.generation);
+        next.write(None)?;
+        next.publish_end();
+        next.segment.file.sync(core.places[place].method.call)?;
+        core.places[place].dir.rename(&spare.name, &next.segment.name)?;
+        let cut = core.segments.replace(Entry { first_index: last_index + 1, place });
+        for old in cut.iter().rev() {
+            if (old.place, old.first_index) != (place, last_index + 1) {
+                core.places[old.place].dir.remove(&segment_name(old.first_index))?;
+            }
+        }
+        {
+            let mut unsynced = lock(&core.unsynced);
+            unsynced.segments.clear();
+            unsynced.since = None;
+            unsynced.index = last_index;
+        }
+        *anchor = Anchor { previous: Some(next.segment.previous()) };
+        next.loose = false;
+        self.active = next;
+        drop(anchor);
+        self.tell_room(core);
+        Ok(())
+    }
+
+    /// Says in the segment that everything is durable, durably: the last thing that a log does.
+    pub(crate) fn finish(&mut self, core: &Core) -> Result<()> {
+        while self.turn(core)? == Turn::Worked {}
+        core.sync_now().or_else(|error| self.fail_over(core, error))?;
+        let durable = core.durable.get();
+        let end = records_end(self.active.segment.header.segment_bytes);
+        let room = self.active.next_offset() + FRAME_BYTES as u64 <= end;
+        if durable > self.active.marked && room {
+            self.active.stage_frame(Frame::bare(Kind::Mark, durable), &[]);
+            self.active.marked = durable;
+            self.active.write(None)?;
+            let place = &core.places[self.active.segment.place];
+            self.active.segment.file.sync(place.method.call)?;
+        }
+        Ok(())
+    }
+}
+
+/// A spare with a link, staged.
+fn stage_begin(
+    core: &Core,
+    spare: &Spare,
+    first_index: u64,
+    previous: Option<Previous>,
+    generation: u64,
+) -> Active {
+    let link = Link {
+        first_index,
+        ordinal: previous.map_or(0, |previous| previous.ordinal + 1),
+        generation,
+        previous_salt: previous.map_or(0, |previous| previous.salt),
+        previous_end: previous.map_or(0, |previous| previous.end),
+        previous_first_index: previous.map_or(0, |previous| previous.first_index),
+        durable: core.durable.get().min(first_index - 1),
+        unix_ns: core.clock().unix_ns(),
+    };
+    let name = segment_name(first_index);
+    Active::begin(name, spare.place, Arc::clone(&spare.file), spare.header, link)
+}
+
+/// Whether the writer has anything to do.
+pub(crate) fn has_work(core: &Core, taken: u64) -> bool {
+    let waits_for_sync = || {
+        let durable = core.durable.get();
+        core.wanted.load(SeqCst) > durable && core.written.get() > durable
+    };
+    !matches!(core.gate(), Gate::Stopped) && (core.ring.filled() != taken || waits_for_sync())
+}

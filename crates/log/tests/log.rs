@@ -1,0 +1,353 @@
+//! What a log does on a good disk: the promises of its public face.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use plimsoll_log::{Ack, Clock, Error, Log, Options, Policy, Recovery, Retain, Ring, Tail, View};
+use plimsoll_simdisk::SimDir;
+use plimsoll_sync::{Dir, OsDir};
+
+fn small() -> Options {
+    Options { segment_bytes: 64 << 10, ring_bytes: 32 << 10, ..Options::default() }
+}
+
+fn scratch() -> tempfile::TempDir {
+    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
+}
+
+fn payload(index: u64) -> Vec<u8> {
+    let len = usize::try_from(index * 37 % 900).unwrap();
+    (0..len as u64).map(|byte| (byte * 31 + index).to_le_bytes()[0]).collect()
+}
+
+fn read_all(log: &Log) -> Vec<(u64, Vec<u8>)> {
+    let mut reader = log.read_from(log.first_index()).unwrap();
+    let mut records = Vec::new();
+    while let Some(record) = reader.next_record().unwrap() {
+        records.push((record.index, record.payload.to_vec()));
+    }
+    records
+}
+
+fn expect(records: &[(u64, Vec<u8>)], first: u64, last: u64) {
+    let indexes: Vec<u64> = records.iter().map(|(index, _)| *index).collect();
+    assert_eq!(indexes, (first..=last).collect::<Vec<_>>());
+    assert!(records.iter().all(|(index, read)| *read == payload(*index)));
+}
+
+#[test]
+fn what_was_appended_is_read_back_across_segments_and_after_reopening() {
+    for policy in [Policy::Never, Policy::everysec(), Policy::Always] {
+        let dir = scratch();
+        let options = Options { policy, ..small() };
+        let (log, recovery) = Log::open(dir.path(), options.clone()).unwrap();
+        assert!(recovery.created);
+        for index in 1..=1000 {
+            assert_eq!(log.append(&payload(index)).unwrap(), index);
+        }
+        log.sync().unwrap();
+        assert_eq!(log.durable().get(), 1000);
+        assert!(log.stats().segments > 5, "{:?}", log.stats());
+        expect(&read_all(&log), 1, 1000);
+        log.close().unwrap();
+        let (log, recovery) = Log::open(dir.path(), options).unwrap();
+        assert_eq!((recovery.first_index, recovery.last_index), (1, 1000));
+        assert!(recovery.clean && recovery.torn_tail.is_none(), "{recovery:?}");
+        expect(&read_all(&log), 1, 1000);
+        assert_eq!(log.append(&payload(1001)).unwrap(), 1001);
+        log.close().unwrap();
+    }
+}
+
+#[test]
+fn many_appenders_get_an_index_each_and_all_of_it_is_durable() {
+    let dir = scratch();
+    let (log, _) = Log::open(dir.path(), Options { policy: Policy::Always, ..small() }).unwrap();
+    let indexes: Vec<u64> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..8)
+            .map(|_| {
+                scope.spawn(|| {
+                    let append = |_| {
+                        let index = log.append(b"a record").unwrap();
+                        assert!(log.durable().get() >= index);
+                        index
+                    };
+                    (0..200).map(append).collect::<Vec<_>>()
+                })
+            })
+            .collect();
+        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+    });
+    let mut sorted = indexes;
+    sorted.sort_unstable();
+    assert_eq!(sorted, (1..=1600).collect::<Vec<_>>());
+    assert!(log.stats().group_records.n <= 1600);
+}
+
+#[test]
+fn a_reader_starts_anywhere() {
+    let dir = scratch();
+    let (log, _) = Log::open(dir.path(), small()).unwrap();
+    for index in 1..=1000 {
+        log.append(&payload(index)).unwrap();
+    }
+    log.sync().unwrap();
+    for from in [1, 2, 99, 500, 999, 1000] {
+        let mut reader = log.read_from(from).unwrap();
+        let record = reader.next_record().unwrap().unwrap();
+        assert_eq!((record.index, record.payload), (from, &payload(from)[..]));
+    }
+    assert!(log.read_from(1001).unwrap().next_record().unwrap().is_none());
+    assert!(matches!(log.read_from(1002), Err(Error::OutOfRange { .. })));
+    assert!(matches!(log.read_from(0), Err(Error::OutOfRange { .. })));
+}
+
+#[test]
+fn a_follower_sees_every_record_in_order_while_they_are_appended() {
+    for level in [Ack::Written, Ack::Durable] {
+        let dir = scratch();
+        let (log, _) = Log::open(dir.path(), small()).unwrap();
+        let mut follower = log.follow(1, level).unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for index in 1..=2000 {
+                    log.append(&payload(index)).unwrap();
+                }
+                log.sync().unwrap();
+            });
+            for index in 1..=2000 {
+                let record = follower.next_record().unwrap();
+                assert_eq!((record.index, record.payload), (index, &payload(index)[..]));
+            }
+        });
+        assert!(follower.next_within(Duration::from_millis(1)).unwrap().is_none());
+        log.close().unwrap();
+        assert!(matches!(follower.next_record(), Err(Error::Closed)));
+    }
+}
+
+#[test]
+fn retention_takes_whole_segments_and_readers_are_told() {
+    let dir = scratch();
+    let (log, _) = Log::open(dir.path(), small()).unwrap();
+    for index in 1..=1000 {
+        log.append(&payload(index)).unwrap();
+    }
+    log.sync().unwrap();
+    let mut slow = log.read_from(1).unwrap();
+    let first = log.truncate_before(Retain::From(500)).unwrap();
+    assert!((2..=500).contains(&first), "{first}");
+    assert_eq!(log.first_index(), first);
+    expect(&read_all(&log), first, 1000);
+    assert!(matches!(slow.next_record(), Err(Error::OutOfRange { .. })));
+    // Old files are used again, and nothing of theirs comes back.
+    for index in 1001..=2000 {
+        log.append(&payload(index)).unwrap();
+    }
+    log.sync().unwrap();
+    expect(&read_all(&log), first, 2000);
+    let first = log.truncate_before(Retain::Bytes(128 << 10)).unwrap();
+    assert!(log.stats().segments <= 2);
+    log.close().unwrap();
+    let (log, recovery) = Log::open(dir.path(), small()).unwrap();
+    assert_eq!((recovery.first_index, recovery.last_index), (first, 2000));
+    expect(&read_all(&log), first, 2000);
+}
+
+#[test]
+fn retention_by_age_keeps_what_is_younger() {
+    let clock = Clock::manual(7);
+    let options = Options { clock: clock.clone(), threads: false, ..small() };
+    let (log, _) = Log::open_in(vec![Arc::new(SimDir::new())], options).unwrap();
+    for index in 1..=1000 {
+        log.append(&payload(index)).unwrap();
+        clock.advance(Duration::from_secs(1));
+    }
+    log.sync().unwrap();
+    let first = log.truncate_before(Retain::Age(Duration::from_secs(300))).unwrap();
+    assert!((400..=701).contains(&first), "{first}");
+    expect(&read_all(&log), first, 1000);
+}
+
+#[test]
+fn what_is_cut_off_never_comes_back() {
+    let dir = scratch();
+    let (log, _) = Log::open(dir.path(), small()).unwrap();
+    for index in 1..=1000 {
+        log.append(&payload(index)).unwrap();
+    }
+    let mut reader = log.read_from(1).unwrap();
+    for cut in [900, 400, 399, 10] {
+        log.truncate_after(cut).unwrap();
+        assert_eq!((log.last_index(), log.durable().get()), (cut, cut));
+        expect(&read_all(&log), 1, cut);
+        assert!(matches!(log.wait_durable(cut + 1), Err(Error::OutOfRange { .. })));
+    }
+    assert!(matches!(log.truncate_after(2000), Ok(())), "there is nothing to cut");
+    assert_eq!(log.append(b"another eleventh").unwrap(), 11);
+    log.sync().unwrap();
+    let mut seen = 0;
+    while let Some(record) = reader.next_record().unwrap() {
+        seen = record.index;
+        let eleventh = record.index == 11;
+        assert!(
+            record.payload == if eleventh { b"another eleventh".to_vec() } else { payload(seen) }
+        );
+    }
+    assert_eq!(seen, 11);
+    log.close().unwrap();
+    let (log, recovery) = Log::open(dir.path(), small()).unwrap();
+    assert_eq!((recovery.last_index, recovery.torn_tail), (11, None));
+    log.truncate_after(0).unwrap();
+    assert_eq!((log.first_index(), log.last_index()), (1, 0));
+    assert_eq!(log.append(&payload(1)).unwrap(), 1);
+    log.close().unwrap();
+    let (log, _) = Log::open(dir.path(), small()).unwrap();
+    expect(&read_all(&log), 1, 1);
+}
+
+#[test]
+fn a_second_process_is_refused_and_told_who_has_the_log() {
+    let dir = scratch();
+    let (log, _) = Log::open(dir.path(), small()).unwrap();
+    let refused = Log::open(dir.path(), small()).unwrap_err();
+    let Error::Disk(plimsoll_sync::Error::Locked { holder, .. }) = refused else {
+        panic!("{refused}")
+    };
+    assert_eq!(holder, Some(std::process::id()));
+    drop(log);
+    Log::open(dir.path(), small()).unwrap();
+}
+
+#[test]
+fn a_dropped_log_loses_nothing_that_the_process_could_still_write() {
+    let dir = scratch();
+    let (log, _) = Log::open(dir.path(), small()).unwrap();
+    for index in 1..=100 {
+        log.append(&payload(index)).unwrap();
+    }
+    drop(log);
+    let (log, recovery) = Log::open(dir.path(), small()).unwrap();
+    assert_eq!(recovery.last_index, 100);
+    expect(&read_all(&log), 1, 100);
+}
+
+#[test]
+fn records_of_every_size_up_to_the_largest_are_kept_and_larger_ones_refused() {
+    let dir = scratch();
+    let options = Options { segment_bytes: 16 << 20, ring_bytes: 8 << 20, ..Options::default() };
+    let (log, _) = Log::open(dir.path(), options).unwrap();
+    let largest = usize::try_from(log.max_record_bytes()).unwrap();
+    let sizes = [0, 1, 7, 8, 4071, 4072, 4096, 1 << 20, (1 << 20) + 1, largest];
+    for size in sizes {
+        log.append_with(&vec![7; size], Ack::Durable).unwrap();
+    }
+    let refused = log.append(&vec![7; largest + 1]).unwrap_err();
+    assert!(matches!(refused, Error::TooLarge { .. }), "{refused}");
+    let mut reader = log.read_from(1).unwrap();
+    for size in sizes {
+        let record = reader.next_record().unwrap().unwrap();
+        assert_eq!(record.payload.len(), size);
+        assert!(record.payload.iter().all(|byte| *byte == 7));
+    }
+}
+
+#[test]
+fn a_padded_tail_never_writes_a_block_with_durable_records_again() {
+    let dir = scratch();
+    let options = Options { tail: Tail::Pad, policy: Policy::Always, ..small() };
+    let (log, _) = Log::open(dir.path(), options.clone()).unwrap();
+    for index in 1..=40 {
+        log.append(&payload(index)).unwrap();
+    }
+    assert!(log.stats().written_bytes >= 40 * 4096, "a block for each sync");
+    log.close().unwrap();
+    let (log, recovery) = Log::open(dir.path(), options).unwrap();
+    assert_eq!(recovery.last_index, 40);
+    expect(&read_all(&log), 1, 40);
+}
+
+#[test]
+fn a_ring_in_a_file_gives_back_what_only_it_had() {
+    let Ok(shm) = tempfile::tempdir_in("/dev/shm") else {
+        return;
+    };
+    let dir = Arc::new(SimDir::new());
+    let ring = Ring::File(shm.path().join("ring"));
+    let options = |ring: &Ring| Options { threads: false, ring: ring.clone(), ..small() };
+    let (log, _) = Log::open_in(vec![dir.clone()], options(&ring)).unwrap();
+    for index in 1..=20 {
+        log.append(&payload(index)).unwrap();
+        if index == 10 {
+            log.wait_written(index).unwrap();
+        }
+    }
+    // The process ends here, without a word.
+    let left: Arc<dyn Dir> = Arc::new(dir.crash(plimsoll_sync::Crash::Process, 1));
+    std::mem::forget(log);
+    let (log, recovery) = Log::open_in(vec![left], options(&ring)).unwrap();
+    assert_eq!((recovery.last_index, recovery.replayed), (20, 10), "{recovery:?}");
+    log.sync().unwrap();
+    expect(&read_all(&log), 1, 20);
+}
+
+#[test]
+fn the_ring_of_another_log_is_refused() {
+    let Ok(shm) = tempfile::tempdir_in("/dev/shm") else {
+        return;
+    };
+    let ring = Ring::File(shm.path().join("ring"));
+    let options = Options { ring, ..small() };
+    let (one, two) = (scratch(), scratch());
+    Log::open(one.path(), options.clone()).unwrap().0.close().unwrap();
+    let refused = Log::open(two.path(), options).unwrap_err();
+    assert!(refused.to_string().contains("another log"), "{refused}");
+}
+
+#[test]
+fn somebody_else_can_look_at_a_log_that_is_open() {
+    let dir = scratch();
+    let (log, _) = Log::open(dir.path(), small()).unwrap();
+    for index in 1..=500 {
+        log.append(&payload(index)).unwrap();
+    }
+    log.sync().unwrap();
+    let view = View::open(dir.path()).unwrap();
+    let mut reader = view.read_from(1).unwrap();
+    for index in 1..=500 {
+        let record = reader.next_record().unwrap().unwrap();
+        assert_eq!((record.index, record.payload), (index, &payload(index)[..]));
+    }
+    let end = reader.next_record().unwrap();
+    assert!(end.is_none(), "{end:?}");
+    for index in 501..=1000 {
+        log.append(&payload(index)).unwrap();
+    }
+    log.sync().unwrap();
+    for index in 501..=1000 {
+        let record = reader.next_record().unwrap().unwrap();
+        assert_eq!((record.index, record.payload), (index, &payload(index)[..]));
+    }
+    let reports = view.verify(&|_, _| {}).unwrap();
+    assert_eq!(reports.last().unwrap().last_index, 1000);
+}
+
+#[test]
+fn interval_syncs_by_itself_and_the_lag_says_how_late_it_is() {
+    let dir = scratch();
+    let policy = Policy::Interval { max_age: Duration::from_millis(20), max_bytes: 1 << 20 };
+    let (log, _) = Log::open(dir.path(), Options { policy, ..small() }).unwrap();
+    log.append(b"one").unwrap();
+    log.durable().wait(1).unwrap();
+    assert_eq!(log.stats().lag_ns, 0);
+}
+
+#[test]
+fn recovery_of_a_new_log_finds_nothing() {
+    let dir = scratch();
+    let (_log, recovery) = Log::open(dir.path(), small()).unwrap();
+    let expected = Recovery { created: true, first_index: 1, ..Recovery::default() };
+    assert_eq!(recovery, expected);
+    let names = OsDir::open(dir.path()).unwrap().list().unwrap();
+    assert_eq!(names, ["00000000000000000001.seg", "lock"]);
+}
