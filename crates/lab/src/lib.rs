@@ -35,11 +35,13 @@ pub mod results_dir;
 pub mod runner;
 pub mod scratch;
 pub mod stats;
+pub mod student;
 pub mod summary;
 pub mod units;
 pub mod usage;
 pub mod verdict;
 pub mod warning;
 pub mod writer;
+pub mod yardstick;
 
 pub use error::{Error, Result};
