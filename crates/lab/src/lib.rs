@@ -10,6 +10,7 @@
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
 pub mod attribution;
+pub mod claim;
 pub mod compare;
 pub mod conclusion;
 pub mod conditions;

@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::error::Category;
 
 use crate::attribution::Attribution;
+use crate::claim::Claim;
 use crate::counters::Elapsed;
 use crate::environment::Environment;
 use crate::error::{Error, Result};
@@ -59,6 +60,10 @@ pub struct ExperimentResult {
     pub parameters: Vec<String>,
     /// The answer, in sentences.
     pub answer: Vec<String>,
+    /// What articles claim, and whether it holds here. Results from before there was this field have
+    /// it in the answer only.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub claims: Vec<Claim>,
     /// What measuring itself costs.
     pub harness: Harness,
     /// What was measured.

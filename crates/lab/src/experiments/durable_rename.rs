@@ -189,7 +189,7 @@ you can tell a torn mix, by a checksum, and that you can get back."
             format!("file_bytes={FILE_BYTES}"),
             format!("block_operations={}", SIZE.operations),
         ];
-        Ok(Measured { parameters, answer: answer(&arms), arms, unavailable })
+        Ok(Measured { parameters, answer: answer(&arms), arms, unavailable, claims: Vec::new() })
     }
 }
 

@@ -123,7 +123,7 @@ syncs, so they gain as well."
             format!("block_ms={}", time.as_millis()),
         ];
         let answer = answer(&arms);
-        Ok(Measured { parameters, answer, arms, unavailable: Vec::new() })
+        Ok(Measured { parameters, answer, arms, ..Measured::default() })
     }
 }
 

@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 use plimsoll_sync::{AlignedBuf, Dir, File, Promise, SyncMethod};
 
 use crate::attribution::Attribution;
+use crate::claim::{Claim, Holds};
 use crate::counters::{Elapsed, nanoseconds};
 use crate::error::{Error, Result};
 use crate::experiment::{Cost, Experiment, Measured, Profile, Setup};
@@ -225,8 +226,9 @@ written."
             format!("write_bytes={WRITE_BYTES}"),
             format!("method={method}"),
         ];
-        let answer = answer(&specs, &arms, trial);
-        Ok(Measured { parameters, answer, arms, unavailable: stood_in_for(setup, method) })
+        let (answer, claim) = answer(&specs, &arms, trial);
+        let (claims, unavailable) = (claim.into_iter().collect(), stood_in_for(setup, method));
+        Ok(Measured { parameters, answer, claims, arms, unavailable })
     }
 }
 
@@ -515,12 +517,12 @@ fn mark_knees(specs: &[Spec], arms: &mut [ArmResult]) {
     }
 }
 
-fn answer(specs: &[Spec], arms: &[ArmResult], trial: Trial) -> Vec<String> {
+fn answer(specs: &[Spec], arms: &[ArmResult], trial: Trial) -> (Vec<String>, Option<Claim>) {
     let all: Vec<(Spec, &ArmResult)> =
         specs.iter().copied().zip(arms).filter(|(_, arm)| arm.valid).collect();
     let find = |when: When| all.iter().find(|(spec, _)| spec.when == when).map(|(_, arm)| *arm);
     let Some(end) = find(When::End) else {
-        return Vec::new();
+        return (Vec::new(), None);
     };
     let sweep = |place: Place| -> Vec<(u64, &ArmResult)> {
         let interval = |&(spec, arm): &(Spec, _)| match spec.when {
@@ -540,8 +542,9 @@ fn answer(specs: &[Spec], arms: &[ArmResult], trial: Trial) -> Vec<String> {
             units::bytes(trial.bytes)
         ));
     }
-    answer.extend(claim(end, &writer));
-    answer
+    let claim = claim(end, &writer);
+    answer.extend(claim.as_ref().map(Claim::in_words));
+    (answer, claim)
 }
 
 /// `Syncing every 64 KiB in the writing thread costs under 10 % …`
@@ -595,19 +598,22 @@ fn knee_in_words(thread: Place, end: &ArmResult, sweep: &[(u64, &ArmResult)]) ->
 }
 
 /// The article's claim, what was found here, and how they compare.
-fn claim(end: &ArmResult, writer: &[(u64, &ArmResult)]) -> Option<String> {
+fn claim(end: &ArmResult, writer: &[(u64, &ArmResult)]) -> Option<Claim> {
     let find = |bytes: u64| Some(writer.iter().find(|(b, _)| *b == bytes)?.1);
     let here = |bytes: u64| factor(find(bytes)?);
     let beyond = find(ARTICLE_FACTORS[0].0)?;
+    let too_few = stats::differ(blocks(end), blocks(beyond)).is_none();
     let verdict = match factor(beyond)? {
-        _ if stats::differ(blocks(end), blocks(beyond)).is_none() => "too few trials to judge",
-        factor if factor >= TANKS => "holds here",
-        factor if factor < 1.1 => "does not hold here",
-        _ => "holds here in part",
+        _ if too_few => Holds::Undecided,
+        factor if factor >= TANKS => Holds::Holds,
+        factor if factor < 1.1 => Holds::DoesNotHold,
+        _ => Holds::InPart,
     };
     // Each sync wakes this thread up, so a thread that waits for a CPU makes syncs look dear.
     let busy = |arm: &ArmResult| arm.warnings.iter().any(|warning| warning.kind == Kind::Noisy);
-    let but = if busy(end) || busy(beyond) {
+    let but = if too_few {
+        ", of too few trials to judge"
+    } else if busy(end) || busy(beyond) {
         ", as far as a busy machine can tell; measure again on a quiet one"
     } else {
         ""
@@ -624,11 +630,9 @@ fn claim(end: &ArmResult, writer: &[(u64, &ArmResult)]) -> Option<String> {
         || "no interval doubles the time".to_owned(),
         |(bytes, _)| format!("the time doubles at {}", units::bytes(*bytes)),
     );
-    Some(format!(
-        "Article 4 claims that syncing more often than every 10 MiB or so tanks performance: \
-         {verdict} ({}; {tanks}){but}.",
-        ARTICLE_FACTORS.map(beside).join(", ")
-    ))
+    let claim = "syncing more often than every 10 MiB or so tanks performance".to_owned();
+    let here = format!("{}, and {tanks}{but}", ARTICLE_FACTORS.map(beside).join(", "));
+    Some(Claim { article: 4, claim, claimed_ns: None, here, verdict })
 }
 
 fn blocks(arm: &ArmResult) -> &[u64] {
@@ -755,7 +759,7 @@ mod tests {
             When::Every(bytes) => 1_000_000 + 1_000_000 * sync_costs_bytes / bytes,
         };
         let arms: Vec<_> = specs.iter().map(|spec| arm(*spec, cost(spec), 1_000_000)).collect();
-        answer(&specs, &arms, trial).join("\n")
+        answer(&specs, &arms, trial).0.join("\n")
     }
 
     #[test]
@@ -770,7 +774,8 @@ mod tests {
         assert!(cheap_syncs.contains("the time doubles at 4 KiB"), "{cheap_syncs}");
         let dear_syncs = answer_of(4 * MIB);
         assert!(dear_syncs.contains("Every interval"), "{dear_syncs}");
-        assert!(dear_syncs.contains("holds here (every 1 MiB costs 5.00 times"), "{dear_syncs}");
+        assert!(dear_syncs.contains("here every 1 MiB costs 5.00 times"), "{dear_syncs}");
+        assert!(dear_syncs.ends_with(": holds here."), "{dear_syncs}");
         assert!(answer_of(512 * KIB).contains("holds here in part"));
     }
 
@@ -786,14 +791,14 @@ mod tests {
             arm
         };
         let noisy: Vec<_> = arms.iter().cloned().map(busy).collect();
-        let said = answer(&specs, &noisy, trial).join("\n");
+        let said = answer(&specs, &noisy, trial).0.join("\n");
         assert!(said.contains("as far as a busy machine can tell"), "{said}");
         let few = |mut arm: ArmResult| {
             arm.summaries[0].block_p50_ns.truncate(7);
             arm
         };
         let few: Vec<_> = arms.into_iter().map(few).collect();
-        let said = answer(&specs, &few, trial).join("\n");
+        let said = answer(&specs, &few, trial).0.join("\n");
         assert!(said.contains("too few trials to judge"), "{said}");
         assert!(!said.contains("as far as a busy machine"), "{said}");
     }

@@ -20,6 +20,7 @@ use plimsoll_sync::{Access, AlignedBuf, Dir, File, Promise, SyncMethod, finest_t
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
+use crate::claim::{Claim, Holds};
 use crate::counters::{DirtyPages, Elapsed, nanoseconds};
 use crate::environment::Environment;
 use crate::error::{Error, Result};
@@ -230,8 +231,9 @@ either."
         if let Some((pages, method)) = push {
             parameters.push(format!("written_back_every_bytes={} ({method})", pages * PAGE));
         }
-        let answer = answer(&specs, &arms, held_up_from);
-        Ok(Measured { parameters, answer, arms, unavailable: Vec::new() })
+        let (answer, claim) = answer(&specs, &arms, held_up_from);
+        let claims = claim.into_iter().collect();
+        Ok(Measured { parameters, answer, claims, arms, unavailable: Vec::new() })
     }
 }
 
@@ -550,7 +552,11 @@ fn series(history: &[Trace], bucket: Duration) -> Series {
     series
 }
 
-fn answer(specs: &[Spec], arms: &[ArmResult], held_up_from: Option<u64>) -> Vec<String> {
+fn answer(
+    specs: &[Spec],
+    arms: &[ArmResult],
+    held_up_from: Option<u64>,
+) -> (Vec<String>, Option<Claim>) {
     let find = |torture: bool, write_bytes: u64| {
         let spec = Spec { torture, write_bytes };
         let arm = &arms[specs.iter().position(|&s| s == spec)?];
@@ -575,8 +581,9 @@ fn answer(specs: &[Spec], arms: &[ArmResult], held_up_from: Option<u64>) -> Vec<
              {so}."
         ));
     }
-    answer.extend(claim(&pairs, reached));
-    answer
+    let claim = claim(&pairs, reached);
+    answer.extend(claim.as_ref().map(Claim::in_words));
+    (answer, claim)
 }
 
 /// `4 KiB: beside random writes at 210 MiB/s the write takes …`
@@ -609,20 +616,20 @@ fn beside(quiet: &ArmResult, torture: &ArmResult) -> Option<String> {
 }
 
 /// The article's claim, and what was found here. `reached`: whether enough was dirty for it to show.
-fn claim(pairs: &[(&ArmResult, &ArmResult)], reached: Option<bool>) -> Option<String> {
+fn claim(pairs: &[(&ArmResult, &ArmResult)], reached: Option<bool>) -> Option<Claim> {
     let slowest = |number: usize| {
         pairs.iter().filter_map(|(_, torture)| torture.summaries[number].max_ns).max()
     };
     let (write_ns, sync_ns) = (slowest(WRITE)?, slowest(SYNC)?);
     let writes: usize = pairs.iter().map(|(_, torture)| torture.summaries[WRITE].n).sum();
-    let verdict = if write_ns >= nanoseconds(LONG_STALL) {
-        "holds here"
+    let (verdict, dirty) = if write_ns >= nanoseconds(LONG_STALL) {
+        (Holds::Holds, "")
     } else if write_ns >= nanoseconds(STALL) {
-        "holds here, in small"
+        (Holds::InPart, "")
     } else if reached == Some(false) {
-        "not seen here, with less dirty than what makes the kernel hold writers up"
+        (Holds::Undecided, ", with less dirty than what makes the kernel hold writers up")
     } else {
-        "does not hold here"
+        (Holds::DoesNotHold, "")
     };
     let waiting = |(quiet, torture): &(&ArmResult, &ArmResult)| {
         let (quiet, torture) = (&quiet.summaries[SYNC], &torture.summaries[SYNC]);
@@ -632,11 +639,11 @@ fn claim(pairs: &[(&ArmResult, &ArmResult)], reached: Option<bool>) -> Option<St
     let syncs = match pairs.iter().filter_map(waiting).reduce(f64::max) {
         Some(factor) if write_ns < nanoseconds(STALL) => {
             format!(
-                "; what waits is the sync, {} times as long at the median",
+                ", what waits is the sync, {} times as long at the median",
                 units::figure(factor)
             )
         }
-        Some(factor) => format!("; syncs take up to {} times as long", units::figure(factor)),
+        Some(factor) => format!(", syncs take up to {} times as long", units::figure(factor)),
         None => String::new(),
     };
     // The arms with the random writer always wait for a CPU; the control says whether it is busy.
@@ -644,16 +651,17 @@ fn claim(pairs: &[(&ArmResult, &ArmResult)], reached: Option<bool>) -> Option<St
         quiet.warnings.iter().any(|warning| warning.kind == Kind::Noisy)
     };
     let but = if pairs.iter().any(noisy) {
-        "; the machine was busy, also for the control: measure again on a quiet one"
+        "; but the machine was busy, also for the control: measure again on a quiet one"
     } else {
         ""
     };
-    Some(format!(
-        "Article 2 claims that small writes stall behind random writeback (128.9 s for one, xfs in \
-         2011): {verdict}, the slowest of {writes} writes took {}, the slowest sync {}{syncs}{but}.",
+    let here = format!(
+        "the slowest of {writes} writes took {}{dirty}, the slowest sync {}{syncs}{but}",
         units::time(write_ns),
         units::time(sync_ns)
-    ))
+    );
+    let claim = "small writes stall behind random writeback (128.9 s for one, xfs in 2011)";
+    Some(Claim { article: 2, claim: claim.to_owned(), claimed_ns: None, here, verdict })
 }
 
 /// The median of blocks: there may be too few samples for one of samples.
@@ -787,7 +795,7 @@ mod tests {
         let specs = [false, true].map(|torture| Spec { torture, write_bytes: PAGE });
         let quiet = arm(specs[0], (2_000, 9_000), (50_000, 90_000), 1.0);
         let torture = arm(specs[1], (2_000, write_max_ns), (sync_ns, 80_000_000), dirty_mib);
-        answer(&specs, &[quiet, torture], Some(3000 * MIB)).join("\n")
+        answer(&specs, &[quiet, torture], Some(3000 * MIB)).0.join("\n")
     }
 
     #[test]
@@ -802,15 +810,19 @@ mod tests {
     #[test]
     fn a_stall_of_seconds_is_the_articles() {
         let answer = answer_of(128_930_500_000, 2_600_000_000, 3500.0);
-        assert!(answer.contains("): holds here, the slowest of 100 writes took 129 s"), "{answer}");
-        assert!(answer_of(200_000_000, 50_000, 3500.0).contains("holds here, in small"));
+        assert!(answer.contains("here the slowest of 100 writes took 129 s"), "{answer}");
+        assert!(answer.ends_with(": holds here."), "{answer}");
+        assert!(answer_of(200_000_000, 50_000, 3500.0).contains("holds here in part"));
     }
 
     #[test]
     fn what_could_not_show_is_not_said_to_be_absent() {
         let answer = answer_of(700_000, 60_000, 300.0);
         assert!(answer.contains("cannot show in this run"), "{answer}");
-        assert!(answer.contains("not seen here") && !answer.contains("does not hold"), "{answer}");
+        assert!(
+            answer.contains("not decided here") && !answer.contains("does not hold"),
+            "{answer}"
+        );
         assert!(!answer.contains("what waits is the sync"), "{answer}");
     }
 }

@@ -8,6 +8,7 @@ use plimsoll_sync::{Promise, SyncMethod};
 
 use super::chart::{self, Axes, Bar, Curve, Group, Lane, Paper, Row, Spread, Stalls, Standing};
 use super::text;
+use crate::claim::Claim;
 use crate::layout::Layout;
 use crate::result::{ArmResult, ExperimentResult};
 use crate::summary::Summary;
@@ -66,9 +67,9 @@ fn cost(result: &ExperimentResult) -> Vec<Figure> {
                 _ => format!("{}, {promise}, ", units::bytes(bytes)),
             };
             let mut groups = by_layout(&arms, &prefix);
-            if let (0, Some(group), Some(said)) = (bytes, groups.first_mut(), said(result)) {
+            if let (0, Some(group), Some(claimed)) = (bytes, groups.first_mut(), claimed(result)) {
                 group.title = "nothing to sync".to_owned();
-                group.reference = Some(said);
+                group.reference = Some(claimed);
             }
             others.extend(groups);
         }
@@ -80,21 +81,12 @@ fn cost(result: &ExperimentResult) -> Vec<Figure> {
     figures
 }
 
-/// A time of an article that the answer repeats: `(article 3 reports 2 ms)`, or
-/// `(article 3: 2 ms)` as it was said before.
-fn said(result: &ExperimentResult) -> Option<(f64, String)> {
-    let (_, from) = result.answer.iter().find_map(|said| said.split_once("(article "))?;
-    let (number, rest) = from.split_once(": ").or_else(|| from.split_once(" reports "))?;
-    let (figure, unit) = rest.split_once(')')?.0.split_once(' ')?;
-    let ns = match unit {
-        "ns" => 1.0,
-        "µs" => 1e3,
-        "ms" => 1e6,
-        "s" => 1e9,
-        _ => return None,
-    };
-    let value = figure.parse::<f64>().ok().filter(|value| *value > 0.0)? * ns;
-    Some((value, format!("article {number}: {figure} {unit}")))
+/// A time that an article claims.
+fn claimed(result: &ExperimentResult) -> Option<(f64, String)> {
+    // Nothing has no place on a logarithmic axis.
+    let timed = |claim: &Claim| claim.claimed_ns.filter(|&ns| ns > 0);
+    let (claim, ns) = result.claims.iter().find_map(|claim| Some((claim, timed(claim)?)))?;
+    Some((units::ratio(ns, 1), format!("article {}: {}", claim.article, units::short_time(ns))))
 }
 
 /// A panel for each layout, its methods from fast to slow.
