@@ -9,6 +9,7 @@
 //! [`verdict`] (did it really sync, and was it left in peace).
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
+pub mod arm;
 pub mod attribution;
 pub mod claim;
 pub mod compare;

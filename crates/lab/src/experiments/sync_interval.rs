@@ -16,18 +16,18 @@ use std::time::{Duration, Instant};
 
 use plimsoll_sync::{AlignedBuf, Dir, File, Promise, SyncMethod};
 
-use crate::attribution::Attribution;
+use crate::arm::Identity;
 use crate::claim::{Claim, Holds};
-use crate::counters::{Elapsed, nanoseconds};
+use crate::counters::nanoseconds;
 use crate::error::{Error, Result};
 use crate::experiment::{Cost, Experiment, Measured, Profile, Setup};
 use crate::layout::{Layout, noise};
-use crate::result::{ArmResult, Machine, PerOperation, Unavailable};
+use crate::result::{ArmResult, Unavailable};
 use crate::runner::{self, Arm, Block, Rule, Size, Watch};
 use crate::stats;
 use crate::summary::Summary;
 use crate::units;
-use crate::verdict::{self, Asked};
+use crate::verdict::Asked;
 use crate::warning::Kind;
 
 /// The experiment.
@@ -369,40 +369,25 @@ impl<'a> Writer<'a> {
     }
 
     fn result(&self, blocks: &[Block], end_ns: Option<u64>, setup: &Setup<'_>) -> ArmResult {
-        let elapsed = Elapsed::sum(blocks.iter().map(|block| &block.elapsed));
-        let operations: u64 = blocks.iter().map(|block| block.durable_operations).sum();
-        let mut written = self.written[self.written.len() - blocks.len()..].to_vec();
-        let bytes = written.iter().sum::<u64>() / operations.max(1);
-        let asked = Asked::new(self.promise, operations, bytes);
-        let mut warnings = verdict::check_noise(&elapsed, setup.environment.cpus);
-        warnings.extend(verdict::check_promise(asked, &elapsed, setup.environment));
-        let summaries: Vec<Summary> = MEASURES
-            .iter()
-            .enumerate()
-            .map(|(number, measure)| Summary::of(measure, blocks, number))
-            .collect();
-        written.sort_unstable();
-        let values = self.values(&summaries, median(&written), end_ns);
         let synced = self.spec.when != When::Never;
-        let alone = self.spec.place == Place::Writer;
-        ArmResult {
+        let identity = Identity {
             name: self.spec.name(),
-            method: if synced { self.method } else { SyncMethod::None }.name().to_owned(),
-            layout: Layout::Append.name().to_owned(),
-            promise: self.promise.name().to_owned(),
+            method: if synced { self.method } else { SyncMethod::None },
+            layout: Layout::Append,
+            promise: self.promise,
             payload_bytes: WRITE_BYTES,
-            blocks: blocks.len(),
-            durable_operations: operations,
-            valid: !warnings.iter().any(|warning| warning.kind.invalidates()),
-            per_operation: PerOperation::of(&elapsed, operations),
-            values,
-            machine: Machine::during(&elapsed),
-            // Beside another thread, the time of this one says little.
-            attribution: Attribution::of(&elapsed, operations).filter(|_| alone),
-            series: None,
-            warnings,
-            summaries,
-        }
+            measures: &MEASURES,
+        };
+        let mut written = self.written[self.written.len() - blocks.len()..].to_vec();
+        let bytes: u64 = written.iter().sum();
+        let asked =
+            |operations: u64| Some(Asked::new(self.promise, operations, bytes / operations.max(1)));
+        let arm = identity.result(blocks, asked, setup);
+        written.sort_unstable();
+        let values = self.values(&arm.summaries, median(&written), end_ns);
+        // Beside another thread, the time of this one says little.
+        let attribution = arm.attribution.filter(|_| self.spec.place == Place::Writer);
+        ArmResult { values, attribution, ..arm }
     }
 
     fn values(
@@ -646,6 +631,7 @@ fn factor(arm: &ArmResult) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::result::Machine;
     use crate::warning::Warning;
 
     /// Ten trials around a time.

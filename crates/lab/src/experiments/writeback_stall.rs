@@ -20,19 +20,20 @@ use plimsoll_sync::{Access, AlignedBuf, Dir, File, Promise, SyncMethod, finest_t
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
+use crate::arm::Identity;
 use crate::claim::{Claim, Holds};
-use crate::counters::{DirtyPages, Elapsed, nanoseconds};
+use crate::counters::{DirtyPages, nanoseconds};
 use crate::environment::Environment;
 use crate::error::{Error, Result};
 use crate::experiment::{Cost, Experiment, Measured, Profile, Setup};
 use crate::layout::{Layout, noise};
 use crate::pace::Pace;
-use crate::result::{ArmResult, Machine, PerOperation, Series};
+use crate::result::{ArmResult, Series};
 use crate::runner::{self, Arm, Block, Progress, Rule, Size, Watch};
 use crate::stats;
 use crate::summary::Summary;
 use crate::units;
-use crate::verdict::{self, Asked};
+use crate::verdict::Asked;
 use crate::warning::{Kind, Warning};
 
 /// The experiment.
@@ -413,34 +414,28 @@ impl<'a> Stall<'a> {
     }
 
     fn result(&self, blocks: &[Block], setup: &Setup<'_>) -> ArmResult {
-        let elapsed = Elapsed::sum(blocks.iter().map(|block| &block.elapsed));
-        let operations: u64 = blocks.iter().map(|block| block.durable_operations).sum();
-        let history = &self.history[self.history.len() - blocks.len()..];
+        let identity = Identity {
+            name: self.spec.name(),
+            method: SyncMethod::ORDINARY,
+            layout: Layout::Overwritten,
+            promise: self.promise,
+            payload_bytes: self.spec.write_bytes,
+            measures: &MEASURES,
+        };
         // Beside the random writer only the flushes are ours.
         let bytes = if self.spec.torture { 0 } else { self.spec.write_bytes };
-        let asked = Asked::new(self.promise, operations, bytes);
-        let mut warnings = verdict::check_noise(&elapsed, setup.environment.cpus);
-        warnings.extend(verdict::check_promise(asked, &elapsed, setup.environment));
+        let asked = |operations| Some(Asked::new(self.promise, operations, bytes));
+        let mut arm = identity.result(blocks, asked, setup);
+        let history = &self.history[self.history.len() - blocks.len()..];
         if !self.spec.torture {
-            warnings.extend(restless(history));
+            arm.warnings.extend(restless(history));
         }
-        let summary = |(number, measure): (usize, &&str)| Summary::of(measure, blocks, number);
         ArmResult {
-            name: self.spec.name(),
-            method: SyncMethod::ORDINARY.name().to_owned(),
-            layout: Layout::Overwritten.name().to_owned(),
-            promise: self.promise.name().to_owned(),
-            payload_bytes: self.spec.write_bytes,
-            blocks: blocks.len(),
-            durable_operations: operations,
-            valid: !warnings.iter().any(|warning| warning.kind.invalidates()),
-            summaries: MEASURES.iter().enumerate().map(summary).collect(),
-            per_operation: PerOperation::of(&elapsed, operations),
             values: values(history),
-            machine: Machine::during(&elapsed),
+            // Starts are due at fixed times: the loop is not closed.
             attribution: None,
             series: Some(series(history, self.plan.write_every)),
-            warnings,
+            ..arm
         }
     }
 }
@@ -675,6 +670,7 @@ mod tests {
     use plimsoll_sync::{Dir, OsDir};
 
     use super::*;
+    use crate::result::Machine;
 
     #[test]
     fn the_big_file_is_small_where_memory_or_the_disk_is() {
