@@ -115,6 +115,34 @@ fn values_choose_their_charts() {
     assert!(page.contains("knee: 16 MiB"));
 }
 
+/// A flush with nothing cached has no place on a logarithmic axis of bytes: it is a line across.
+#[test]
+fn flushes_are_drawn_against_what_is_cached() {
+    let mut result = saved().remove(0);
+    result.experiment = "cache-flush".to_owned();
+    for (arm, (bytes, p50_us)) in
+        result.arms.iter_mut().zip([(0.0, 19), (4096.0, 21), (8192.0, 45)])
+    {
+        arm.values = BTreeMap::from([("cached_bytes".to_owned(), bytes)]);
+        let summary = &mut arm.summaries[0];
+        summary.p50_ns = Some(p50_us * 1000);
+        summary.p50_ci95_ns = Some((p50_us * 900, p50_us * 1100));
+        (summary.p90_ns, summary.p99_ns) = (Some(p50_us * 2000), None);
+    }
+    let page = html::render(&[result.clone()]);
+    for part in [
+        "What a flush costs, by what is cached",
+        "nothing cached: 19.0 µs",
+        "median: 21.0 µs at 4 KiB, 45.0 µs at 8 KiB",
+        "p90: 42.0 µs at 4 KiB",
+        "class=\"interval\"",
+    ] {
+        assert!(page.contains(part), "{part}");
+    }
+    result.arms.truncate(2);
+    assert!(!html::render(&[result]).contains("by what is cached"), "one point is no curve");
+}
+
 /// Arms that belong to neither curve once made a third one, an upright line at the right edge, and
 /// the knee was computed though the arms say where it is.
 #[test]
