@@ -30,6 +30,7 @@ pub mod layout;
 pub mod mount;
 pub mod overlap;
 pub mod pace;
+mod pairing;
 pub mod race;
 pub mod report;
 pub mod result;
