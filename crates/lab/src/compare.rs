@@ -20,7 +20,7 @@ use std::fmt;
 use serde::Serialize;
 
 use crate::conditions::{self, Condition};
-use crate::pairing::{Compared, arms, experiments, missing, of_arm, of_experiment, rows};
+use crate::pairing::{Compared, arms, experiments, missing, moods, of_arm, of_experiment, rows};
 use crate::result::ExperimentResult;
 use crate::stats;
 use crate::yardstick::{self, Spread, Yardstick};
@@ -36,7 +36,7 @@ pub const SMALLEST: f64 = 0.05;
 /// logarithm); what moved further has changed.
 pub const TOGETHER_MAX: f64 = 0.223;
 /// Fewer measures of an experiment than this say nothing of what they did together.
-const TOGETHER_MEASURES: usize = 8;
+pub(crate) const TOGETHER_MEASURES: usize = 8;
 
 /// One run: a result of each experiment.
 pub type Run = Vec<ExperimentResult>;
@@ -252,8 +252,11 @@ impl Comparison {
                 }
             }
         }
+        let (old_moods, new_moods) = (moods(old), moods(new));
         let both = old_arms.iter().filter(|arm| new_arms.contains(arm));
-        both.flat_map(|arm| rows(name, &of_arm(old, arm), &of_arm(new, arm))).collect()
+        let rows =
+            |arm: &String| rows(name, &of_arm(old, &old_moods, arm), &of_arm(new, &new_moods, arm));
+        both.flat_map(rows).collect()
     }
 
     /// Verdicts need all of them: the yardstick is made of all, and p values are corrected together.
@@ -558,6 +561,33 @@ mod tests {
         assert_eq!(row.verdict, Verdict::Same, "{row:?}");
         assert!(row.run_spread.unwrap() > 0.02, "{row:?}");
         assert_eq!(comparison.yardstick.source, yardstick::Source::Runs);
+    }
+
+    /// Whole experiments moved by up to 30 % from run to run of one disk, which widened the yardstick
+    /// of every measure in them.
+    #[test]
+    fn what_a_run_does_as_a_whole_is_not_in_the_yardstick() {
+        let spread = |moods: [f64; 6]| {
+            let mut disk = MoodyDisk::new(4, 100);
+            let mut runs = disk.runs(6);
+            for (run, mood) in runs.iter_mut().zip(moods) {
+                for arm in &mut run[0].arms {
+                    let summary = &mut arm.summaries[0];
+                    let scaled = crate::units::ratio(summary.p50_ns.unwrap(), 1) * mood;
+                    #[expect(
+                        clippy::cast_possible_truncation,
+                        clippy::cast_sign_loss,
+                        reason = "a time"
+                    )]
+                    let ns = scaled as u64;
+                    summary.p50_ns = Some(ns);
+                }
+            }
+            let (old, new) = runs.split_at(3);
+            compare(old, new, None).unwrap().yardstick.spread
+        };
+        let (calm, moody) = (spread([1.0; 6]), spread([0.7, 1.0, 1.4, 1.3, 0.8, 1.0]));
+        assert!((moody / calm - 1.0).abs() < 0.01, "{calm} {moody}");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! What the runs of two states have in common: their experiments, arms and measures paired by name,
 //! and what speaks for a change of each. Pure.
 
-use crate::compare::{Row, Run, Runs, Sides, Tail, Verdict};
+use crate::compare::{Row, Run, Runs, Sides, TOGETHER_MEASURES, Tail, Verdict};
 use crate::result::{ArmResult, ExperimentResult};
 use crate::stats;
 use crate::summary::Summary;
@@ -33,11 +33,11 @@ pub(crate) struct Evidence {
 
 /// One row for each measure that both have samples of. What the device did is the arm's, and stands
 /// in its first row.
-pub(crate) fn rows(experiment: &str, old: &[&ArmResult], new: &[&ArmResult]) -> Vec<Compared> {
-    let measures = names(old.iter().flat_map(|arm| &arm.summaries).map(|s| &s.measure));
+pub(crate) fn rows(experiment: &str, old: &[InRun<'_>], new: &[InRun<'_>]) -> Vec<Compared> {
+    let measures = names(old.iter().flat_map(|run| &run.arm.summaries).map(|s| &s.measure));
     let sides = |is: fn(&ArmResult) -> bool| Sides {
-        old: old.iter().any(|arm| is(arm)),
-        new: new.iter().any(|arm| is(arm)),
+        old: old.iter().any(|run| is(run.arm)),
+        new: new.iter().any(|run| is(run.arm)),
     };
     let is_noisy = |arm: &ArmResult| arm.warnings.iter().any(|w| w.kind == Kind::Noisy);
     let device = per_operation(old).zip(per_operation(new));
@@ -50,7 +50,7 @@ pub(crate) fn rows(experiment: &str, old: &[&ArmResult], new: &[&ArmResult]) -> 
         let device = device.filter(|_| leads);
         let row = Row {
             experiment: experiment.to_owned(),
-            arm: old[0].name.clone(),
+            arm: old[0].arm.name.clone(),
             measure: measure.clone(),
             leads,
             verdict: Verdict::Unknown,
@@ -83,15 +83,24 @@ struct Medians<'a> {
     summaries: Vec<&'a Summary>,
     /// Of the median of each run that has one.
     logarithms: Vec<f64>,
+    /// The same without the moods of the runs.
+    steady: Vec<f64>,
 }
 
 impl<'a> Medians<'a> {
-    fn of(arms: &[&'a ArmResult], measure: &str) -> Self {
-        let of_arm = |arm: &&'a ArmResult| arm.summaries.iter().find(|s| s.measure == measure);
-        let summaries: Vec<&Summary> = arms.iter().filter_map(of_arm).filter(|s| s.n > 0).collect();
-        let medians = summaries.iter().filter_map(|s| s.p50_ns.filter(|&ns| ns > 0));
-        let logarithms = medians.map(|ns| crate::units::ratio(ns, 1).ln()).collect();
-        Self { summaries, logarithms }
+    fn of(runs: &[InRun<'a>], measure: &str) -> Self {
+        let of_run = |run: &InRun<'a>| {
+            let summary = run.arm.summaries.iter().find(|s| s.measure == measure && s.n > 0)?;
+            Some((summary, run.mood))
+        };
+        let found: Vec<(&Summary, f64)> = runs.iter().filter_map(of_run).collect();
+        let told = |&(summary, mood): &(&Summary, f64)| Some((logarithm(summary)?, mood));
+        let told: Vec<(f64, f64)> = found.iter().filter_map(told).collect();
+        Self {
+            summaries: found.iter().map(|found| found.0).collect(),
+            logarithms: told.iter().map(|told| told.0).collect(),
+            steady: told.iter().map(|told| told.0 - told.1).collect(),
+        }
     }
 
     /// Their geometric mean.
@@ -118,14 +127,14 @@ fn evidence(old: &Medians<'_>, new: &Medians<'_>) -> Option<Evidence> {
     stats::differ(&before, &after)?;
     Some(Evidence {
         change,
-        spread: Spread::within(&[&old.logarithms, &new.logarithms]),
+        spread: Spread::within(&[&old.steady, &new.steady]),
         p_of_blocks: stats::mann_whitney(&before, &after),
     })
 }
 
 /// Flushes and KiB per operation, the mean of the runs that counted them.
-fn per_operation(arms: &[&ArmResult]) -> Option<(f64, f64)> {
-    let counted: Vec<_> = arms.iter().filter_map(|arm| arm.per_operation).collect();
+fn per_operation(runs: &[InRun<'_>]) -> Option<(f64, f64)> {
+    let counted: Vec<_> = runs.iter().filter_map(|run| run.arm.per_operation).collect();
     let mean = |values: f64| values / yardstick::number(counted.len());
     let flushes = counted.iter().map(|counted| counted.flushes).sum();
     let kib = counted.iter().map(|counted| counted.device_kib).sum();
@@ -192,7 +201,48 @@ pub(crate) fn of_experiment<'a>(runs: &'a [Run], name: &str) -> Vec<&'a Experime
     runs.iter().flatten().filter(|result| result.experiment == name).collect()
 }
 
-pub(crate) fn of_arm<'a>(results: &[&'a ExperimentResult], name: &str) -> Vec<&'a ArmResult> {
-    let arm = |result: &&'a ExperimentResult| result.arms.iter().find(|arm| arm.name == name);
-    results.iter().filter_map(arm).collect()
+/// An arm in one run of a side.
+pub(crate) struct InRun<'a> {
+    arm: &'a ArmResult,
+    /// What everything in its experiment did in that run, as a logarithm.
+    mood: f64,
+}
+
+pub(crate) fn of_arm<'a>(
+    results: &[&'a ExperimentResult],
+    moods: &[f64],
+    name: &str,
+) -> Vec<InRun<'a>> {
+    let arm = |(result, &mood): (&&'a ExperimentResult, &f64)| {
+        let arm = result.arms.iter().find(|arm| arm.name == name)?;
+        Some(InRun { arm, mood })
+    };
+    results.iter().zip(moods).filter_map(arm).collect()
+}
+
+/// How far all measures of an experiment lay together from where they usually lie, for each run of a
+/// side: the median of their distances, as logarithms. None where too few are there to say.
+pub(crate) fn moods(results: &[&ExperimentResult]) -> Vec<f64> {
+    let mut apart: Vec<Vec<f64>> = vec![Vec::new(); results.len()];
+    let first = results.iter().take(1).flat_map(|result| &result.arms);
+    for (arm, summary) in first.flat_map(|arm| arm.summaries.iter().map(move |s| (arm, s))) {
+        let in_run = |result: &&ExperimentResult| {
+            let arm = result.arms.iter().find(|other| other.name == arm.name)?;
+            logarithm(arm.summaries.iter().find(|other| other.measure == summary.measure)?)
+        };
+        // Only what every run has says how runs differ.
+        let Some(all) = results.iter().map(in_run).collect::<Option<Vec<f64>>>() else { continue };
+        let mean = all.iter().sum::<f64>() / yardstick::number(all.len());
+        apart.iter_mut().zip(all).for_each(|(apart, value)| apart.push(value - mean));
+    }
+    let mood = |apart: Vec<f64>| match apart.len() {
+        0..TOGETHER_MEASURES => 0.0,
+        _ => yardstick::median(apart),
+    };
+    apart.into_iter().map(mood).collect()
+}
+
+/// Of its median, if it has one.
+fn logarithm(summary: &Summary) -> Option<f64> {
+    summary.p50_ns.filter(|&ns| ns > 0).map(|ns| crate::units::ratio(ns, 1).ln())
 }

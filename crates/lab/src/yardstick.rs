@@ -8,6 +8,9 @@
 //! 2004, known as limma's moderated t). How many more is fitted, too: the more measures differ in
 //! their moods, the fewer.
 //!
+//! What all measures of an experiment did together in a run is taken out before (`pairing`): it is no
+//! change of one of them.
+//!
 //! With one run of each state nothing is known of a measure between runs. Then the changes of all
 //! measures have to do, most of which are taken to be none: how far they lie apart, within bounds,
 //! and with the heavy tail that moody arms gave the runs we repeated (docs/comparing.md).
