@@ -87,24 +87,28 @@ pub(crate) enum LabCommand {
         #[command(flatten)]
         measure: Measure,
     },
-    /// Compare two runs: what is slower, what is faster, where no difference was seen
+    /// Compare runs before and after: what is slower, what is faster, where no difference was seen
     ///
-    /// OLD and NEW are result files, or directories of them; experiments and arms are paired by
-    /// name.
+    /// OLD and NEW are result files, directories of them, or directories of such directories: then
+    /// each is a run. Several runs a side say how far a median moves from run to run, so that smaller
+    /// changes show; with one, only what about doubles or halves is called. Experiments and arms are
+    /// paired by name.
     #[command(after_help = "Examples:
   plimsoll lab compare before/ after/
   plimsoll lab compare before/sync-cost.json after/sync-cost.json
+  plimsoll lab --out before/1; plimsoll lab --out before/2; plimsoll lab --out before/3
+  plimsoll lab compare before/ after/                   three runs a side, if after/ has them too
   plimsoll lab compare before/ after/ --fail-over 10%   exit 1 if anything is that much slower
   plimsoll lab compare before/ after/ --json | jq '.rows[] | select(.verdict == \"slower\")'
 
 Exit status: 0 ok, 1 slower by more than --fail-over, 2 the results cannot be read or compared.")]
     Compare {
-        /// Results of the run before
+        /// Results of the run, or runs, before
         old: PathBuf,
-        /// Results of the run after
+        /// Results of the run, or runs, after
         new: PathBuf,
-        /// Exit with 1 if a median is slower by more than this, like 10%; what was measured on a busy
-        /// machine is reported as undecided, and no change under 5% counts
+        /// Exit with 1 if a median is slower by more than this, like 10%, and by more than runs of
+        /// one disk differ; what was measured on a busy machine is reported as undecided
         #[arg(long, value_name = "PERCENT", value_parser = percentage)]
         fail_over: Option<f64>,
         /// Print JSON

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use plimsoll_sync::{Availability, OsDir, SyncMethod};
 
+use crate::claim::Claim;
 use crate::counters::Counters;
 use crate::environment::Environment;
 use crate::error::Result;
@@ -83,6 +84,8 @@ pub struct Measured {
     pub parameters: Vec<String>,
     /// The answer, in sentences.
     pub answer: Vec<String>,
+    /// What articles claim, and whether it holds here.
+    pub claims: Vec<Claim>,
     /// What was measured.
     pub arms: Vec<ArmResult>,
     /// What could not be.

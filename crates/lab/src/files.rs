@@ -15,18 +15,17 @@ use plimsoll_sync::{
     AlignedBuf, Batch, BatchWrite, Dir, File, OsDir, Promise, SyncMethod, System, risky,
 };
 
-use crate::attribution::Attribution;
-use crate::counters::Elapsed;
+use crate::arm::Identity;
 use crate::error::Result;
 use crate::experiment::Setup;
 use crate::layout::{Layout, noise};
-use crate::result::{ArmResult, Machine, PerOperation};
+use crate::result::ArmResult;
 use crate::runner::{Arm, Block};
 use crate::stats;
 use crate::summary::Summary;
 use crate::units;
-use crate::verdict::{self, Asked};
-use crate::warning::{Kind, Warning};
+use crate::verdict::Asked;
+use crate::warning::Kind;
 
 /// What is measured.
 pub const MEASURE: &str = "time for all files";
@@ -295,20 +294,23 @@ impl<'a> Files<'a> {
     /// What its blocks showed.
     #[must_use]
     pub fn result(&self, blocks: &[Block], setup: &Setup<'_>) -> ArmResult {
-        let elapsed = Elapsed::sum(blocks.iter().map(|block| &block.elapsed));
-        let operations: u64 = blocks.iter().map(|block| block.durable_operations).sum();
         let method = self.way.method();
         let promise = method.promise(System::HERE).unwrap_or(Promise::Nothing);
-        let mut warnings = verdict::check_noise(&elapsed, setup.environment.cpus);
-        if let Some(asked) = self.asked(blocks.len() as u64, promise) {
-            let found = verdict::check_promise(asked, &elapsed, setup.environment);
-            // That a small file takes a whole block is what is being measured.
-            let news = |warning: &Warning| warning.kind != Kind::WriteAmplification;
-            warnings.extend(found.into_iter().filter(news));
-        }
-        let summary = Summary::of(MEASURE, blocks, 0);
+        let identity = Identity {
+            name: self.way.name(),
+            method,
+            layout: Layout::Append,
+            promise,
+            payload_bytes: self.payload.len() as u64,
+            measures: &[MEASURE],
+        };
+        // A block is one sample, of many operations.
+        let samples = blocks.len() as u64;
+        let mut arm = identity.result(blocks, |_operations| self.asked(samples, promise), setup);
+        // That a small file takes a whole block is what is being measured.
+        arm.warnings.retain(|warning| warning.kind != Kind::WriteAmplification);
         let mut values = BTreeMap::new();
-        if let Some(total) = median(&summary) {
+        if let Some(total) = median(&arm.summaries[0]) {
             let per_file = units::ratio(total, self.names.len() as u64 * 1000);
             values.insert("per_file_us".to_owned(), per_file);
         }
@@ -317,24 +319,8 @@ impl<'a> Files<'a> {
             let counted = self.fsyncs_before_their_write - warming_up;
             values.insert(TOO_EARLY.to_owned(), units::ratio(counted, 1));
         }
-        let sequential = self.way.is_sequential();
-        ArmResult {
-            name: self.way.name(),
-            method: method.name().to_owned(),
-            layout: Layout::Append.name().to_owned(),
-            promise: promise.name().to_owned(),
-            payload_bytes: self.payload.len() as u64,
-            blocks: blocks.len(),
-            durable_operations: operations,
-            valid: !warnings.iter().any(|warning| warning.kind.invalidates()),
-            summaries: vec![summary],
-            per_operation: PerOperation::of(&elapsed, operations),
-            values,
-            machine: Machine::during(&elapsed),
-            attribution: Attribution::of(&elapsed, operations).filter(|_| sequential),
-            series: None,
-            warnings,
-        }
+        let attribution = arm.attribution.filter(|_| self.way.is_sequential());
+        ArmResult { values, attribution, ..arm }
     }
 }
 

@@ -207,6 +207,7 @@ impl Session {
             budget_ms: millis(budget),
             parameters: measured.parameters,
             answer: measured.answer,
+            claims: measured.claims,
             harness: self.harness,
             arms: measured.arms,
             unavailable: measured.unavailable,

@@ -9,7 +9,9 @@
 //! [`verdict`] (did it really sync, and was it left in peace).
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
+pub mod arm;
 pub mod attribution;
+pub mod claim;
 pub mod compare;
 pub mod conclusion;
 pub mod conditions;
@@ -28,6 +30,7 @@ pub mod layout;
 pub mod mount;
 pub mod overlap;
 pub mod pace;
+mod pairing;
 pub mod race;
 pub mod report;
 pub mod result;
@@ -35,11 +38,13 @@ pub mod results_dir;
 pub mod runner;
 pub mod scratch;
 pub mod stats;
+pub mod student;
 pub mod summary;
 pub mod units;
 pub mod usage;
 pub mod verdict;
 pub mod warning;
 pub mod writer;
+pub mod yardstick;
 
 pub use error::{Error, Result};

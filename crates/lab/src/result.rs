@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::error::Category;
 
 use crate::attribution::Attribution;
+use crate::claim::Claim;
 use crate::counters::Elapsed;
 use crate::environment::Environment;
 use crate::error::{Error, Result};
@@ -59,6 +60,10 @@ pub struct ExperimentResult {
     pub parameters: Vec<String>,
     /// The answer, in sentences.
     pub answer: Vec<String>,
+    /// What articles claim, and whether it holds here. Results from before there was this field have
+    /// it in the answer only.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub claims: Vec<Claim>,
     /// What measuring itself costs.
     pub harness: Harness,
     /// What was measured.
@@ -377,6 +382,34 @@ pub fn load(path: &Path) -> std::result::Result<Vec<ExperimentResult>, LoadError
         return Err(LoadError::NoResults { path: path.to_owned() });
     }
     Ok(results)
+}
+
+/// The runs in a file or a directory: a file is one, and so are the results that lie in a directory
+/// itself, and those of each directory in it, in the order of their names.
+pub fn load_runs(path: &Path) -> std::result::Result<Vec<Vec<ExperimentResult>>, LoadError> {
+    let mut runs = Vec::new();
+    let mut add = |loaded| match loaded {
+        Ok(run) => {
+            runs.push(run);
+            Ok(())
+        }
+        Err(LoadError::NoResults { .. }) => Ok(()),
+        Err(error) => Err(error),
+    };
+    add(load(path))?;
+    if path.is_dir() {
+        let unreadable = |source| LoadError::Read { path: path.to_owned(), source };
+        let entries: io::Result<Vec<_>> =
+            fs::read_dir(path).map_err(unreadable)?.map(|entry| Ok(entry?.path())).collect();
+        let mut within = entries.map_err(unreadable)?;
+        within.retain(|path| path.is_dir());
+        within.sort();
+        within.iter().try_for_each(|directory| add(load(directory)))?;
+    }
+    match runs.is_empty() {
+        true => Err(LoadError::NoResults { path: path.to_owned() }),
+        false => Ok(runs),
+    }
 }
 
 fn load_file(

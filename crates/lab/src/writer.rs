@@ -1,21 +1,18 @@
 //! A writer that makes one record durable after the other: a closed loop, and one arm.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
 use plimsoll_sync::{AlignedBuf, Availability, Dir, Error as SyncError, Promise, SyncMethod};
 
-use crate::attribution::Attribution;
-use crate::counters::Elapsed;
+use crate::arm::Identity;
 use crate::error::Result;
 use crate::experiment::Setup;
 use crate::layout::{LaidOut, Layout, noise};
-use crate::result::{ArmResult, Machine, PerOperation, Unavailable};
+use crate::result::{ArmResult, Unavailable};
 use crate::runner::{Arm, Block, Size, Watch};
-use crate::summary::Summary;
 use crate::units;
-use crate::verdict::{self, Asked};
+use crate::verdict::Asked;
 
 /// What a writer measures.
 pub const MEASURE: &str = "time to durable";
@@ -135,30 +132,15 @@ impl Writer {
     /// What its blocks showed.
     #[must_use]
     pub fn result(&self, blocks: &[Block], setup: &Setup<'_>) -> ArmResult {
-        let elapsed = Elapsed::sum(blocks.iter().map(|block| &block.elapsed));
-        let operations: u64 = blocks.iter().map(|block| block.durable_operations).sum();
-        let environment = setup.environment;
-        let mut warnings = verdict::check_noise(&elapsed, environment.cpus);
-        if let Some(asked) = self.asked(operations) {
-            warnings.extend(verdict::check_promise(asked, &elapsed, environment));
-        }
-        ArmResult {
+        let identity = Identity {
             name: self.spec.name(),
-            method: self.spec.method.name().to_owned(),
-            layout: self.spec.layout.name().to_owned(),
-            promise: self.promise.name().to_owned(),
+            method: self.spec.method,
+            layout: self.spec.layout,
+            promise: self.promise,
             payload_bytes: self.spec.payload_bytes,
-            blocks: blocks.len(),
-            durable_operations: operations,
-            valid: !warnings.iter().any(|warning| warning.kind.invalidates()),
-            summaries: vec![Summary::of(MEASURE, blocks, 0)],
-            per_operation: PerOperation::of(&elapsed, operations),
-            values: BTreeMap::new(),
-            machine: Machine::during(&elapsed),
-            attribution: Attribution::of(&elapsed, operations),
-            series: None,
-            warnings,
-        }
+            measures: &[MEASURE],
+        };
+        identity.result(blocks, |operations| self.asked(operations), setup)
     }
 }
 

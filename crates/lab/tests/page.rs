@@ -8,6 +8,7 @@ use std::fs;
 use std::io::Write;
 use std::process::Command;
 
+use plimsoll_lab::claim::{Claim, Holds};
 use plimsoll_lab::report::html;
 use plimsoll_lab::result::ExperimentResult;
 use plimsoll_lab::warning::{Kind, Warning};
@@ -25,8 +26,29 @@ fn results_of_version_1_are_shown_with_a_chart_a_table_and_the_answer() {
         }
     }
     assert!(page.contains("Where the time goes") && page.contains("Stalls over time"));
-    assert!(page.contains("Beside the article") && page.contains("article 3: 2 ms"));
     assert!(page.contains("<html lang=\"en\">") && page.contains("prefers-color-scheme: dark"));
+}
+
+#[test]
+fn claims_stand_beside_what_was_found_and_results_without_them_are_shown_as_well() {
+    let mut result = saved().remove(0);
+    assert!(result.claims.is_empty() && !html::render(&[result.clone()]).contains("Beside"));
+    result.claims = vec![Claim {
+        article: 3,
+        claim: "an fsync of nothing costs <2 ms>".to_owned(),
+        claimed_ns: Some(2_000_000),
+        here: "10.7 µs".to_owned(),
+        verdict: Holds::DoesNotHold,
+    }];
+    let page = html::render(&[result]).replace('\u{a0}', " ");
+    for part in [
+        "Beside the article",
+        "article 3: 2 ms",
+        "an fsync of nothing costs &lt;2 ms&gt;",
+        "10.7 µs: <strong>does not hold here</strong>",
+    ] {
+        assert!(page.contains(part), "{part}");
+    }
 }
 
 #[test]
@@ -91,6 +113,34 @@ fn values_choose_their_charts() {
         assert!(page.contains(title), "{title}");
     }
     assert!(page.contains("knee: 16 MiB"));
+}
+
+/// A flush with nothing cached has no place on a logarithmic axis of bytes: it is a line across.
+#[test]
+fn flushes_are_drawn_against_what_is_cached() {
+    let mut result = saved().remove(0);
+    result.experiment = "cache-flush".to_owned();
+    for (arm, (bytes, p50_us)) in
+        result.arms.iter_mut().zip([(0.0, 19), (4096.0, 21), (8192.0, 45)])
+    {
+        arm.values = BTreeMap::from([("cached_bytes".to_owned(), bytes)]);
+        let summary = &mut arm.summaries[0];
+        summary.p50_ns = Some(p50_us * 1000);
+        summary.p50_ci95_ns = Some((p50_us * 900, p50_us * 1100));
+        (summary.p90_ns, summary.p99_ns) = (Some(p50_us * 2000), None);
+    }
+    let page = html::render(&[result.clone()]);
+    for part in [
+        "What a flush costs, by what is cached",
+        "nothing cached: 19.0 µs",
+        "median: 21.0 µs at 4 KiB, 45.0 µs at 8 KiB",
+        "p90: 42.0 µs at 4 KiB",
+        "class=\"interval\"",
+    ] {
+        assert!(page.contains(part), "{part}");
+    }
+    result.arms.truncate(2);
+    assert!(!html::render(&[result]).contains("by what is cached"), "one point is no curve");
 }
 
 /// Arms that belong to neither curve once made a third one, an upright line at the right edge, and
@@ -158,15 +208,13 @@ fn a_browser_shows_headings_and_charts_and_complains_of_nothing() {
     assert!(!dom.contains("<title>owned") && !dom.contains("<script") && !dom.contains("<img"));
 }
 
-/// Small results as they were saved: golden files of version 1, and a figure of an article.
+/// Small results as they were saved: golden files of version 1.
 fn saved() -> Vec<ExperimentResult> {
     let texts = [
         include_str!("../testdata/result-v1-sync-cost.json"),
         include_str!("../testdata/result-v1-write-during-sync.json"),
     ];
-    let mut results: Vec<_> = texts.map(|json| ExperimentResult::parse(json).unwrap()).into();
-    results[0].answer.push("An fsync of nothing costs 14 µs (article 3 reports 2 ms).".to_owned());
-    results
+    texts.map(|json| ExperimentResult::parse(json).unwrap()).into()
 }
 
 /// A result of somebody who wants more than to show figures.
@@ -179,7 +227,14 @@ fn hostile() -> ExperimentResult {
     result.profile = hostile();
     result.started_at = hostile();
     result.parameters = vec![hostile()];
-    result.answer = vec![hostile(), format!("Article {HOSTILE} claims that {HOSTILE}: {HOSTILE}")];
+    result.answer = vec![hostile()];
+    result.claims = vec![Claim {
+        article: u32::MAX,
+        claim: hostile(),
+        claimed_ns: Some(0),
+        here: hostile(),
+        verdict: Holds::Undecided,
+    }];
     result.warnings = vec![Warning::new(Kind::Noisy, hostile())];
     result.environment.kernel = Some(hostile());
     result.environment.dirty_limits = vec![hostile()];

@@ -88,7 +88,7 @@ fn a_flipped_bit_is_refused_or_harmless() {
                 Err(_) => refused += 1,
                 Ok(result) => {
                     assert!(!text::render(&result, Style::default()).is_empty());
-                    compare(std::slice::from_ref(good), &[result], Some(0.1)).ok();
+                    compare(&[vec![good.clone()]], &[vec![result]], Some(0.1)).ok();
                 }
             }
         }
@@ -175,7 +175,7 @@ fn a_missing_file_and_an_empty_directory_are_named() {
 
 #[test]
 fn a_run_compared_with_itself_has_not_changed() {
-    let comparison = compare(&golden(), &golden(), Some(0.0)).unwrap();
+    let comparison = compare(&[golden().into()], &[golden().into()], Some(0.0)).unwrap();
     assert!(comparison.conditions.is_empty() && comparison.failed().next().is_none());
     let compared = comparison.rows.iter().filter(|row| row.p.is_some());
     assert!(compared.clone().count() >= 3);

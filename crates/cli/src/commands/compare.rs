@@ -1,4 +1,4 @@
-//! `plimsoll lab compare`: two runs side by side, and an exit status for CI.
+//! `plimsoll lab compare`: runs of two states side by side, and an exit status for CI.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use crate::exit::Exit;
 use crate::output;
 
 pub(crate) fn run(old: &Path, new: &Path, fail_over: Option<f64>, json: bool) -> Result<Exit> {
-    let comparison = compare(&result::load(old)?, &result::load(new)?, fail_over)?;
+    let comparison = compare(&result::load_runs(old)?, &result::load_runs(new)?, fail_over)?;
     if json {
         output::answer(&format!("{}\n", serde_json::to_string_pretty(&comparison)?))?;
     } else {

@@ -13,15 +13,13 @@ use std::time::{Duration, Instant};
 
 use plimsoll_sync::{AlignedBuf, Promise, SyncMethod};
 
-use crate::counters::Elapsed;
+use crate::arm::Identity;
 use crate::error::Result;
 use crate::experiment::{Cost, Experiment, Measured, Profile, Setup};
 use crate::layout::{LaidOut, Layout, noise};
-use crate::result::{ArmResult, Machine, PerOperation};
+use crate::result::ArmResult;
 use crate::runner::{self, Arm, Block, Rule, Size, Watch};
-use crate::summary::Summary;
 use crate::units;
-use crate::verdict;
 
 /// The experiment.
 #[derive(Debug)]
@@ -102,7 +100,7 @@ little is left to flush; a hypervisor's cache is memory of another machine."
         add_speed(&mut arms);
         let answer = answer(&arms);
         let parameters = vec![format!("piece_bytes={PIECE}")];
-        Ok(Measured { parameters, answer, arms, unavailable: Vec::new() })
+        Ok(Measured { parameters, answer, arms, ..Measured::default() })
     }
 }
 
@@ -132,25 +130,20 @@ impl Flusher {
     }
 
     fn result(&self, blocks: &[Block], setup: &Setup<'_>) -> ArmResult {
-        let elapsed = Elapsed::sum(blocks.iter().map(|block| &block.elapsed));
-        let operations: u64 = blocks.iter().map(|block| block.durable_operations).sum();
+        let identity = Identity {
+            name: arm_name(self.cached_bytes),
+            method: SyncMethod::DirectFdatasync,
+            layout: Layout::Overwritten,
+            promise: Promise::Media,
+            payload_bytes: self.cached_bytes,
+            measures: &[MEASURE],
+        };
         let cached = units::ratio(self.cached_bytes, 1);
         ArmResult {
-            name: arm_name(self.cached_bytes),
-            method: SyncMethod::DirectFdatasync.name().to_owned(),
-            layout: Layout::Overwritten.name().to_owned(),
-            promise: Promise::Media.name().to_owned(),
-            payload_bytes: self.cached_bytes,
-            blocks: blocks.len(),
-            durable_operations: operations,
-            valid: true,
-            summaries: vec![Summary::of(MEASURE, blocks, 0)],
-            per_operation: PerOperation::of(&elapsed, operations),
             values: BTreeMap::from([("cached_bytes".to_owned(), cached)]),
-            machine: Machine::during(&elapsed),
+            // What fills the cache is not timed, and stands beside what is.
             attribution: None,
-            series: None,
-            warnings: verdict::check_noise(&elapsed, setup.environment.cpus),
+            ..identity.result(blocks, |_operations| None, setup)
         }
     }
 }

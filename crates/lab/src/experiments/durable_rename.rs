@@ -8,21 +8,18 @@
 //!
 //! A closed loop with one writer: the next replacement starts when the one before has returned.
 
-use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use plimsoll_sync::{AlignedBuf, Dir, OsDir, Promise, SyncMethod, System, risky};
 
-use crate::attribution::Attribution;
-use crate::counters::Elapsed;
+use crate::arm::Identity;
 use crate::error::Result;
 use crate::experiment::{Cost, Experiment, Measured, Profile, Setup};
 use crate::layout::{Layout, noise};
-use crate::result::{ArmResult, Machine, PerOperation, Unavailable};
+use crate::result::{ArmResult, Unavailable};
 use crate::runner::{self, Arm, Block, Rule, Size, Watch};
-use crate::summary::Summary;
 use crate::units;
-use crate::verdict::{self, Asked};
+use crate::verdict::Asked;
 
 /// The experiment.
 #[derive(Debug)]
@@ -189,7 +186,7 @@ you can tell a torn mix, by a checksum, and that you can get back."
             format!("file_bytes={FILE_BYTES}"),
             format!("block_operations={}", SIZE.operations),
         ];
-        Ok(Measured { parameters, answer: answer(&arms), arms, unavailable })
+        Ok(Measured { parameters, answer: answer(&arms), arms, unavailable, claims: Vec::new() })
     }
 }
 
@@ -243,29 +240,15 @@ impl<'a> Replacer<'a> {
     }
 
     fn result(&self, blocks: &[Block], setup: &Setup<'_>) -> ArmResult {
-        let elapsed = Elapsed::sum(blocks.iter().map(|block| &block.elapsed));
-        let operations: u64 = blocks.iter().map(|block| block.durable_operations).sum();
-        let mut warnings = verdict::check_noise(&elapsed, setup.environment.cpus);
-        let asked = self.dance.asked(operations);
-        warnings.extend(verdict::check_promise(asked, &elapsed, setup.environment));
-        let layout = if self.dance.renames { Layout::Append } else { Layout::Overwritten };
-        ArmResult {
+        let identity = Identity {
             name: self.dance.name.to_owned(),
-            method: self.dance.method().name().to_owned(),
-            layout: layout.name().to_owned(),
-            promise: self.dance.promise().name().to_owned(),
+            method: self.dance.method(),
+            layout: if self.dance.renames { Layout::Append } else { Layout::Overwritten },
+            promise: self.dance.promise(),
             payload_bytes: FILE_BYTES as u64,
-            blocks: blocks.len(),
-            durable_operations: operations,
-            valid: !warnings.iter().any(|warning| warning.kind.invalidates()),
-            summaries: vec![Summary::of(MEASURE, blocks, 0)],
-            per_operation: PerOperation::of(&elapsed, operations),
-            values: BTreeMap::new(),
-            machine: Machine::during(&elapsed),
-            attribution: Attribution::of(&elapsed, operations),
-            series: None,
-            warnings,
-        }
+            measures: &[MEASURE],
+        };
+        identity.result(blocks, |operations| Some(self.dance.asked(operations)), setup)
     }
 }
 
@@ -334,6 +317,7 @@ fn capitalised(words: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::summary::Summary;
 
     fn arm(dance: &Dance, p50_us: u64) -> ArmResult {
         let block_p50_ns = (0..20).map(|block| p50_us * 1000 + block).collect();

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use plimsoll_sync::{Promise, SyncMethod};
 
+use crate::claim::{Claim, Holds};
 use crate::error::Result;
 use crate::experiment::{Cost, Experiment, Measured, Profile, Setup};
 use crate::layout::Layout;
@@ -108,7 +109,9 @@ sync and little for a cache."
             format!("chunk_bytes={CHUNK}"),
             format!("block_chunks={}", SHAPE.block.operations),
         ];
-        Ok(Measured { parameters, answer: answer(&arms), arms, unavailable })
+        let (answer, claim) = answer(&arms);
+        let claims = claim.into_iter().collect();
+        Ok(Measured { parameters, answer, claims, arms, unavailable })
     }
 }
 
@@ -130,7 +133,7 @@ fn with_throughput(mut arm: ArmResult) -> ArmResult {
     arm
 }
 
-fn answer(arms: &[ArmResult]) -> Vec<String> {
+fn answer(arms: &[ArmResult]) -> (Vec<String>, Option<Claim>) {
     let cheapest = |promise: Promise, layout: Layout| {
         arms.iter()
             .filter(|arm| arm.valid && arm.promise == promise.name())
@@ -138,7 +141,7 @@ fn answer(arms: &[ArmResult]) -> Vec<String> {
             .filter_map(|arm| Some((arm, arm.p50_ns()?)))
             .min_by_key(|&(_, p50)| p50)
     };
-    let mut answer = Vec::new();
+    let (mut answer, mut claims) = (Vec::new(), None);
     for layout in [Layout::Overwritten, Layout::Append] {
         let (media, device) = (cheapest(Promise::Media, layout), cheapest(Promise::Device, layout));
         if let (Some((media, media_p50)), Some((device, device_p50))) = (media, device) {
@@ -152,26 +155,32 @@ fn answer(arms: &[ArmResult]) -> Vec<String> {
                 units::ratio(media_p50, device_p50)
             ));
             if layout == Layout::Overwritten {
-                answer.push(verdict(units::ratio(media_p50, device_p50)));
+                let found = claim(units::ratio(media_p50, device_p50));
+                answer.push(found.in_words());
+                claims = Some(found);
             }
         }
     }
-    answer
+    (answer, claims)
 }
 
-fn verdict(ratio: f64) -> String {
+fn claim(ratio: f64) -> Claim {
     let article = f64::from(ARTICLE_DEVICE_MS) / f64::from(ARTICLE_HOST_MS);
-    let meaning = if ratio < 2.0 {
-        "here the flush is nearly free: a cache that survives power cuts, or nobody empties it"
+    let (verdict, meaning) = if ratio < 2.0 {
+        let free =
+            "the flush is nearly free, by a cache that survives power cuts, or nobody empties it";
+        (Holds::DoesNotHold, free)
     } else if ratio < article / 2.0 {
-        "here it is dear, but less so"
+        (Holds::InPart, "it is dear, but less so")
     } else {
-        "here it is as dear"
+        (Holds::Holds, "it is as dear")
     };
-    format!(
-        "Article 5 claims that reaching the medium costs {article:.0} times reaching the drive \
-         ({ARTICLE_HOST_MS} ms and {ARTICLE_DEVICE_MS} ms for 1 GiB): {meaning} ({ratio:.1} times)."
-    )
+    let claim = format!(
+        "reaching the medium costs {article:.0} times reaching the drive ({ARTICLE_HOST_MS} ms and \
+         {ARTICLE_DEVICE_MS} ms for 1 GiB)"
+    );
+    let here = format!("{meaning} ({ratio:.1} times)");
+    Claim { article: 5, claim, claimed_ns: None, here, verdict }
 }
 
 #[cfg(test)]
@@ -180,9 +189,10 @@ mod tests {
 
     #[test]
     fn a_free_flush_is_not_taken_for_a_fast_one() {
-        assert!(verdict(1.02).contains("nobody empties it"));
-        assert!(verdict(9.0).contains("as dear (9.0 times)"));
-        assert!(verdict(3.0).contains("less so"));
+        let said = |ratio| claim(ratio).in_words();
+        assert!(said(1.02).contains("nobody empties it (1.0 times): does not hold here."));
+        assert!(said(9.0).contains("as dear (9.0 times): holds here."));
+        assert!(said(3.0).contains("less so (3.0 times): holds here in part."));
     }
 
     #[test]

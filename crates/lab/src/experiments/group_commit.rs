@@ -13,15 +13,15 @@ use std::time::{Duration, Instant};
 
 use plimsoll_sync::{Dir, File, Promise, SyncMethod, System};
 
-use crate::counters::{Elapsed, nanoseconds};
+use crate::arm::Identity;
+use crate::counters::nanoseconds;
 use crate::error::Result;
 use crate::experiment::{Cost, Experiment, Measured, Profile, Setup};
 use crate::layout::{LaidOut, Layout, noise};
-use crate::result::{ArmResult, Machine, PerOperation};
+use crate::result::ArmResult;
 use crate::runner::{self, Arm, Block, Rule, Size, Watch};
-use crate::summary::Summary;
 use crate::units;
-use crate::verdict::{self, Asked};
+use crate::verdict::Asked;
 
 /// The experiment.
 #[derive(Debug)]
@@ -123,7 +123,7 @@ syncs, so they gain as well."
             format!("block_ms={}", time.as_millis()),
         ];
         let answer = answer(&arms);
-        Ok(Measured { parameters, answer, arms, unavailable: Vec::new() })
+        Ok(Measured { parameters, answer, arms, ..Measured::default() })
     }
 }
 
@@ -169,43 +169,33 @@ impl Group {
     }
 
     fn result(&self, blocks: &[Block], setup: &Setup<'_>) -> ArmResult {
-        let elapsed = Elapsed::sum(blocks.iter().map(|block| &block.elapsed));
-        let syncs: u64 = blocks.iter().map(|block| block.durable_operations).sum();
-        let records: usize = blocks.iter().map(|block| block.samples[0].len()).sum();
         let promise = METHOD.promise(System::HERE).unwrap_or(Promise::Nothing);
-        let mut warnings = verdict::check_noise(&elapsed, setup.environment.cpus);
-        // More threads than CPUs wait for a CPU by design; and the kernel may answer several private
-        // syncs with one flush.
+        let identity = Identity {
+            name: arm_name(self.syncs, self.writers),
+            method: METHOD,
+            layout: Layout::Overwritten,
+            promise,
+            payload_bytes: RECORD_BYTES as u64,
+            measures: &[MEASURE],
+        };
+        // The kernel may answer several private syncs with one flush.
+        let sure = self.syncs == Syncs::Shared || self.writers == 1;
+        let asked = |syncs| sure.then(|| Asked::new(promise, syncs, 0));
+        let mut arm = identity.result(blocks, asked, setup);
+        // More threads than CPUs wait for a CPU by design.
         if self.writers > setup.environment.cpus {
-            warnings.retain(|warning| !warning.text.contains("for a CPU"));
+            arm.warnings.retain(|warning| !warning.text.contains("for a CPU"));
         }
-        if self.syncs == Syncs::Shared || self.writers == 1 {
-            let asked = Asked::new(promise, syncs, 0);
-            warnings.extend(verdict::check_promise(asked, &elapsed, setup.environment));
-        }
+        let wall_ns: u64 = blocks.iter().map(|block| block.elapsed.wall_ns).sum();
+        let records: usize = blocks.iter().map(|block| block.samples[0].len()).sum();
         let records = records as u64;
         let values = BTreeMap::from([
             ("writers".to_owned(), units::ratio(self.writers as u64, 1)),
-            ("records_per_s".to_owned(), units::ratio(records, elapsed.wall_ns) * 1e9),
-            ("records_per_sync".to_owned(), units::ratio(records, syncs)),
+            ("records_per_s".to_owned(), units::ratio(records, wall_ns) * 1e9),
+            ("records_per_sync".to_owned(), units::ratio(records, arm.durable_operations)),
         ]);
-        ArmResult {
-            name: arm_name(self.syncs, self.writers),
-            method: METHOD.name().to_owned(),
-            layout: Layout::Overwritten.name().to_owned(),
-            promise: promise.name().to_owned(),
-            payload_bytes: RECORD_BYTES as u64,
-            blocks: blocks.len(),
-            durable_operations: syncs,
-            valid: !warnings.iter().any(|warning| warning.kind.invalidates()),
-            summaries: vec![Summary::of(MEASURE, blocks, 0)],
-            per_operation: PerOperation::of(&elapsed, syncs),
-            values,
-            machine: Machine::during(&elapsed),
-            attribution: None,
-            series: None,
-            warnings,
-        }
+        // Of many threads the counters say little.
+        ArmResult { values, attribution: None, ..arm }
     }
 }
 

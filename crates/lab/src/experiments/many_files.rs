@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use plimsoll_sync::{Dir, Error as SyncError, SyncMethod, System};
 
+use crate::claim::{Claim, Holds};
 use crate::error::Result;
 use crate::experiment::{Cost, Experiment, Measured, Profile, Setup};
 use crate::files::{self, DIRECT_BYTES, Files, THREADS, TOO_EARLY, WAYS, Way};
@@ -134,9 +135,10 @@ saves in syncs it may cost in searching and in reclaiming space."
             format!("record_bytes={RECORD_BYTES}"),
             format!("threads={THREADS}"),
         ];
-        let answer = answer(&measured);
+        let claims = claims(&measured);
+        let answer = answer(&measured, &claims);
         let arms = measured.into_iter().map(|(_, arm)| arm).collect();
-        Ok(Measured { parameters, answer, arms, unavailable })
+        Ok(Measured { parameters, answer, claims, arms, unavailable })
     }
 }
 
@@ -208,7 +210,7 @@ fn find(arms: &[(Way, ArmResult)], way: Way) -> Option<&ArmResult> {
     arms.iter().find(|(found, arm)| *found == way && arm.valid).map(|(_, arm)| arm)
 }
 
-fn answer(arms: &[(Way, ArmResult)]) -> Vec<String> {
+fn answer(arms: &[(Way, ArmResult)], claims: &[Claim]) -> Vec<String> {
     let total = |way| find(arms, way).and_then(total);
     let mut answer = Vec::new();
     if let Some(baseline) = total(BASELINE) {
@@ -228,7 +230,7 @@ fn answer(arms: &[(Way, ArmResult)]) -> Vec<String> {
         }
     }
     answer.extend(trap(arms));
-    answer.extend(claims(arms));
+    answer.extend(claims.iter().map(Claim::in_words));
     answer
 }
 
@@ -274,53 +276,56 @@ fn trap(arms: &[(Way, ArmResult)]) -> Option<String> {
 }
 
 /// What the article claims, what is found here, and whether the claim holds.
-fn claims(arms: &[(Way, ArmResult)]) -> Vec<String> {
+fn claims(arms: &[(Way, ArmResult)]) -> Vec<Claim> {
     let total = |way| find(arms, way).and_then(total);
     let article = |time: Duration| units::time(crate::counters::nanoseconds(time));
+    let claim = |claim, here, verdict| Claim { article: 3, claim, claimed_ns: None, here, verdict };
     let mut claims = Vec::new();
     let Some(each) = total(BASELINE) else { return claims };
     if let Some(writes) = total(Way::Write) {
         let here = units::ratio(each, writes);
-        let verdict = if here >= COSTLY_FROM { "holds here" } else { "does not hold here" };
-        claims.push(format!(
-            "Article 3 claims that syncing each file costs {} where writing costs {} ({:.0} times); \
-             here {} and {} ({here:.0} times): {verdict}.",
+        let verdict = if here >= COSTLY_FROM { Holds::Holds } else { Holds::DoesNotHold };
+        let claimed = format!(
+            "syncing each file costs {} where writing costs {} ({:.0} times)",
             article(ARTICLE_EACH),
             article(ARTICLE_WRITES),
-            ARTICLE_EACH.as_secs_f64() / ARTICLE_WRITES.as_secs_f64(),
-            units::time(each),
-            units::time(writes)
-        ));
+            ARTICLE_EACH.as_secs_f64() / ARTICLE_WRITES.as_secs_f64()
+        );
+        let here = format!("{} and {} ({here:.0} times)", units::time(each), units::time(writes));
+        claims.push(claim(claimed, here, verdict));
     }
     if let Some(direct) = total(DIRECT) {
         let verdict = match units::ratio(direct, each) {
-            share if share < 1.0 - DIFFERENCE => "does not hold here, it is faster",
-            share if share > 1.0 + DIFFERENCE => "holds here, it is slower",
-            _ => "holds here",
+            share if share < 1.0 - DIFFERENCE => Holds::DoesNotHold,
+            _ => Holds::Holds,
         };
-        claims.push(format!(
-            "It claims that O_DIRECT gains nothing ({} against {}); here {} against {}, with \
-             {DIRECT_BYTES} B, because {RECORD_BYTES} B cannot be written so: {verdict}.",
+        let claimed = format!(
+            "O_DIRECT gains nothing ({} against {})",
             article(ARTICLE_DIRECT),
-            article(ARTICLE_EACH),
+            article(ARTICLE_EACH)
+        );
+        let here = format!(
+            "{} against {}, with {DIRECT_BYTES} B, because {RECORD_BYTES} B cannot be written so",
             units::time(direct),
             units::time(each)
-        ));
+        );
+        claims.push(claim(claimed, here, verdict));
     }
     if let Some(linked) = total(LINKED) {
         let claimed = ARTICLE_EACH.as_secs_f64() / ARTICLE_URING.as_secs_f64();
         let verdict = match units::ratio(each, linked) {
-            gain if gain >= 0.8 * claimed => "holds here",
-            gain if gain > 1.0 + DIFFERENCE => "holds here in part",
-            _ => "does not hold here",
+            gain if gain >= 0.8 * claimed => Holds::Holds,
+            gain if gain > 1.0 + DIFFERENCE => Holds::InPart,
+            _ => Holds::DoesNotHold,
         };
-        claims.push(format!(
-            "It claims that io_uring is {claimed:.0} times as fast ({}); here, with each fsync \
-             linked to its write, {} is {}: {verdict}.",
-            article(ARTICLE_URING),
+        let claimed =
+            format!("io_uring is {claimed:.0} times as fast ({})", article(ARTICLE_URING));
+        let here = format!(
+            "{}, with each fsync linked to its write, is {}",
             units::time(linked),
             times_as_fast(each, linked)
-        ));
+        );
+        claims.push(claim(claimed, here, verdict));
     }
     claims
 }
@@ -369,10 +374,15 @@ mod tests {
         (way, arm)
     }
 
+    #[cfg(target_os = "linux")]
+    fn answer_of(arms: &[(Way, ArmResult)]) -> Vec<String> {
+        answer(arms, &claims(arms))
+    }
+
     #[test]
     #[cfg(target_os = "linux")]
     fn the_article_holds_where_figures_are_as_on_its_machine() {
-        let answer = answer(&with_speedup(vec![
+        let answer = answer_of(&with_speedup(vec![
             arm(Way::Write, 430),
             arm(BASELINE, 154_000),
             arm(DIRECT, 153_000),
@@ -397,7 +407,7 @@ mod tests {
         syncfs.1.valid = false;
         let pool = arm(Way::Pool, 3_500);
         let arms = [arm(BASELINE, 7_000), arm(TRAP, 2), syncfs, arm(LINKED, 3_500), pool];
-        let answer = answer(&arms).join("\n");
+        let answer = answer_of(&arms).join("\n");
         let tied = "promises as much: io_uring, linked, in 3.50 ms, 2 times as fast (no difference \
                     seen from 1 of the others).";
         assert!(answer.contains(tied), "{answer}");

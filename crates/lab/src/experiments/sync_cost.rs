@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use plimsoll_sync::{Promise, SyncMethod};
 
+use crate::claim::{Claim, Holds};
 use crate::error::Result;
 use crate::experiment::{Cost, Experiment, Measured, Profile, Setup};
 use crate::layout::Layout;
@@ -45,6 +46,8 @@ const COMMON: [SyncMethod; 6] = [
 const CLEAN: [SyncMethod; 3] =
     [SyncMethod::Fsync, SyncMethod::Fdatasync, SyncMethod::FlushFileBuffers];
 
+/// The article's time for an fsync with nothing to sync.
+const ARTICLE_CLEAN_NS: u64 = 2_000_000;
 /// The article's count.
 const ARTICLE_CALLS: usize = 10_000;
 const ARTICLE_BYTES: u64 = 200;
@@ -108,7 +111,9 @@ inside the machine can see."
         let blocks = runner::run(&mut arms, 1, SHAPE.block, &rule(setup), setup.counters, watch)?;
         let arms: Vec<ArmResult> =
             arms.iter().zip(&blocks).map(|(arm, blocks)| arm.result(blocks, setup)).collect();
-        Ok(Measured { parameters: parameters(), answer: answer(&arms), arms, unavailable })
+        let claims: Vec<Claim> = claim(&arms).into_iter().collect();
+        let answer = answer(&arms, &claims);
+        Ok(Measured { parameters: parameters(), answer, claims, arms, unavailable })
     }
 }
 
@@ -163,7 +168,7 @@ fn specs(profile: Profile, methods: &[SyncMethod]) -> Vec<Spec> {
 }
 
 /// The answer, from valid arms.
-fn answer(arms: &[ArmResult]) -> Vec<String> {
+fn answer(arms: &[ArmResult], claims: &[Claim]) -> Vec<String> {
     let find = |name: &str| arms.iter().find(|arm| arm.name == name && arm.valid);
     let mut answer = Vec::new();
     answer.extend(too_few(arms));
@@ -196,17 +201,27 @@ fn answer(arms: &[ArmResult]) -> Vec<String> {
             answer.push(format!("A durable {size} write: {time} at best, {}.", way(best)));
         }
     }
-    let clean = find(&format!("{}/clean", SyncMethod::ORDINARY));
-    if let Some((clean, p50)) = clean.and_then(|arm| Some((arm, arm.p50_ns()?))) {
-        let flushes = clean.per_operation.map_or_else(String::new, |per_operation| {
-            format!(", with {:.2} flushes of the device", per_operation.flushes)
-        });
-        answer.push(format!(
-            "An fsync with nothing to sync costs {}{flushes} (article 3 reports 2 ms).",
-            units::time(p50)
-        ));
-    }
+    answer.extend(claims.iter().map(Claim::in_words));
     answer
+}
+
+/// The article's claim, and what was found here.
+fn claim(arms: &[ArmResult]) -> Option<Claim> {
+    let name = format!("{}/clean", SyncMethod::ORDINARY);
+    let clean = arms.iter().find(|arm| arm.name == name && arm.valid)?;
+    let p50 = clean.p50_ns()?;
+    let flushes = clean.per_operation.map_or_else(String::new, |per_operation| {
+        format!(", with {:.2} flushes of the device", per_operation.flushes)
+    });
+    // An effect is another one where it is less than half as large.
+    let verdict = if p50 >= ARTICLE_CLEAN_NS / 2 { Holds::Holds } else { Holds::DoesNotHold };
+    Some(Claim {
+        article: 3,
+        claim: format!("an fsync with nothing to sync costs {}", units::time(ARTICLE_CLEAN_NS)),
+        claimed_ns: Some(ARTICLE_CLEAN_NS),
+        here: format!("{}{flushes}", units::time(p50)),
+        verdict,
+    })
 }
 
 /// Says so if arms that promise the medium are missing from the comparison: those that are slow have
@@ -294,6 +309,7 @@ fn tail(arm: &ArmResult) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::summary::Summary;
 
     #[test]
     fn quick_measures_every_method_on_every_layout_and_names_each_arm_once() {
@@ -308,6 +324,21 @@ mod tests {
         names.sort();
         names.dedup();
         assert_eq!(names.len(), specs.len());
+    }
+
+    #[test]
+    fn an_fsync_of_nothing_stands_beside_the_articles() {
+        let claimed = |p50_ns| {
+            let summary = Summary { n: 1000, p50_ns: Some(p50_ns), ..Summary::default() };
+            let name = format!("{}/clean", SyncMethod::ORDINARY);
+            claim(&[ArmResult::of_summary(&name, summary)]).unwrap()
+        };
+        let said = claimed(10_700).in_words();
+        let whole = "Article 3 claims that an fsync with nothing to sync costs 2.00 ms; here 10.7 µs: \
+                     does not hold here.";
+        assert_eq!(said, whole);
+        assert_eq!(claimed(1_500_000).verdict, Holds::Holds);
+        assert_eq!(claim(&[]), None);
     }
 
     #[test]

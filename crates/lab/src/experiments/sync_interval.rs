@@ -16,17 +16,18 @@ use std::time::{Duration, Instant};
 
 use plimsoll_sync::{AlignedBuf, Dir, File, Promise, SyncMethod};
 
-use crate::attribution::Attribution;
-use crate::counters::{Elapsed, nanoseconds};
+use crate::arm::Identity;
+use crate::claim::{Claim, Holds};
+use crate::counters::nanoseconds;
 use crate::error::{Error, Result};
 use crate::experiment::{Cost, Experiment, Measured, Profile, Setup};
 use crate::layout::{Layout, noise};
-use crate::result::{ArmResult, Machine, PerOperation, Unavailable};
+use crate::result::{ArmResult, Unavailable};
 use crate::runner::{self, Arm, Block, Rule, Size, Watch};
 use crate::stats;
 use crate::summary::Summary;
 use crate::units;
-use crate::verdict::{self, Asked};
+use crate::verdict::Asked;
 use crate::warning::Kind;
 
 /// The experiment.
@@ -225,8 +226,9 @@ written."
             format!("write_bytes={WRITE_BYTES}"),
             format!("method={method}"),
         ];
-        let answer = answer(&specs, &arms, trial);
-        Ok(Measured { parameters, answer, arms, unavailable: stood_in_for(setup, method) })
+        let (answer, claim) = answer(&specs, &arms, trial);
+        let (claims, unavailable) = (claim.into_iter().collect(), stood_in_for(setup, method));
+        Ok(Measured { parameters, answer, claims, arms, unavailable })
     }
 }
 
@@ -367,40 +369,25 @@ impl<'a> Writer<'a> {
     }
 
     fn result(&self, blocks: &[Block], end_ns: Option<u64>, setup: &Setup<'_>) -> ArmResult {
-        let elapsed = Elapsed::sum(blocks.iter().map(|block| &block.elapsed));
-        let operations: u64 = blocks.iter().map(|block| block.durable_operations).sum();
-        let mut written = self.written[self.written.len() - blocks.len()..].to_vec();
-        let bytes = written.iter().sum::<u64>() / operations.max(1);
-        let asked = Asked::new(self.promise, operations, bytes);
-        let mut warnings = verdict::check_noise(&elapsed, setup.environment.cpus);
-        warnings.extend(verdict::check_promise(asked, &elapsed, setup.environment));
-        let summaries: Vec<Summary> = MEASURES
-            .iter()
-            .enumerate()
-            .map(|(number, measure)| Summary::of(measure, blocks, number))
-            .collect();
-        written.sort_unstable();
-        let values = self.values(&summaries, median(&written), end_ns);
         let synced = self.spec.when != When::Never;
-        let alone = self.spec.place == Place::Writer;
-        ArmResult {
+        let identity = Identity {
             name: self.spec.name(),
-            method: if synced { self.method } else { SyncMethod::None }.name().to_owned(),
-            layout: Layout::Append.name().to_owned(),
-            promise: self.promise.name().to_owned(),
+            method: if synced { self.method } else { SyncMethod::None },
+            layout: Layout::Append,
+            promise: self.promise,
             payload_bytes: WRITE_BYTES,
-            blocks: blocks.len(),
-            durable_operations: operations,
-            valid: !warnings.iter().any(|warning| warning.kind.invalidates()),
-            per_operation: PerOperation::of(&elapsed, operations),
-            values,
-            machine: Machine::during(&elapsed),
-            // Beside another thread, the time of this one says little.
-            attribution: Attribution::of(&elapsed, operations).filter(|_| alone),
-            series: None,
-            warnings,
-            summaries,
-        }
+            measures: &MEASURES,
+        };
+        let mut written = self.written[self.written.len() - blocks.len()..].to_vec();
+        let bytes: u64 = written.iter().sum();
+        let asked =
+            |operations: u64| Some(Asked::new(self.promise, operations, bytes / operations.max(1)));
+        let arm = identity.result(blocks, asked, setup);
+        written.sort_unstable();
+        let values = self.values(&arm.summaries, median(&written), end_ns);
+        // Beside another thread, the time of this one says little.
+        let attribution = arm.attribution.filter(|_| self.spec.place == Place::Writer);
+        ArmResult { values, attribution, ..arm }
     }
 
     fn values(
@@ -515,12 +502,12 @@ fn mark_knees(specs: &[Spec], arms: &mut [ArmResult]) {
     }
 }
 
-fn answer(specs: &[Spec], arms: &[ArmResult], trial: Trial) -> Vec<String> {
+fn answer(specs: &[Spec], arms: &[ArmResult], trial: Trial) -> (Vec<String>, Option<Claim>) {
     let all: Vec<(Spec, &ArmResult)> =
         specs.iter().copied().zip(arms).filter(|(_, arm)| arm.valid).collect();
     let find = |when: When| all.iter().find(|(spec, _)| spec.when == when).map(|(_, arm)| *arm);
     let Some(end) = find(When::End) else {
-        return Vec::new();
+        return (Vec::new(), None);
     };
     let sweep = |place: Place| -> Vec<(u64, &ArmResult)> {
         let interval = |&(spec, arm): &(Spec, _)| match spec.when {
@@ -540,8 +527,9 @@ fn answer(specs: &[Spec], arms: &[ArmResult], trial: Trial) -> Vec<String> {
             units::bytes(trial.bytes)
         ));
     }
-    answer.extend(claim(end, &writer));
-    answer
+    let claim = claim(end, &writer);
+    answer.extend(claim.as_ref().map(Claim::in_words));
+    (answer, claim)
 }
 
 /// `Syncing every 64 KiB in the writing thread costs under 10 % …`
@@ -595,19 +583,22 @@ fn knee_in_words(thread: Place, end: &ArmResult, sweep: &[(u64, &ArmResult)]) ->
 }
 
 /// The article's claim, what was found here, and how they compare.
-fn claim(end: &ArmResult, writer: &[(u64, &ArmResult)]) -> Option<String> {
+fn claim(end: &ArmResult, writer: &[(u64, &ArmResult)]) -> Option<Claim> {
     let find = |bytes: u64| Some(writer.iter().find(|(b, _)| *b == bytes)?.1);
     let here = |bytes: u64| factor(find(bytes)?);
     let beyond = find(ARTICLE_FACTORS[0].0)?;
+    let too_few = stats::differ(blocks(end), blocks(beyond)).is_none();
     let verdict = match factor(beyond)? {
-        _ if stats::differ(blocks(end), blocks(beyond)).is_none() => "too few trials to judge",
-        factor if factor >= TANKS => "holds here",
-        factor if factor < 1.1 => "does not hold here",
-        _ => "holds here in part",
+        _ if too_few => Holds::Undecided,
+        factor if factor >= TANKS => Holds::Holds,
+        factor if factor < 1.1 => Holds::DoesNotHold,
+        _ => Holds::InPart,
     };
     // Each sync wakes this thread up, so a thread that waits for a CPU makes syncs look dear.
     let busy = |arm: &ArmResult| arm.warnings.iter().any(|warning| warning.kind == Kind::Noisy);
-    let but = if busy(end) || busy(beyond) {
+    let but = if too_few {
+        ", of too few trials to judge"
+    } else if busy(end) || busy(beyond) {
         ", as far as a busy machine can tell; measure again on a quiet one"
     } else {
         ""
@@ -624,11 +615,9 @@ fn claim(end: &ArmResult, writer: &[(u64, &ArmResult)]) -> Option<String> {
         || "no interval doubles the time".to_owned(),
         |(bytes, _)| format!("the time doubles at {}", units::bytes(*bytes)),
     );
-    Some(format!(
-        "Article 4 claims that syncing more often than every 10 MiB or so tanks performance: \
-         {verdict} ({}; {tanks}){but}.",
-        ARTICLE_FACTORS.map(beside).join(", ")
-    ))
+    let claim = "syncing more often than every 10 MiB or so tanks performance".to_owned();
+    let here = format!("{}, and {tanks}{but}", ARTICLE_FACTORS.map(beside).join(", "));
+    Some(Claim { article: 4, claim, claimed_ns: None, here, verdict })
 }
 
 fn blocks(arm: &ArmResult) -> &[u64] {
@@ -642,6 +631,7 @@ fn factor(arm: &ArmResult) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::result::Machine;
     use crate::warning::Warning;
 
     /// Ten trials around a time.
@@ -755,7 +745,7 @@ mod tests {
             When::Every(bytes) => 1_000_000 + 1_000_000 * sync_costs_bytes / bytes,
         };
         let arms: Vec<_> = specs.iter().map(|spec| arm(*spec, cost(spec), 1_000_000)).collect();
-        answer(&specs, &arms, trial).join("\n")
+        answer(&specs, &arms, trial).0.join("\n")
     }
 
     #[test]
@@ -770,7 +760,8 @@ mod tests {
         assert!(cheap_syncs.contains("the time doubles at 4 KiB"), "{cheap_syncs}");
         let dear_syncs = answer_of(4 * MIB);
         assert!(dear_syncs.contains("Every interval"), "{dear_syncs}");
-        assert!(dear_syncs.contains("holds here (every 1 MiB costs 5.00 times"), "{dear_syncs}");
+        assert!(dear_syncs.contains("here every 1 MiB costs 5.00 times"), "{dear_syncs}");
+        assert!(dear_syncs.ends_with(": holds here."), "{dear_syncs}");
         assert!(answer_of(512 * KIB).contains("holds here in part"));
     }
 
@@ -786,14 +777,14 @@ mod tests {
             arm
         };
         let noisy: Vec<_> = arms.iter().cloned().map(busy).collect();
-        let said = answer(&specs, &noisy, trial).join("\n");
+        let said = answer(&specs, &noisy, trial).0.join("\n");
         assert!(said.contains("as far as a busy machine can tell"), "{said}");
         let few = |mut arm: ArmResult| {
             arm.summaries[0].block_p50_ns.truncate(7);
             arm
         };
         let few: Vec<_> = arms.into_iter().map(few).collect();
-        let said = answer(&specs, &few, trial).join("\n");
+        let said = answer(&specs, &few, trial).0.join("\n");
         assert!(said.contains("too few trials to judge"), "{said}");
         assert!(!said.contains("as far as a busy machine"), "{said}");
     }

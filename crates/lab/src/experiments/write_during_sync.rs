@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use plimsoll_sync::{Promise, SyncMethod, System, finest_timer};
 
+use crate::claim::{Claim, Holds};
 use crate::error::Result;
 use crate::experiment::{Cost, Experiment, Measured, Profile, Setup};
 use crate::layout::Layout;
@@ -176,7 +177,8 @@ delays writes with no sync in sight, which the control arm 'no sync' shows."
                 Found::of(spec, layout, outcome, blocks.len(), setup)
             })
             .collect();
-        let answer = answer(&found);
+        let claim = article(&found.iter().filter(|found| found.arm.valid).collect::<Vec<_>>());
+        let answer = answer(&found, claim.as_ref());
         let parameters = vec![
             format!("write_bytes={}", rates.write_bytes),
             format!("write_every_us={}", rates.write_every.as_micros()),
@@ -184,7 +186,8 @@ delays writes with no sync in sight, which the control arm 'no sync' shows."
             format!("block_ms={}", rates.block.as_millis()),
         ];
         let arms = found.into_iter().map(|found| found.arm).collect();
-        Ok(Measured { parameters, answer, arms, unavailable: Vec::new() })
+        let claims = claim.into_iter().collect();
+        Ok(Measured { parameters, answer, claims, arms, unavailable: Vec::new() })
     }
 }
 
@@ -295,7 +298,7 @@ impl Found {
     }
 }
 
-fn answer(found: &[Found]) -> Vec<String> {
+fn answer(found: &[Found], claim: Option<&Claim>) -> Vec<String> {
     let found: Vec<&Found> = found.iter().filter(|found| found.arm.valid).collect();
     let mut answer = Vec::new();
     for layout in [Layout::Overwritten, Layout::Append] {
@@ -314,7 +317,7 @@ fn answer(found: &[Found]) -> Vec<String> {
     if let Some(p50) = found.iter().find(every_write).and_then(|found| found.arm.p50_ns()) {
         answer.push(format!("With O_SYNC instead, each write takes {}.", units::time(p50)));
     }
-    answer.extend(article(&found));
+    answer.extend(claim.map(Claim::in_words));
     answer
 }
 
@@ -356,28 +359,26 @@ fn answer_for(found: &[&Found], layout: Layout) -> Option<String> {
 }
 
 /// The article's claim, beside the same syncs of another file, which hold up as many by chance.
-fn article(found: &[&Found]) -> Option<String> {
+fn article(found: &[&Found]) -> Option<Claim> {
     let arms = |target: Target| {
         found.iter().filter(move |found| found.target == target && found.layout == Layout::Append)
     };
     let worst = arms(Target::OtherDescriptor).max_by_key(|found| found.held)?;
     let control = arms(Target::OtherFile).map(|found| found.held_share()).fold(0.0, f64::max);
     let (share, percent) = (worst.held_share(), units::percent(worst.held_share()));
-    let verdict = if worst.overlapped < OVERLAPPED_MIN / 2 {
-        "cannot be judged here: too few writes met a sync".to_owned()
+    let held = format!("{percent} of syncs held a write up");
+    let (verdict, here) = if worst.overlapped < OVERLAPPED_MIN / 2 {
+        (Holds::Undecided, "too few writes met a sync".to_owned())
     } else if share > YES_ABOVE {
-        format!("holds here ({percent} of syncs held a write up)")
+        (Holds::Holds, held)
     } else if share < NO_BELOW || share <= 2.0 * control {
         let beside = units::percent(control);
-        format!(
-            "does not hold here ({percent} of syncs held a write up; syncs of another file: {beside})"
-        )
+        (Holds::DoesNotHold, format!("{held}, syncs of another file {beside}"))
     } else {
-        format!("holds here for some syncs ({percent} of them held a write up)")
+        (Holds::InPart, held)
     };
-    Some(format!(
-        "Article 1 (antirez, 2011) claims that a write waits for a sync in another thread: {verdict}."
-    ))
+    let claim = "a write waits for a sync in another thread".to_owned();
+    Some(Claim { article: 1, claim, claimed_ns: None, here, verdict })
 }
 
 #[cfg(test)]
@@ -399,9 +400,14 @@ mod tests {
         Found { target, layout, syncs: 100, held, overlapped: 500, slow_writes: 3, arm }
     }
 
+    fn answer_of(found: &[Found]) -> Vec<String> {
+        let valid: Vec<&Found> = found.iter().filter(|found| found.arm.valid).collect();
+        answer(found, article(&valid).as_ref())
+    }
+
     #[test]
     fn the_answer_follows_the_share_of_syncs_that_held_a_write() {
-        let answer = answer(&[
+        let answer = answer_of(&[
             found(Target::Nothing, Layout::Append, 0),
             found(Target::OtherDescriptor, Layout::Append, 97),
             found(Target::SameDescriptor, Layout::Overwritten, 0),
@@ -411,16 +417,16 @@ mod tests {
         assert!(answer.contains("No, for a file whose blocks are written already"), "{answer}");
         assert!(answer.contains("Yes, for a growing file"), "{answer}");
         assert!(answer.contains("3 of 1000 writes were as slow"), "{answer}");
-        assert!(answer.contains("holds here (97 %"), "{answer}");
+        assert!(answer.contains("here 97 % of syncs held a write up: holds here."), "{answer}");
     }
 
     #[test]
     fn nothing_is_said_of_syncs_that_no_write_met() {
         let mut lone = found(Target::OtherDescriptor, Layout::Append, 0);
         lone.overlapped = 3;
-        let answer = answer(&[lone]).join("\n");
+        let answer = answer_of(&[lone]).join("\n");
         assert!(answer.contains("Cannot say, for a growing file"), "{answer}");
-        assert!(answer.contains("cannot be judged here"), "{answer}");
+        assert!(answer.contains("too few writes met a sync: not decided here"), "{answer}");
     }
 
     /// One of 48 syncs once made an answer of "sometimes".
@@ -428,7 +434,7 @@ mod tests {
     fn a_single_sync_that_held_a_write_up_is_chance() {
         let mut once = found(Target::OtherDescriptor, Layout::Append, 1);
         once.syncs = 10;
-        let answer = answer(&[once]).join("\n");
+        let answer = answer_of(&[once]).join("\n");
         assert!(
             answer.contains("No, for a growing file") && answer.contains("1 of 10"),
             "{answer}"
@@ -440,7 +446,7 @@ mod tests {
     fn an_arm_that_contradicts_its_promise_is_in_no_answer() {
         let mut invalid = found(Target::OtherDescriptor, Layout::Append, 97);
         invalid.arm.valid = false;
-        assert!(answer(&[invalid]).is_empty());
+        assert!(answer_of(&[invalid]).is_empty());
     }
 
     #[test]

@@ -1,12 +1,15 @@
-//! What changed between two runs, on a terminal: a sentence first, then every row.
+//! What changed between two states of a disk, on a terminal: a sentence first, then every row.
 
 use comfy_table::Cell;
 
 use super::text::{Style, line, right, table, time};
-use crate::compare::{Comparison, Row, SMALLEST, Sides, Verdict};
+use crate::compare::{Comparison, Row, Sides, TOGETHER_MAX, Verdict};
 use crate::conditions::Condition;
 use crate::units;
+use crate::yardstick::Source;
 
+/// Moving together by less than this is what medians do, as a share.
+const TOGETHER_WORTH_A_WORD: f64 = 0.05;
 /// Names in a sentence before it says how many more there are.
 const NAMES: usize = 5;
 
@@ -85,14 +88,17 @@ pub fn headline(comparison: &Comparison) -> String {
 
 /// What the headline leaves open, a sentence each.
 fn news(comparison: &Comparison) -> Vec<String> {
-    let mut news = Vec::new();
-    if let Some(drift) = comparison.drift.filter(|_| comparison.smallest > SMALLEST) {
-        news.push(format!(
-            "Between these runs everything moved by {} together; a change below {} is taken for the \
-             machine's.",
-            signed(drift.centre.exp_m1()),
-            units::percent(comparison.smallest)
-        ));
+    let mut news = vec![seen_from(comparison)];
+    for (experiment, change) in &comparison.together {
+        let change = change.exp_m1();
+        if change.abs() >= TOGETHER_WORTH_A_WORD {
+            news.push(format!(
+                "In {experiment} everything moved by {} together: up to {} of a change there is taken \
+                 for the machine's mood.",
+                signed(change),
+                units::percent(change.abs().min(TOGETHER_MAX.exp_m1()))
+            ));
+        }
     }
     let undecided: Vec<&Row> = comparison.undecided().collect();
     if !undecided.is_empty() {
@@ -109,8 +115,12 @@ fn news(comparison: &Comparison) -> Vec<String> {
         Sides { old: true, new: false },
         Sides { old: false, new: true },
     ] {
-        let there: Vec<String> =
+        let mut there: Vec<String> =
             invalid.iter().filter(|row| row.invalid == side).map(|row| row.name()).collect();
+        if there.len() > NAMES {
+            let more = there.split_off(NAMES).len();
+            there.push(format!("and {more} more"));
+        }
         if !there.is_empty() {
             news.push(format!("INVALID in {side}, not compared: {}.", there.join(", ")));
         }
@@ -121,6 +131,28 @@ fn news(comparison: &Comparison) -> Vec<String> {
         }
     }
     news
+}
+
+/// How many runs there are, and how large a change had to be.
+fn seen_from(comparison: &Comparison) -> String {
+    let of = |runs: usize| if runs == 1 { "1 run".to_owned() } else { format!("{runs} runs") };
+    let runs = comparison.runs;
+    let spread = units::percent(comparison.yardstick.spread);
+    let from_run_to_run = match comparison.yardstick.source {
+        Source::Runs => format!("from run to run a median moves by {spread}"),
+        Source::Changes => format!(
+            "how far a median moves from run to run is guessed from these two ({spread}): several \
+             runs of each would tell, and show smaller changes"
+        ),
+        Source::BuiltIn => format!(
+            "how far a median moves from run to run is not known and taken to be {spread}: several \
+             runs of everything would tell, and show smaller changes"
+        ),
+    };
+    let smallest = comparison.smallest.map_or_else(String::new, |smallest| {
+        format!("; a single measure is called changed from about {} on", signed(smallest))
+    });
+    format!("{} of OLD, {} of NEW; {from_run_to_run}{smallest}.", of(runs.old), of(runs.new))
 }
 
 /// `are slower: fsync/append/4KiB (+21 %)`
@@ -225,12 +257,12 @@ fn remarks(row: &Row) -> String {
 fn legend(comparison: &Comparison) -> String {
     let tested = comparison.rows.iter().filter(|row| row.p.is_some()).count();
     format!(
-        "A change of p50 is shown if Mann–Whitney over the block medians sees it, the p values of \
-         all {tested} comparisons being corrected for their number (Benjamini–Hochberg, 5 %), and if \
-         it is at least {}, or more if everything moved together. p99 differs where its 95 % intervals are apart: a hint, they are \
-         optimistic. What differs from run to run on an unchanged disk is in no interval: compare \
-         two runs of the old state to see how much that is.",
-        units::percent(SMALLEST)
+        "The yardstick is how far a median moves from one run to the next: by a measure's own runs, \
+         drawn toward what all measures do, because few runs tell little. A change of p50 is shown if \
+         it is too large for that (Student's t) and for how far its blocks scatter (Mann–Whitney), \
+         the p values of all {tested} comparisons being corrected for their number \
+         (Benjamini–Hochberg, 5 %). What everything in an experiment did together, and 5 % about it, \
+         is no change. p99 differs where its 95 % intervals are apart: a hint, they are optimistic."
     )
 }
 
@@ -261,12 +293,12 @@ mod tests {
         result
     }
 
-    /// The same, with the arm slower by a third.
+    /// The same, with the arm three times as slow.
     fn slower(mut result: ExperimentResult, arm: usize) -> ExperimentResult {
         let summary = &mut result.arms[arm].summaries[0];
-        summary.p50_ns = summary.p50_ns.map(|ns| ns * 4 / 3);
+        summary.p50_ns = summary.p50_ns.map(|ns| ns * 3);
         for ns in &mut summary.block_p50_ns {
-            *ns = *ns * 4 / 3;
+            *ns *= 3;
         }
         result
     }
@@ -275,29 +307,28 @@ mod tests {
     fn the_first_sentence_says_what_changed() {
         let (old, new) = (result("sync-cost"), slower(result("sync-cost"), 1));
         let said = |old: &ExperimentResult, new: &ExperimentResult, limit| {
-            let (old, new) = (std::slice::from_ref(old), std::slice::from_ref(new));
-            headline(&compare(old, new, limit).unwrap())
+            headline(&compare(&[vec![old.clone()]], &[vec![new.clone()]], limit).unwrap())
         };
         let arm = "fsync/append/4KiB";
         assert_eq!(
             said(&old, &new, None),
-            format!("1 of 3 arms is slower: {arm} (+33 %); for 2 no difference was seen.")
+            format!("1 of 3 arms is slower: {arm} (+200 %); for 2 no difference was seen.")
         );
         assert_eq!(
             said(&old, &new, Some(0.1)),
             format!(
-                "1 of 3 arms is slower by more than 10 %: {arm} (+33 %); for 2 no difference was seen."
+                "1 of 3 arms is slower by more than 10 %: {arm} (+200 %); for 2 no difference was seen."
             )
         );
         assert_eq!(
-            said(&old, &new, Some(0.5)),
-            "0 of 3 arms are slower by more than 50 %; 1 slower by less than that; for 2 no \
+            said(&old, &new, Some(2.5)),
+            "0 of 3 arms are slower by more than 250 %; 1 slower by less than that; for 2 no \
              difference was seen."
         );
         assert_eq!(
             said(&new, &old, None),
             format!(
-                "0 of 3 arms are slower; 1 faster: {arm} (−25 %); for 2 no difference was seen."
+                "0 of 3 arms are slower; 1 faster: {arm} (−67 %); for 2 no difference was seen."
             )
         );
     }
@@ -309,17 +340,19 @@ mod tests {
         new.arms[0].valid = false;
         old.arms[2].name = "gone".to_owned();
         old.environment.kernel = Some("1.0".to_owned());
-        let text = render(&compare(&[old], &[new], Some(0.1)).unwrap(), Style::default());
+        let text =
+            render(&compare(&[vec![old]], &[vec![new]], Some(0.1)).unwrap(), Style::default());
         for part in [
             "0 of 2 arms are slower by more than 10 %; 1 changed on a busy machine: undecided; 1 \
              INVALID and not compared.",
-            "Undecided, because the machine was busy: fsync/append/4KiB (+33 %).",
+            "Undecided, because the machine was busy: fsync/append/4KiB (+200 %).",
             "INVALID in NEW, not compared: fsync/clean.",
             "Only in OLD: sync-cost: gone.",
             "Only in NEW: sync-cost: msync/zero-filled/4KiB.",
             "warning: the runs differ in kernel, so a change need not be the disk's: 1.0 → 6.18.0",
             "busy machine in NEW",
-            "over the block medians",
+            "Student's t",
+            "1 run of OLD, 1 run of NEW; how far a median moves from run to run is not known",
         ] {
             let unwrapped = text.split_whitespace().collect::<Vec<_>>().join(" ");
             assert!(unwrapped.contains(part), "{part} is not in {text}");
@@ -329,7 +362,7 @@ mod tests {
 
     #[test]
     fn no_difference_is_a_tilde_in_every_row() {
-        let same = [result("sync-cost")];
+        let same = [vec![result("sync-cost")]];
         let text = render(&compare(&same, &same, None).unwrap(), Style::default());
         let rows: Vec<&str> = text.lines().filter(|line| line.contains(" → ")).skip(1).collect();
         assert!(rows.len() == 3 && rows.iter().all(|row| row.contains(" ~ ")), "{text}");

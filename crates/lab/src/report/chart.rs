@@ -1,4 +1,5 @@
-//! Charts as SVG: ranges, bars, stalls over time, curves. Pure: marks in, markup out.
+//! Charts as SVG: ranges, bars, stalls over time. Pure: marks in, markup out. Curves have a file of
+//! their own (`curves.rs`).
 //!
 //! A chart is drawn for a width and knows the place of every text in it, so that nothing overlaps,
 //! nothing is cut off and nothing is scaled. What colour says, a shape, a pattern or a word says
@@ -6,13 +7,13 @@
 
 use maud::{Markup, html};
 
-use super::scale::{Scale, pushed_apart, text_px, without_overlap, wrap};
+use super::scale::{Scale, text_px, wrap};
 use crate::units;
 
 /// Size of the text in charts.
 pub(super) const TEXT_PX: f64 = 12.0;
 /// From one line of text to the next.
-const LINE_PX: f64 = 16.0;
+pub(super) const LINE_PX: f64 = 16.0;
 /// From one lane to the next.
 const LANE_PX: f64 = 14.0;
 /// Between a label or a value and the marks.
@@ -39,7 +40,7 @@ impl Paper<'_> {
         if self.width_px > 700.0 && panels > 1 { 2 } else { 1 }
     }
 
-    fn svg(self, height_px: f64, marks: &Markup) -> Markup {
+    pub(super) fn svg(self, height_px: f64, marks: &Markup) -> Markup {
         let (width, height) = (n(self.width_px), n(height_px));
         html! {
             svg viewBox=(format!("0 0 {width} {height}")) width=(width) height=(height) role="img"
@@ -191,7 +192,7 @@ fn lane_marks(lane: &Lane, scale: Scale, y: f64, width: f64) -> Markup {
 }
 
 /// The mark of a lane: the number decides its form, and what is not to be used is crossed out.
-fn shape(number: usize, x: f64, y: f64, crossed: bool) -> Markup {
+pub(super) fn shape(number: usize, x: f64, y: f64, crossed: bool) -> Markup {
     let (r, s) = (4.2, 3.8);
     let path = match number % 4 {
         _ if crossed => {
@@ -486,138 +487,6 @@ fn slowest_of_each_pixel(
     kept
 }
 
-/// One line through points.
-#[derive(Debug, Clone)]
-pub(super) struct Curve {
-    pub(super) name: String,
-    /// Left to right.
-    pub(super) points: Vec<(f64, f64)>,
-}
-
-/// How the values of an axis are written.
-pub(super) type Named = fn(f64) -> String;
-
-/// What curves are drawn on.
-#[derive(Debug)]
-pub(super) struct Axes<'a> {
-    /// Below, growing by twos.
-    pub(super) x_name: &'a str,
-    pub(super) x_text: Named,
-    /// Above the upright axis.
-    pub(super) y_name: &'a str,
-    pub(super) y_text: Named,
-    /// Whether the upright axis is logarithmic.
-    pub(super) logarithmic: bool,
-    /// A second row of names below, at places of the first.
-    pub(super) beside: Option<(&'a str, Vec<(f64, String)>)>,
-    /// Places on the x axis to point at, and what they are.
-    pub(super) knees: Vec<(f64, String)>,
-}
-
-/// Curves on common axes, each with its own line, its own mark and its name at its end.
-pub(super) fn curves(paper: Paper<'_>, axes: &Axes<'_>, curves: &[Curve]) -> Markup {
-    let width = paper.width_px;
-    let points = || curves.iter().flat_map(|curve| &curve.points);
-    let (xs, ys) = (|| points().map(|p| p.0), || points().map(|p| p.1));
-    let several = curves.len() > 1;
-    let names_px = curves.iter().map(|curve| text_px(&curve.name, TEXT_PX)).fold(0.0, f64::max);
-    // The names stand at the ends of the lines if there is room, above the chart if there is not.
-    let named_at_end = several && names_px < width * 0.25;
-    let y_scale = |from, to| {
-        if axes.logarithmic {
-            Scale::decimal(ys(), from, to)
-        } else {
-            Scale::from_zero(ys(), from, to)
-        }
-    };
-    let key_px = if several && !named_at_end { LINE_PX * count(curves.len()) + 4.0 } else { 0.0 };
-    let top = 44.0 + key_px + LINE_PX * count(axes.knees.len().saturating_sub(1));
-    let bottom = top + 220.0;
-    let y = y_scale(bottom, top);
-    let y_ticks = y.ticks(LINE_PX + 4.0);
-    let y_names: Vec<String> = y_ticks.iter().map(|&tick| (axes.y_text)(tick)).collect();
-    let left = y_names.iter().map(|name| text_px(name, TEXT_PX)).fold(20.0, f64::max) + 10.0;
-    let right = width - if named_at_end { names_px + 22.0 } else { 26.0 };
-    let x = Scale::binary(xs(), left + 8.0, right);
-    let ends: Vec<f64> =
-        curves.iter().map(|curve| y.at(curve.points.last().map_or(0.0, |point| point.1))).collect();
-    let ends = pushed_apart(&ends, LINE_PX, bottom - LINE_PX / 2.0);
-    let line = |curve: &Curve| -> String {
-        let step = |(number, point): (usize, &(f64, f64))| {
-            format!(
-                "{}{} {}",
-                if number == 0 { "M" } else { "L" },
-                n(x.at(point.0)),
-                n(y.at(point.1))
-            )
-        };
-        curve.points.iter().enumerate().map(step).collect()
-    };
-    let x_px = text_px("100 MiB", TEXT_PX);
-    let second = axes.beside.as_ref().map(|(name, labels)| {
-        let places: Vec<(f64, f64)> =
-            labels.iter().map(|(at, text)| (x.at(*at), text_px(text, TEXT_PX))).collect();
-        let kept: Vec<_> = labels
-            .iter()
-            .zip(without_overlap(&places))
-            .filter_map(|(label, kept)| kept.then_some(label))
-            .collect();
-        (name, kept)
-    });
-    let mut below = bottom + 34.0;
-    let second_y = second.is_some().then(|| {
-        below += 34.0;
-        below - 16.0
-    });
-    let marks = html! {
-        text.soft x="0" y="12" { (axes.y_name) }
-        @if several && !named_at_end {
-            @for (number, curve) in curves.iter().enumerate() {
-                @let at = 28.0 + LINE_PX * count(number);
-                path class=(format!("curve c{}", number % 4)) d=(format!("M0 {0}H28", n(at))) {}
-                g.lane { (shape(number, 14.0, at, false)) }
-                text x="36" y=(n(at + 4.0)) { (curve.name) }
-            }
-        }
-        @for (tick, name) in y_ticks.iter().zip(&y_names) {
-            @let at = y.at(*tick);
-            path.grid d=(format!("M{} {}H{}", n(left), n(at), n(right + 8.0))) {}
-            text.value.soft x=(n(left - 8.0)) y=(n(at + 4.0)) { (name) }
-        }
-        @for tick in x.ticks(x_px) {
-            @let at = n(x.at(tick));
-            path.grid d=(format!("M{at} {}v5", n(bottom))) {}
-            text.tick x=(at) y=(n(bottom + 18.0)) { ((axes.x_text)(tick)) }
-        }
-        path.axis d=(format!("M{} {}H{}", n(left), n(bottom), n(right + 8.0))) {}
-        text.soft x=(n(left)) y=(n(bottom + 35.0)) { (axes.x_name) }
-        @if let (Some((name, labels)), Some(second_y)) = (second, second_y) {
-            @for (at, label) in labels {
-                text.tick x=(n(x.at(*at))) y=(n(second_y + 2.0)) { (label) }
-            }
-            text.soft x=(n(left)) y=(n(second_y + 19.0)) { (name) }
-        }
-        @for (number, (at, what)) in axes.knees.iter().enumerate() {
-            @let place = x.at(*at);
-            @let room = text_px(what, TEXT_PX);
-            @let start = (place - room / 2.0).clamp(0.0, (width - room).max(0.0));
-            @let label = top - 13.0 - LINE_PX * count(number);
-            path.knee d=(format!("M{} {}V{}", n(place), n(top - 8.0), n(bottom))) {}
-            text.strong.knee-name x=(n(start)) y=(n(label)) { (what) }
-        }
-        @for (number, curve) in curves.iter().enumerate() {
-            path class=(format!("curve c{}", number % 4)) d=(line(curve)) {}
-            g.lane {
-                @for point in &curve.points { (shape(number, x.at(point.0), y.at(point.1), false)) }
-            }
-            @if named_at_end {
-                text x=(n(right + 14.0)) y=(n(ends[number] + 4.0)) { (curve.name) }
-            }
-        }
-    };
-    paper.svg(below + if second_y.is_some() { 14.0 } else { 8.0 }, &marks)
-}
-
 /// Panels side by side where there is room, rows aligned.
 fn grid<T>(paper: Paper<'_>, panels: &[T], draw: impl Fn(&T, f64) -> (Markup, f64)) -> Markup {
     let columns = paper.columns(panels.len());
@@ -642,18 +511,18 @@ fn grid<T>(paper: Paper<'_>, panels: &[T], draw: impl Fn(&T, f64) -> (Markup, f6
 }
 
 /// A length as SVG wants it: no more digits than can be seen.
-fn n(value: f64) -> String {
+pub(super) fn n(value: f64) -> String {
     let text = format!("{value:.1}");
     text.strip_suffix(".0").map_or_else(|| text.clone(), str::to_owned)
 }
 
 /// A number of things on paper.
-fn count(things: usize) -> f64 {
+pub(super) fn count(things: usize) -> f64 {
     f64::from(u32::try_from(things).unwrap_or(u32::MAX))
 }
 
 /// A time as the units write it.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates, as wanted")]
-fn whole(ns: f64) -> u64 {
+pub(super) fn whole(ns: f64) -> u64 {
     ns.round() as u64
 }

@@ -6,8 +6,9 @@ use std::collections::BTreeSet;
 use maud::{Markup, html};
 use plimsoll_sync::{Promise, SyncMethod};
 
-use super::chart::{self, Axes, Bar, Curve, Group, Lane, Paper, Row, Spread, Stalls, Standing};
-use super::text;
+use super::chart::{self, Bar, Group, Lane, Paper, Row, Spread, Stalls, Standing};
+use super::{against, text};
+use crate::claim::Claim;
 use crate::layout::Layout;
 use crate::result::{ArmResult, ExperimentResult};
 use crate::summary::Summary;
@@ -29,7 +30,12 @@ pub(super) fn of(result: &ExperimentResult) -> Vec<Figure> {
         "sync-cost" => cost(result),
         "write-during-sync" => race(result),
         _ => {
-            let special = [loss_window(result), per_file(result), by_writers(result)];
+            let special = [
+                against::loss_window(result),
+                per_file(result),
+                against::by_writers(result),
+                against::by_cached_bytes(result),
+            ];
             let mut figures: Vec<Figure> = special.into_iter().flatten().collect();
             figures.extend(stalls(result));
             figures.extend(every_arm(result));
@@ -66,9 +72,9 @@ fn cost(result: &ExperimentResult) -> Vec<Figure> {
                 _ => format!("{}, {promise}, ", units::bytes(bytes)),
             };
             let mut groups = by_layout(&arms, &prefix);
-            if let (0, Some(group), Some(said)) = (bytes, groups.first_mut(), said(result)) {
+            if let (0, Some(group), Some(claimed)) = (bytes, groups.first_mut(), claimed(result)) {
                 group.title = "nothing to sync".to_owned();
-                group.reference = Some(said);
+                group.reference = Some(claimed);
             }
             others.extend(groups);
         }
@@ -80,21 +86,12 @@ fn cost(result: &ExperimentResult) -> Vec<Figure> {
     figures
 }
 
-/// A time of an article that the answer repeats: `(article 3 reports 2 ms)`, or
-/// `(article 3: 2 ms)` as it was said before.
-fn said(result: &ExperimentResult) -> Option<(f64, String)> {
-    let (_, from) = result.answer.iter().find_map(|said| said.split_once("(article "))?;
-    let (number, rest) = from.split_once(": ").or_else(|| from.split_once(" reports "))?;
-    let (figure, unit) = rest.split_once(')')?.0.split_once(' ')?;
-    let ns = match unit {
-        "ns" => 1.0,
-        "µs" => 1e3,
-        "ms" => 1e6,
-        "s" => 1e9,
-        _ => return None,
-    };
-    let value = figure.parse::<f64>().ok().filter(|value| *value > 0.0)? * ns;
-    Some((value, format!("article {number}: {figure} {unit}")))
+/// A time that an article claims.
+fn claimed(result: &ExperimentResult) -> Option<(f64, String)> {
+    // Nothing has no place on a logarithmic axis.
+    let timed = |claim: &Claim| claim.claimed_ns.filter(|&ns| ns > 0);
+    let (claim, ns) = result.claims.iter().find_map(|claim| Some((claim, timed(claim)?)))?;
+    Some((units::ratio(ns, 1), format!("article {}: {}", claim.article, units::short_time(ns))))
 }
 
 /// A panel for each layout, its methods from fast to slow.
@@ -287,185 +284,6 @@ fn per_file(result: &ExperimentResult) -> Option<Figure> {
     })
 }
 
-/// Throughput by writers.
-fn by_writers(result: &ExperimentResult) -> Option<Figure> {
-    let (curves, _) = families(result, "writers", "records_per_s");
-    if curves.is_empty() {
-        return None;
-    }
-    Some(Figure {
-        title: "Durable records per second, by writers".to_owned(),
-        description: in_words(&curves, "writers", "records_per_s"),
-        note: html! { "Both axes are logarithmic: equal steps are equal ratios." },
-        draw: Box::new(move |paper| {
-            let axes = Axes {
-                x_name: "writers",
-                x_text: units::figure,
-                y_name: "records per second",
-                y_text: units::figure,
-                logarithmic: true,
-                beside: None,
-                knees: Vec::new(),
-            };
-            chart::curves(paper, &axes, &curves)
-        }),
-    })
-}
-
-/// What syncing costs, against what is lost without.
-fn loss_window(result: &ExperimentResult) -> Option<Figure> {
-    let x = "at_risk_bytes";
-    let y = ["cost_over_end", "throughput_mib_s"]
-        .into_iter()
-        .find(|name| result.arms.iter().any(|arm| arm.values.contains_key(*name)))?;
-    let (curves, arms) = families(result, x, y);
-    let knees = knees(result, x, &curves, y == "cost_over_end");
-    // The time at risk is not the same for all: that of the curve that is known best.
-    let longest = curves.iter().max_by_key(|curve| curve.points.len())?.name.clone();
-    let beside_name = match curves.len() {
-        1 => "time at risk".to_owned(),
-        _ => format!("time at risk, {longest}"),
-    };
-    let mut at_risk: Vec<(f64, String)> = arms
-        .iter()
-        .filter(|arm| family(&arm.name) == longest)
-        .filter_map(|arm| {
-            let ms = *arm.values.get("at_risk_ms")?;
-            Some((*arm.values.get(x)?, units::quantity("at_risk_ms", ms).1))
-        })
-        .collect();
-    at_risk.sort_by(|a, b| a.0.total_cmp(&b.0));
-    at_risk.dedup_by(|a, b| a.0.total_cmp(&b.0).is_eq());
-    let placed = |arm: &&ArmResult| arms.iter().any(|placed| placed.name == arm.name);
-    let without: Vec<String> = result
-        .arms
-        .iter()
-        .filter(|arm| !placed(arm))
-        .filter_map(|arm| Some(format!("{} {}", arm.name, units::figure(*arm.values.get(y)?))))
-        .collect();
-    let (y_name, y_text): (&'static str, chart::Named) = match y {
-        "cost_over_end" => {
-            ("cost, as a multiple of one sync at the end", |v| format!("{} ×", units::figure(v)))
-        }
-        _ => ("MiB/s", units::figure),
-    };
-    let ys = || curves.iter().flat_map(|curve| curve.points.iter().map(|point| point.1));
-    let (low, high) = (ys().fold(f64::MAX, f64::min), ys().fold(0.0, f64::max));
-    let logarithmic = low > 0.0 && high / low > 12.0;
-    let knees_said: Vec<String> = knees.iter().map(|knee| format!("; {}", knee.1)).collect();
-    Some(Figure {
-        title: "What syncing costs, against what may be lost".to_owned(),
-        description: in_words(&curves, x, y) + &knees_said.concat(),
-        note: html! {
-            "To the left, less is lost in a crash. Left of the knee, each halving of the loss costs \
-             more than a tenth."
-            @if !without.is_empty() { " Not drawn: " (without.join(", ")) "." }
-        },
-        draw: Box::new(move |paper| {
-            let axes = Axes {
-                x_name: "bytes at risk",
-                x_text: |bytes| units::quantity("_bytes", bytes).1,
-                y_name,
-                y_text,
-                logarithmic,
-                beside: (!at_risk.is_empty()).then(|| (beside_name.as_str(), at_risk.clone())),
-                knees: knees.clone(),
-            };
-            chart::curves(paper, &axes, &curves)
-        }),
-    })
-}
-
-/// Where the price begins, by the arms that say so; else of the curve that is known best.
-fn knees(
-    result: &ExperimentResult,
-    x: &str,
-    curves: &[Curve],
-    is_cost: bool,
-) -> Vec<(f64, String)> {
-    let named = |at: f64, whose: &str| {
-        let at_risk = units::quantity(x, at).1;
-        match curves.len() {
-            1 => (at, format!("knee: {at_risk}")),
-            _ => (at, format!("knee, {whose}: {at_risk}")),
-        }
-    };
-    let is_knee = |arm: &&ArmResult| arm.values.get("is_knee").is_some_and(|&is| is > 0.0);
-    let said: Vec<(f64, String)> = result
-        .arms
-        .iter()
-        .filter(|arm| arm.valid)
-        .filter(is_knee)
-        .filter_map(|arm| Some(named(*arm.values.get(x)?, &family(&arm.name))))
-        .collect();
-    if !said.is_empty() {
-        return said;
-    }
-    let longest = curves.iter().max_by_key(|curve| curve.points.len());
-    let found = longest.and_then(|curve| Some(named(knee(&curve.points, is_cost)?, &curve.name)));
-    found.into_iter().collect()
-}
-
-/// Where the price begins: the least that may be at risk for no more than a tenth above the price
-/// of the most. `points` from left to right.
-fn knee(points: &[(f64, f64)], is_cost: bool) -> Option<f64> {
-    let last = points.last()?.1;
-    let dear = |&&(_, y): &&(f64, f64)| if is_cost { y > last * 1.1 } else { y < last * 0.9 };
-    let dear = points.iter().rev().find(dear)?.0;
-    points.iter().find(|point| point.0 > dear).map(|point| point.0)
-}
-
-/// The arms that say both values, as a curve for each part of the names that does not vary with
-/// the first.
-fn families<'a>(
-    result: &'a ExperimentResult,
-    x: &str,
-    y: &str,
-) -> (Vec<Curve>, Vec<&'a ArmResult>) {
-    let mut curves: Vec<Curve> = Vec::new();
-    let mut arms = Vec::new();
-    // What belongs to no family has no curve, unless nothing else is there.
-    let orphans = result.arms.iter().all(|arm| family(&arm.name).is_empty());
-    let belongs = |arm: &&ArmResult| orphans || !family(&arm.name).is_empty();
-    for arm in result.arms.iter().filter(|arm| arm.valid).filter(belongs) {
-        let (Some(&x), Some(&y)) = (arm.values.get(x), arm.values.get(y)) else { continue };
-        if !(x > 0.0 && x.is_finite() && y.is_finite()) {
-            continue;
-        }
-        arms.push(arm);
-        let name = family(&arm.name);
-        match curves.iter_mut().find(|curve| curve.name == name) {
-            Some(curve) => curve.points.push((x, y)),
-            None => curves.push(Curve { name, points: vec![(x, y)] }),
-        }
-    }
-    for curve in &mut curves {
-        curve.points.sort_by(|a, b| a.0.total_cmp(&b.0));
-    }
-    (curves, arms)
-}
-
-/// A name without the parts that count: `shared/16` is of `shared`, `end/background` of
-/// `background`.
-fn family(name: &str) -> String {
-    let counts = |part: &&str| {
-        part.starts_with(|c: char| c.is_ascii_digit()) || ["end", "never"].contains(part)
-    };
-    let parts: Vec<&str> = name.split('/').map(str::trim).filter(|part| !counts(part)).collect();
-    parts.join(", ")
-}
-
-fn in_words(curves: &[Curve], x: &str, y: &str) -> String {
-    let point = |point: &(f64, f64)| {
-        format!("{} at {}", units::quantity(y, point.1).1, units::quantity(x, point.0).1)
-    };
-    let curve = |curve: &Curve| {
-        let points: Vec<String> = curve.points.iter().map(point).collect();
-        format!("{}: {}", curve.name, points.join(", "))
-    };
-    curves.iter().map(curve).collect::<Vec<_>>().join("; ")
-}
-
 /// The ranges of all measures of all arms.
 fn every_arm(result: &ExperimentResult) -> Option<Figure> {
     let all: Vec<&ArmResult> = result.arms.iter().collect();
@@ -626,22 +444,6 @@ fn capital(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_knee_is_where_the_price_begins() {
-        let costs = [(4096.0, 9.0), (65_536.0, 1.4), (1e6, 1.09), (1e7, 1.02), (1e9, 1.0)];
-        assert_eq!(knee(&costs, true), Some(1e6));
-        let rates = [(4096.0, 50.0), (65_536.0, 700.0), (1e6, 960.0), (1e9, 1000.0)];
-        assert_eq!(knee(&rates, false), Some(1e6));
-        assert_eq!(knee(&[(1.0, 1.0), (2.0, 1.0)], true), None, "no price, no knee");
-    }
-
-    #[test]
-    fn curves_are_named_after_what_does_not_vary() {
-        assert_eq!(family("shared/16"), "shared");
-        assert_eq!(family("in the background/100MiB"), "in the background");
-        assert_eq!(family("end/background"), "background");
-    }
 
     #[test]
     fn the_fastest_tenth_is_known_only_from_a_hundred_samples() {

@@ -10,6 +10,7 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use super::chart::{self, Paper};
 use super::{figure, text};
+use crate::claim::Claim;
 use crate::conclusion::Conclusion;
 use crate::environment::Environment;
 use crate::error::{Error, Result};
@@ -188,9 +189,10 @@ fn verdict(
                     } @else {
                         p.lead.soft { "No answer: see the charts and the warnings." }
                     }
-                    @for claim in claims(&result.answer) {
-                        p.claim { strong { (claim.article) } " " (tied(claim.said)) " "
-                            span.soft { "— " (tied(&claim.here)) } }
+                    @for claim in &result.claims {
+                        p.claim { strong { (who(claim)) } " " (tied(&claim.claim)) ": "
+                            strong { (claim.verdict.in_words()) }
+                            span.soft { " — " (tied(&claim.here)) } }
                     }
                 }
             }
@@ -254,7 +256,7 @@ fn experiment(number: usize, result: &ExperimentResult) -> Markup {
             p.eyebrow { (result.experiment) }
             h2 id=(format!("{id}-heading")) { (result.question) }
             ul.answer { @for sentence in &result.answer { li { (tied(sentence)) } } }
-            (beside(&result.answer))
+            (beside(&result.claims))
             @for (number, figure) in figures.iter().enumerate() {
                 @let id = format!("{id}-{}", number + 1);
                 figure {
@@ -330,69 +332,28 @@ fn tied(text: &str) -> String {
     tied
 }
 
-/// What an article says, and what was found here.
-struct Claim<'a> {
-    article: String,
-    said: &'a str,
-    here: String,
-}
-
-/// Sentences like `Article 3 claims that …; here …: holds here.` and those that go on with `It
-/// claims that …`.
-fn claims(answer: &[String]) -> Vec<Claim<'_>> {
-    let mut article = None;
-    let mut claims = Vec::new();
-    for sentence in answer {
-        let said = match (sentence.split_once(" claims that "), &article) {
-            (Some(("It", said)), Some(_)) => said,
-            (Some((who, said)), _) if who.starts_with("Article ") => {
-                article = Some(who.to_owned());
-                said
-            }
-            _ => continue,
-        };
-        let (said, here) = said
-            .split_once("; here")
-            .or_else(|| said.split_once(": "))
-            .unwrap_or((said, "see the answer"));
-        let article = article.clone().unwrap_or_default();
-        claims.push(Claim {
-            article: format!("{article} claims that"),
-            said,
-            here: here.trim_start_matches([' ', ',']).to_owned(),
-        });
-    }
-    claims
-}
-
-/// The article's figures beside ours.
-fn beside(answer: &[String]) -> Markup {
-    let mut rows = claims(answer);
-    for sentence in answer {
-        let Some((ours, theirs)) = sentence.split_once(" (article ") else { continue };
-        let Some((theirs, rest)) = theirs.split_once(')') else { continue };
-        let Some((number, said)) =
-            theirs.split_once(": ").or_else(|| theirs.split_once(" reports "))
-        else {
-            continue;
-        };
-        rows.push(Claim {
-            article: format!("Article {number}:"),
-            said,
-            here: format!("{ours}{rest}"),
-        });
-    }
+/// What articles claim beside what was found. A result that does not carry its claims has them in
+/// its answer, in words.
+fn beside(claims: &[Claim]) -> Markup {
     html! {
-        @if !rows.is_empty() {
+        @if !claims.is_empty() {
             table.beside {
                 caption { "Beside the article" }
                 thead { tr { th scope="col" { "There" } th scope="col" { "Here" } } }
-                tbody { @for row in rows {
-                    tr { td { strong { (row.article) } " " (tied(row.said)) } td { (tied(&row.here)) } }
+                tbody { @for claim in claims {
+                    tr {
+                        td { strong { (who(claim)) } " " (tied(&claim.claim)) }
+                        td { (tied(&claim.here)) ": " strong { (claim.verdict.in_words()) } }
+                    }
                 } }
             }
         }
     }
+}
+
+/// `Article 3 claims that`
+fn who(claim: &Claim) -> String {
+    format!("Article {} claims that", claim.article)
 }
 
 /// Every arm with all its figures.
@@ -578,24 +539,5 @@ mod tests {
     fn a_number_is_not_parted_from_its_unit() {
         assert_eq!(tied("costs 28.3 µs (12 %)."), "costs 28.3\u{a0}µs (12\u{a0}%).");
         assert_eq!(tied("a file s"), "a file s");
-    }
-
-    #[test]
-    fn a_claim_is_told_from_what_was_found() {
-        let answer = [
-            "Article 3 claims that A costs 9 ms (3 times); here 2 ms (1 times): does not hold here.",
-            "It claims that B gains nothing; here, linked, it gains: does not hold here.",
-            "An fsync costs 17 µs, with 1 flush (article 3 reports 2 ms).",
-            "Article 1 claims that a write waits: does not hold here (0 %).",
-        ]
-        .map(str::to_owned);
-        let claims = claims(&answer);
-        let said: Vec<&str> = claims.iter().map(|claim| claim.said).collect();
-        assert_eq!(said, ["A costs 9 ms (3 times)", "B gains nothing", "a write waits"]);
-        assert_eq!(claims[1].article, "Article 3 claims that");
-        assert_eq!(claims[1].here, "linked, it gains: does not hold here.");
-        assert_eq!(claims[2].here, "does not hold here (0 %).");
-        let table = beside(&answer).into_string().replace('\u{a0}', " ");
-        assert!(table.contains("2 ms</td><td>An fsync costs 17 µs, with 1 flush.</td>"), "{table}");
     }
 }

@@ -1,7 +1,9 @@
 //! Reports, made from saved results and from nothing else.
 
+mod against;
 pub mod changes;
 mod chart;
+mod curves;
 mod figure;
 pub mod html;
 mod scale;
