@@ -21,10 +21,11 @@ use crate::error::Result;
 use crate::format::{
     BLOCK, BLOCK_BYTES, FRAME_BYTES, Frame, Header, Kind, Link, SparseIndex, hash,
 };
+use crate::place::Place;
 use crate::shim::AtomicU64;
 
-/// The most that is written at once.
-pub(crate) const STAGING_BYTES: usize = 1 << 20;
+/// The most that is staged. Half of it is written at once, so that there is always room for more.
+pub(crate) const STAGING_BYTES: usize = 2 << 20;
 
 /// What of a segment others than its writer need: to sync it, and to follow it.
 #[derive(Debug)]
@@ -69,7 +70,20 @@ pub(crate) struct Active {
     pub(crate) loose: bool,
 }
 
+impl Previous {
+    /// What a segment with this link follows.
+    pub(crate) fn of_link(link: &Link) -> Option<Self> {
+        Some(Self {
+            salt: link.previous_salt,
+            end: link.previous_end,
+            first_index: link.previous_first_index,
+            ordinal: link.ordinal.checked_sub(1)?,
+        })
+    }
+}
+
 impl Segment {
+    /// For the segment that follows this one, which must have a record.
     pub(crate) fn previous(&self) -> Previous {
         Previous {
             salt: self.header.salt,
@@ -133,6 +147,22 @@ impl Active {
             records_end: start,
             loose: false,
         }
+    }
+
+    /// Gives the file its name, durably. From here on it is known by it, in messages too.
+    pub(crate) fn enter(&mut self, place: &Place, spare_name: &str) -> Result<()> {
+        let old = &self.segment;
+        place.dir.rename(spare_name, &old.name)?;
+        let file = place.dir.open(&old.name, place.method.access)?;
+        self.segment = Arc::new(Segment {
+            name: old.name.clone(),
+            place: old.place,
+            header: old.header,
+            link: old.link,
+            file,
+            end: AtomicU64::new(old.end.load(SeqCst)),
+        });
+        Ok(())
     }
 
     /// Byte offset of the next frame.

@@ -51,6 +51,8 @@ pub(crate) struct Core {
     pub(crate) room_limit: AtomicU64,
     /// The last record that somebody wants durable.
     pub(crate) wanted: AtomicU64,
+    /// The last segment was filled so fast that zeros are not worth their writing.
+    pub(crate) is_bulk: AtomicBool,
     /// Somebody waits for the ring to be released.
     pub(crate) pressed: AtomicBool,
     pub(crate) unsynced: Mutex<Unsynced>,
@@ -161,6 +163,7 @@ impl Core {
             room: Watermark::new("released", start.taken),
             room_limit: AtomicU64::new(start.filled),
             wanted: AtomicU64::new(0),
+            is_bulk: AtomicBool::new(false),
             pressed: AtomicBool::new(false),
             unsynced: Mutex::new(Unsynced {
                 index: start.last_index,

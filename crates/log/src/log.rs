@@ -14,7 +14,7 @@ use crate::cursor::Cursor;
 use crate::error::{Error, Result};
 use crate::format::{Decoded, Kind, Link, hash};
 use crate::options::{Ack, Options, Ring as RingPlace};
-use crate::place::{Place, segment_name};
+use crate::place::{Blocks, Place, segment_name};
 use crate::reader::{Follower, Reader, Source};
 use crate::recovery::{self, Found, Recovery, read_piece};
 use crate::ring::{Found as Queue, Ring};
@@ -320,7 +320,10 @@ impl Log {
         let keep_from = keep_from.min(self.core.durable.get() + 1);
         while let Some(old) = self.core.segments.pop_before(keep_from) {
             let name = segment_name(old.first_index);
-            spares::give_back(&self.core, old.place, &name)?;
+            if let Err(error) = spares::give_back(&self.core, old.place, &name) {
+                self.core.segments.put_back(old);
+                return Err(error);
+            }
         }
         Ok(self.first_index())
     }
@@ -372,10 +375,9 @@ impl Log {
     }
 
     /// Where a durable record ends.
-    fn end_of(&self, index: u64) -> Result<Previous> {
-        let nothing = Previous { salt: 0, end: 0, first_index: 0, ordinal: 0 };
+    fn end_of(&self, index: u64) -> Result<Option<Previous>> {
         let Some(covering) = self.core.segments.covering(index) else {
-            return Ok(nothing);
+            return Ok(None);
         };
         let entry = covering.entry;
         let dir = &*self.core.places[entry.place].dir;
@@ -401,7 +403,7 @@ impl Log {
         }
         let ordinal = piece.link.map_or(0, |link| link.ordinal);
         let salt = piece.header.salt;
-        Ok(Previous { salt, end: cursor.at(), first_index: entry.first_index, ordinal })
+        Ok(Some(Previous { salt, end: cursor.at(), first_index: entry.first_index, ordinal }))
     }
 
     /// What the log did since it was opened.
@@ -517,6 +519,11 @@ impl Opening {
         entries.retain(|entry| !cut.contains(entry));
         let resume = found.resume.take();
         let writes_on = resume.is_some();
+        let mut gone: Vec<Entry> = cut.iter().chain(&found.survey.stale).copied().collect();
+        gone.sort_by_key(|entry| std::cmp::Reverse(entry.first_index));
+        if !self.recovery.created && !(writes_on && gone.is_empty()) {
+            self.places[0].begin_cut()?;
+        }
         let active = match resume {
             Some(resume) => {
                 let recovery::Resume { piece, scanned, file, tail } = resume;
@@ -543,10 +550,7 @@ impl Opening {
         self.recovery.torn_tail.clone_from(&found.torn_tail);
         self.recovery.lost.clone_from(&found.lost);
         self.recovery.clean = found.clean;
-        // What is not part of the log any more goes, newest first, now that the log goes on elsewhere.
-        let mut gone: Vec<Entry> =
-            cut.into_iter().chain(found.survey.stale.iter().copied()).collect();
-        gone.sort_by_key(|entry| std::cmp::Reverse(entry.first_index));
+        // The log goes on elsewhere, so what is not part of it any more can go.
         let replaced = (active.segment.place, active.segment.link.first_index);
         for entry in gone {
             let name = segment_name(entry.first_index);
@@ -555,6 +559,12 @@ impl Opening {
             }
             self.recovery.discarded.push(name);
         }
+        for (number, place) in self.places.iter().enumerate() {
+            let cutting = number == 0 && !self.recovery.created && !writes_on;
+            if cutting || found.survey.is_cutting || !self.recovery.discarded.is_empty() {
+                place.end_cut()?;
+            }
+        }
         for (place, name) in &found.survey.leftovers {
             // A probe's file is gone by now.
             if name.ends_with(crate::place::SPARE) {
@@ -562,7 +572,7 @@ impl Opening {
             }
         }
         let generation = active.segment.link.generation;
-        let anchor = Some(active.segment.previous());
+        let anchor = found.previous;
         let start = Start {
             log_id,
             last_index,
@@ -574,7 +584,7 @@ impl Opening {
             anchor,
         };
         let core = Core::new(self.options, self.places, start);
-        let writer = Writer::new(active, taken, generation);
+        let writer = Writer::new(active, taken, generation, core.clock().now());
         writer.tell_room(&core);
         self.recovery.first_index = core.first_index();
         self.recovery.last_index = accepted;
@@ -587,7 +597,7 @@ impl Opening {
         let header = new_header(&self.options.clock, log_id, self.options.segment_bytes)?;
         let place = &self.places[0];
         let temporary = format!("{:016x}{}", header.salt, crate::place::SPARE);
-        let spare = place.prepare(0, temporary, header, false)?;
+        let spare = place.prepare(0, temporary, header, Blocks::Best)?;
         let previous = self.found.previous;
         let link = Link {
             first_index: last_index + 1,
@@ -604,7 +614,7 @@ impl Opening {
         active.write(None)?;
         active.publish_end();
         active.segment.file.sync(place.method.call)?;
-        place.dir.rename(&spare.name, &active.segment.name)?;
+        active.enter(place, &spare.name)?;
         active.loose = false;
         Ok(active)
     }

@@ -11,6 +11,8 @@ use crate::error::Result;
 use crate::format::{BLOCK, BLOCK_BYTES, Header};
 
 const PROBE: &str = "probe.tmp";
+/// While it is there, segments that are no part of the log any more may be there too.
+pub(crate) const CUTTING: &str = "cutting";
 /// What names a file that is prepared and not yet a segment.
 pub(crate) const SPARE: &str = ".spare";
 /// Zeros are written in pieces of this size, so that commits get between them.
@@ -44,6 +46,18 @@ pub(crate) enum Layout {
     Reserved,
     /// Nothing: there is no disk, or it cannot reserve.
     Growing,
+}
+
+/// What is to be done to a file that is prepared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Blocks {
+    /// What the place's layout says.
+    Best,
+    /// No zeros: the log is filled so fast that they would double what goes to the disk, and its
+    /// writes are so large that they gain nothing.
+    Quick,
+    /// Nothing: the file was a segment before.
+    Used,
 }
 
 /// A file that is ready to become a segment: its header is durable.
@@ -136,16 +150,35 @@ impl Place {
         Err(why.expect("each system has a candidate").into())
     }
 
-    /// Makes a file ready: `name` is what it is called until it is a segment. `recycle` means that
-    /// the file is there and has its size.
+    /// From here on segments may be stale: who opens the log reads all their heads.
+    pub(crate) fn begin_cut(&self) -> Result<()> {
+        match self.dir.create(CUTTING, Access::default()) {
+            Ok(_) => Ok(()),
+            Err(error) if error.kind() == Some(std::io::ErrorKind::AlreadyExists) => {
+                // Left by an earlier attempt, which may not have synced it.
+                Ok(self.dir.sync()?)
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// None is.
+    pub(crate) fn end_cut(&self) -> Result<()> {
+        match self.dir.remove(CUTTING) {
+            Err(error) if error.kind() != Some(std::io::ErrorKind::NotFound) => Err(error.into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Makes a file ready: `name` is what it is called until it is a segment.
     pub(crate) fn prepare(
         &self,
         place: usize,
         name: String,
         header: Header,
-        recycle: bool,
+        blocks: Blocks,
     ) -> Result<Spare> {
-        let prepared = self.try_prepare(&name, header, recycle);
+        let prepared = self.try_prepare(&name, header, blocks);
         if prepared.is_err() {
             // Half a file is of no use, and its room is needed. If it cannot be removed either, the
             // next open does it.
@@ -154,14 +187,14 @@ impl Place {
         Ok(Spare { place, name, file: prepared?, header })
     }
 
-    fn try_prepare(&self, name: &str, header: Header, recycle: bool) -> Result<Arc<dyn File>> {
-        if !recycle {
+    fn try_prepare(&self, name: &str, header: Header, blocks: Blocks) -> Result<Arc<dyn File>> {
+        if blocks != Blocks::Used {
             drop(self.dir.create(name, Access::default())?);
         }
         let file = self.dir.open(name, self.method.access)?;
-        if !recycle {
+        if blocks != Blocks::Used {
             match self.layout {
-                Layout::Zeroed => {
+                Layout::Zeroed if blocks == Blocks::Best => {
                     let mut done = 0;
                     while done < header.segment_bytes {
                         let piece = ZEROS_BYTES.min(header.segment_bytes - done);
@@ -169,7 +202,7 @@ impl Place {
                         done += piece;
                     }
                 }
-                Layout::Reserved => {
+                Layout::Zeroed | Layout::Reserved => {
                     file.allocate(0, header.segment_bytes, Allocation::Reserved)?;
                 }
                 Layout::Growing => {}

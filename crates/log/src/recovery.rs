@@ -8,18 +8,18 @@
 //! 4. **Mend**: what is behind a torn tail is cut off by beginning a new segment, never by writing
 //!    over it.
 //!
-//! Before a byte is believed its file is synced, and it is read past the page cache where that is
+//! Before a byte is believed directory and file are synced, and it is read past the page cache where that is
 //! possible: after a failed sync the cache holds bytes that the disk does not, and calls them clean.
 
 use std::sync::Arc;
 
-use plimsoll_sync::{Access, Dir, Error as DiskError, File, SyncMethod};
+use plimsoll_sync::{Access, AlignedBuf, Dir, Error as DiskError, File, SyncMethod};
 
 use crate::active::Previous;
 use crate::cursor::Cursor;
 use crate::error::{Corruption, Error, Result};
 use crate::format::{BLOCK, Damage, Decoded, Header, Kind, Link};
-use crate::place::{Place, SPARE, first_index_of, segment_name};
+use crate::place::{CUTTING, Place, SPARE, first_index_of, segment_name};
 use crate::scan::{Scanned, Stop, scan};
 use crate::segments::Entry;
 
@@ -69,12 +69,14 @@ pub(crate) struct Piece {
 /// What the directories hold.
 #[derive(Debug, Default)]
 pub(crate) struct Survey {
-    /// The log's files, oldest first; where the heads were not read, only their names are known.
+    /// The log's files, oldest first.
     pub(crate) entries: Vec<Entry>,
-    /// The heads that were read, by their place in `entries`.
-    pub(crate) heads: Vec<Option<Piece>>,
     pub(crate) log_id: Option<u128>,
     pub(crate) generation: u64,
+    /// Somebody was cutting records off, and may not have come to an end.
+    pub(crate) is_cutting: bool,
+    /// What the newest link calls durable.
+    pub(crate) durable: u64,
     /// Segments that are not part of the log any more.
     pub(crate) stale: Vec<Entry>,
     /// Prepared files, and what a probe left.
@@ -114,8 +116,11 @@ pub(crate) fn read_piece(
     dir: &dyn Dir,
     entry: Entry,
 ) -> Result<std::result::Result<Piece, Damage>> {
-    let file = dir.open(&segment_name(entry.first_index), Access::default())?;
-    let mut block = vec![0; BLOCK];
+    read_piece_of(dir.open(&segment_name(entry.first_index), Access::default())?, entry)
+}
+
+fn read_piece_of(file: Arc<dyn File>, entry: Entry) -> Result<std::result::Result<Piece, Damage>> {
+    let mut block = AlignedBuf::zeroed(BLOCK, BLOCK);
     let held = file.read_at(&mut block, 0)?;
     let header = match Header::decode(&block[..held]) {
         Ok(header) => header,
@@ -140,26 +145,28 @@ pub(crate) fn survey(places: &[&dyn Dir]) -> Result<Survey> {
         for name in dir.list()? {
             if let Some(first_index) = first_index_of(&name) {
                 survey.entries.push(Entry { first_index, place });
+            } else if name == CUTTING {
+                survey.is_cutting = true;
             } else if name.ends_with(SPARE) || name == "probe.tmp" {
                 survey.leftovers.push((place, name));
             }
         }
     }
     survey.entries.sort_by_key(|entry| entry.first_index);
-    if !survey.few_heads(places)? {
+    if survey.is_cutting || !survey.two_heads(places)? {
         survey.all_heads(places)?;
     }
     Ok(survey)
 }
 
 impl Survey {
-    /// Where the numbers of the first and the last segment fit their count, nothing is missing and
-    /// nothing stale: two heads are enough, however long the log.
-    fn few_heads(&mut self, places: &[&dyn Dir]) -> Result<bool> {
-        let (Some(first), Some(last)) = (self.entries.first(), self.entries.last()) else {
+    /// Where the numbers of the first and the last segment fit their count, nothing is missing: two
+    /// heads are enough, however long the log.
+    fn two_heads(&mut self, places: &[&dyn Dir]) -> Result<bool> {
+        let (Some(&first), Some(&last)) = (self.entries.first(), self.entries.last()) else {
             return Ok(true);
         };
-        let read = |entry: &Entry| read_piece(places[entry.place], *entry);
+        let read = |entry: Entry| read_piece(places[entry.place], entry);
         let (Ok(first), Ok(last)) = (read(first)?, read(last)?) else {
             return Ok(false);
         };
@@ -167,17 +174,14 @@ impl Survey {
             return Ok(false);
         };
         let ascends = self.entries.is_sorted_by(|a, b| a.first_index < b.first_index);
-        let numbered = new.ordinal.checked_sub(old.ordinal) == Some(self.entries.len() as u64 - 1);
+        let counted = new.ordinal.checked_sub(old.ordinal) == Some(self.entries.len() as u64 - 1);
         let fits = first.header.log_id == last.header.log_id && old.generation <= new.generation;
-        if !(ascends && numbered && fits) {
+        if !(ascends && counted && fits) {
             return Ok(false);
         }
         self.log_id = Some(last.header.log_id);
         self.generation = new.generation;
-        self.heads = vec![None; self.entries.len()];
-        self.heads[0] = Some(first);
-        let end = self.entries.len() - 1;
-        self.heads[end] = Some(last);
+        self.durable = new.durable;
         Ok(true)
     }
 
@@ -223,7 +227,8 @@ impl Survey {
             }
         }
         self.entries = kept.iter().map(|piece| piece.entry).collect();
-        self.heads = kept.into_iter().map(Some).collect();
+        let newest = kept.iter().rev().find_map(|piece| piece.link);
+        self.durable = newest.map_or(0, |link| link.durable);
         Ok(())
     }
 
@@ -236,25 +241,9 @@ impl Survey {
         }
     }
 
-    /// The head of a file of the log.
-    pub(crate) fn piece(&mut self, number: usize, places: &[&dyn Dir]) -> Result<Piece> {
-        if let Some(piece) = &self.heads[number] {
-            return Ok(piece.clone());
-        }
-        let entry = self.entries[number];
-        let piece = read_piece(places[entry.place], entry)?.map_err(|damage| {
-            let name = segment_name(entry.first_index);
-            Error::corrupt(name, 0, damage, entry.first_index..=u64::MAX)
-        })?;
-        self.heads[number] = Some(piece.clone());
-        Ok(piece)
-    }
-
     /// Where the scan begins: the file of the first record that the newest link does not call durable.
     pub(crate) fn scan_from(&self) -> usize {
-        let link = self.heads.iter().rev().find_map(|piece| piece.as_ref()?.link);
-        let durable = link.map_or(0, |link| link.durable);
-        let after = self.entries.partition_point(|entry| entry.first_index <= durable + 1);
+        let after = self.entries.partition_point(|entry| entry.first_index <= self.durable + 1);
         after.saturating_sub(1)
     }
 }
@@ -262,6 +251,8 @@ impl Survey {
 /// Reads what must be read, and judges. Syncs what it reads, and changes nothing else.
 pub(crate) fn find(places: &[Place], accept_loss: bool) -> Result<Found> {
     let dirs: Vec<&dyn Dir> = places.iter().map(|place| &*place.dir).collect();
+    // A process that crashed may have given a name and not synced it.
+    dirs.iter().try_for_each(|dir| dir.sync())?;
     let mut survey = survey(&dirs)?;
     let mut lost = survey.wrong.clone();
     if let Some(wrong) = lost.as_ref().filter(|_| !accept_loss) {
@@ -272,7 +263,6 @@ pub(crate) fn find(places: &[Place], accept_loss: bool) -> Result<Found> {
         let keep =
             survey.entries.partition_point(|entry| entry.first_index < *wrong.records.start());
         survey.stale.extend(survey.entries.drain(keep..));
-        survey.heads.truncate(keep);
     }
     let mut found = Found {
         last_index: survey.entries.first().map_or(0, |first| first.first_index - 1),
@@ -289,24 +279,30 @@ pub(crate) fn find(places: &[Place], accept_loss: bool) -> Result<Found> {
     let count = found.survey.entries.len();
     for number in found.survey.scan_from()..count {
         let entry = found.survey.entries[number];
-        let piece = match found.survey.piece(number, &dirs) {
+        let place = &places[entry.place];
+        let file = place.dir.open(&segment_name(entry.first_index), place.method.access)?;
+        file.sync(place.method.call)?;
+        let on_disk = past_the_cache(place, entry, &file)?;
+        let piece = match read_piece_of(Arc::clone(&on_disk), entry)? {
             Ok(piece) => piece,
-            Err(Error::Corrupt(wrong)) if accept_loss => {
-                lost.get_or_insert(*wrong);
+            Err(damage) => {
+                let segment = segment_name(entry.first_index);
+                let records = entry.first_index..=u64::MAX;
+                let wrong = Corruption { segment, byte_offset: 0, damage, records };
+                if !accept_loss {
+                    return Err(Error::Corrupt(Box::new(wrong)));
+                }
+                lost.get_or_insert(wrong);
                 found.cut.extend_from_slice(&found.survey.entries[number..]);
                 break;
             }
-            Err(error) => return Err(error),
         };
         let until = match found.survey.entries.get(number + 1) {
             Some(next) => next.first_index - 1,
             None => u64::MAX,
         };
-        let place = &places[entry.place];
-        let file = place.dir.open(&segment_name(entry.first_index), place.method.access)?;
-        file.sync(place.method.call)?;
         let link = piece.link.unwrap_or_else(|| unlinked(entry.first_index));
-        let scanned = scan(past_the_cache(place, entry, &file)?, piece.header, link, until)?;
+        let scanned = scan(Arc::clone(&on_disk), piece.header, link, until)?;
         durable = durable.max(scanned.durable);
         if stopped.is_some() {
             // Behind the end: only what it says of others counts.
@@ -314,12 +310,16 @@ pub(crate) fn find(places: &[Place], accept_loss: bool) -> Result<Found> {
             continue;
         }
         found.last_index = scanned.last_index;
-        found.previous = Some(Previous {
-            salt: piece.header.salt,
-            end: scanned.records_end,
-            first_index: link.first_index,
-            ordinal: link.ordinal,
-        });
+        if scanned.last_index >= link.first_index {
+            found.previous = Some(Previous {
+                salt: piece.header.salt,
+                end: scanned.records_end,
+                first_index: link.first_index,
+                ordinal: link.ordinal,
+            });
+        } else if piece.link.is_some() {
+            found.previous = Previous::of_link(&link);
+        }
         let ends = until == u64::MAX || scanned.last_index < until || piece.link.is_none();
         if !ends {
             continue;
@@ -327,8 +327,15 @@ pub(crate) fn find(places: &[Place], accept_loss: bool) -> Result<Found> {
         if piece.link.is_none() && number + 1 == count && !scanned.more_behind {
             // Its name was made durable, and nothing that was written into it.
             found.cut.push(entry);
-        } else if number + 1 == count && scanned.stop != Stop::Sealed && !scanned.more_behind {
-            let tail = last_block(&*past_the_cache(place, entry, &file)?, scanned.frames_end)?;
+        } else if number + 1 == count
+            && scanned.stop != Stop::Sealed
+            && !scanned.more_behind
+            && (Arc::ptr_eq(&file, &on_disk)
+                || scan(Arc::clone(&file), piece.header, link, until)? == scanned)
+        {
+            // Through the cache only if it shows what the disk has: what a failed sync left there
+            // would be written with whatever shares its page.
+            let tail = last_block(&*on_disk, scanned.frames_end)?;
             found.resume = Some(Resume { piece, scanned: scanned.clone(), file, tail });
         }
         stopped = Some((entry, scanned));
@@ -387,7 +394,7 @@ fn past_the_cache(place: &Place, entry: Entry, file: &Arc<dyn File>) -> Result<A
 /// What a block holds before `end`.
 fn last_block(file: &dyn File, end: u64) -> Result<Vec<u8>> {
     let block = BLOCK as u64;
-    let mut bytes = plimsoll_sync::AlignedBuf::zeroed(BLOCK, BLOCK);
+    let mut bytes = AlignedBuf::zeroed(BLOCK, BLOCK);
     let len = usize::try_from(end % block).expect("less than a block");
     if len > 0 {
         file.read_at(&mut bytes, end / block * block)?;

@@ -65,9 +65,9 @@ pub(crate) fn scan(file: Arc<dyn File>, header: Header, link: Link, until: u64) 
         more_behind: false,
     };
     walk(&mut cursor, &mut scanned, link, until)?;
-    // A log that was closed says at its end that everything is durable, and nothing comes behind.
-    let closed = scanned.stop == Stop::Empty && scanned.durable == scanned.last_index;
-    if !closed && !matches!(scanned.stop, Stop::Superseded | Stop::Sealed) {
+    // Also where nothing seems to be missing: the first block of several that were written may be the
+    // one that was lost.
+    if !matches!(scanned.stop, Stop::Superseded | Stop::Sealed) {
         look_behind(&mut cursor, &mut scanned, header)?;
     }
     Ok(scanned)

@@ -80,6 +80,11 @@ impl Segments {
         cut
     }
 
+    /// The oldest is still there after all.
+    pub(crate) fn put_back(&self, oldest: Entry) {
+        lock(&self.list).push_front(oldest);
+    }
+
     /// Takes the oldest away, if another follows and begins no later than `index`.
     pub(crate) fn pop_before(&self, index: u64) -> Option<Entry> {
         let mut list = lock(&self.list);

@@ -3,9 +3,11 @@
 //! One is kept ready once a quarter of the active segment is used. It is also the reserve: when the
 //! disk is full, what the ring holds still has room in it.
 
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+
 use crate::core::{Core, Gate};
 use crate::error::{Error, Result};
-use crate::place::{Layout, SPARE, Spare};
+use crate::place::{Blocks, Layout, SPARE, Spare};
 use crate::shim::lock;
 use crate::stats::Event;
 
@@ -30,7 +32,7 @@ pub(crate) fn keep_ready(core: &Core, place: usize) -> Result<bool> {
     }
     let spare = prepare(core, place, &mut spares)?;
     spares.ready.push(spare);
-    core.room_limit.fetch_add(core.certain_room_of_spare(), std::sync::atomic::Ordering::SeqCst);
+    core.room_limit.fetch_add(core.certain_room_of_spare(), SeqCst);
     Ok(true)
 }
 
@@ -59,11 +61,12 @@ fn prepare(core: &Core, place: usize, spares: &mut crate::core::Spares) -> Resul
     let header = core.new_header()?;
     let used = spares.used.iter().position(|(of, _)| *of == place);
     let recycled = used.map(|used| spares.used.swap_remove(used).1);
-    let (recycle, name) = match recycled {
-        Some(name) => (true, name),
-        None => (false, spare_name(header.salt)),
+    let (blocks, name) = match recycled {
+        Some(name) => (Blocks::Used, name),
+        None if core.is_bulk.load(Relaxed) => (Blocks::Quick, spare_name(header.salt)),
+        None => (Blocks::Best, spare_name(header.salt)),
     };
-    match core.places[place].prepare(place, name, header, recycle) {
+    match core.places[place].prepare(place, name, header, blocks) {
         Ok(spare) => {
             if std::mem::take(&mut spares.out_of_space) {
                 core.set_gate(Gate::Open);

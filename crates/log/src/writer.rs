@@ -8,6 +8,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
+use std::time::Duration;
 
 use crate::active::{Active, Previous, STAGING_BYTES};
 use crate::core::{Anchor, Core, Gate};
@@ -22,6 +23,8 @@ use crate::stats::{Event, ns};
 
 /// At least so many bytes between two marks: one in each block.
 const MARK_BYTES: u64 = BLOCK_BYTES;
+/// A segment that is filled in less is filled by large writes.
+const BULK: Duration = Duration::from_secs(2);
 /// Segments that may fail one after the other before the log stops.
 const FAILURES_MAX: u32 = 3;
 
@@ -31,6 +34,8 @@ pub(crate) struct Writer {
     /// Ring position of the next record to take.
     pub(crate) taken: u64,
     pub(crate) generation: u64,
+    /// When the segment was begun.
+    since: Duration,
     /// Failures since something last became durable, and what was durable then.
     failures: (u32, u64),
 }
@@ -47,8 +52,8 @@ pub(crate) enum Turn {
 }
 
 impl Writer {
-    pub(crate) fn new(active: Active, taken: u64, generation: u64) -> Self {
-        Self { active, taken, generation, failures: (0, 0) }
+    pub(crate) fn new(active: Active, taken: u64, generation: u64, since: Duration) -> Self {
+        Self { active, taken, generation, since, failures: (0, 0) }
     }
 
     /// Takes some records and writes them, and syncs if somebody waits for that.
@@ -147,7 +152,7 @@ impl Writer {
         Ok(())
     }
 
-    fn count_write(&self, core: &Core, bytes: u64, took: std::time::Duration) {
+    fn count_write(&self, core: &Core, bytes: u64, took: Duration) {
         core.counts.change(|counts| {
             counts.written_bytes += bytes;
             counts.write_ns.saturating_record(ns(took));
@@ -236,6 +241,8 @@ impl Writer {
         let next = self.begin(core, &spare, first_index, Some(self.active.segment.previous()))?;
         core.segments.push(Entry { first_index, place: next.segment.place });
         self.active = next;
+        core.is_bulk.store(begun.saturating_sub(self.since) < BULK, SeqCst);
+        self.since = begun;
         let took = core.clock().now().saturating_sub(begun);
         tracing::debug!(first_index, ?took, "rotated");
         core.counts.change(|counts| counts.rotations += 1);
@@ -254,7 +261,7 @@ impl Writer {
     ) -> Result<Active> {
         let mut active = stage_begin(core, spare, first_index, previous, self.generation);
         active.write(None)?;
-        core.places[spare.place].dir.rename(&spare.name, &active.segment.name)?;
+        active.enter(&core.places[spare.place], &spare.name)?;
         Ok(active)
     }
 
@@ -300,6 +307,7 @@ impl Writer {
             active: stage_begin(core, &spare, durable + 1, anchor.previous, generation),
             taken: from,
             generation,
+            since: begun,
             failures: self.failures,
         };
         while next.active.last_index < written {
@@ -311,13 +319,19 @@ impl Writer {
         next.active.write(None)?;
         next.active.publish_end();
         next.active.segment.file.sync(core.places[place].method.call)?;
-        core.places[place].dir.rename(&spare.name, &next.active.segment.name)?;
+        core.places[place].begin_cut()?;
+        next.active.enter(&core.places[place], &spare.name)?;
         let cut = core.segments.replace(Entry { first_index: durable + 1, place });
+        let mut is_cut = true;
         for old in cut.iter().rev() {
             if (old.place, old.first_index) != (place, durable + 1) {
                 // Its generation says that it is not part of the log, should it stay.
-                core.places[old.place].dir.remove(&segment_name(old.first_index)).ok();
+                let dir = &core.places[old.place].dir;
+                is_cut &= dir.remove(&segment_name(old.first_index)).is_ok();
             }
+        }
+        if is_cut {
+            core.places[place].end_cut().ok();
         }
         let (index, position) = (next.active.last_index, next.taken);
         {
@@ -327,7 +341,9 @@ impl Writer {
             unsynced.index = index;
             unsynced.position = position;
         }
-        *anchor = Anchor { previous: Some(next.active.segment.previous()) };
+        if index > durable {
+            *anchor = Anchor { previous: Some(next.active.segment.previous()) };
+        }
         next.active.loose = false;
         *self = next;
         core.on_durable(index, position, core.clock().now().saturating_sub(begun));
@@ -337,30 +353,37 @@ impl Writer {
     }
 
     /// Cuts off what comes after `last_index`, which is durable, and goes on in a new segment.
-    pub(crate) fn cut(&mut self, core: &Core, last_index: u64, end: Previous) -> Result<()> {
+    pub(crate) fn cut(
+        &mut self,
+        core: &Core,
+        last_index: u64,
+        end: Option<Previous>,
+    ) -> Result<()> {
         let place = self.active.segment.place;
         let spare = spares::take(core, place)?;
         let mut anchor = lock(&core.sync_turn);
+        let first_index = last_index + 1;
         self.generation += 1;
-        let previous = (last_index > 0).then_some(end);
-        let mut next = stage_begin(core, &spare, last_index + 1, previous, self.generation);
+        let mut next = stage_begin(core, &spare, first_index, end, self.generation);
         next.write(None)?;
         next.publish_end();
         next.segment.file.sync(core.places[place].method.call)?;
-        core.places[place].dir.rename(&spare.name, &next.segment.name)?;
-        let cut = core.segments.replace(Entry { first_index: last_index + 1, place });
+        core.places[place].begin_cut()?;
+        next.enter(&core.places[place], &spare.name)?;
+        let cut = core.segments.replace(Entry { first_index, place });
         for old in cut.iter().rev() {
-            if (old.place, old.first_index) != (place, last_index + 1) {
+            if (old.place, old.first_index) != (place, first_index) {
                 core.places[old.place].dir.remove(&segment_name(old.first_index))?;
             }
         }
+        core.places[place].end_cut()?;
         {
             let mut unsynced = lock(&core.unsynced);
             unsynced.segments.clear();
             unsynced.since = None;
             unsynced.index = last_index;
         }
-        *anchor = Anchor { previous: Some(next.segment.previous()) };
+        *anchor = Anchor { previous: end };
         next.loose = false;
         self.active = next;
         drop(anchor);

@@ -29,7 +29,9 @@ pub(crate) fn crash(disk: &Disk, crash: Crash, tear: Tear, seed: u64) -> Disk {
     for inode in after.files.values_mut() {
         inode.handles = 0;
     }
-    if crash != Crash::Process {
+    if crash == Crash::Process {
+        after.directory.forgive();
+    } else {
         let mut chooser = Chooser::new(disk, crash, tear, seed);
         chooser.directory(&mut after.directory);
         for inode in after.files.values_mut() {
@@ -136,6 +138,8 @@ impl Chooser {
         let must_cut = found.reaches_beyond(len);
         found.cut(len);
         inode.live = found;
+        // Whoever comes next has a page cache of its own.
+        inode.forgot = false;
         if self.crash == Crash::PowerCut {
             inode.durable = inode.live.clone();
             return;

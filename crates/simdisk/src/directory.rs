@@ -63,6 +63,24 @@ impl Directory {
         self.pending.clear();
     }
 
+    /// The process that was told of a failed sync is gone. To the next one the entries that it sees are
+    /// changes like any other: its own sync of the directory makes them durable, or fails again.
+    pub(crate) fn forgive(&mut self) {
+        let mut expected = self.durable.clone();
+        for change in &self.pending {
+            change.apply(&mut expected);
+        }
+        let live = self.live.clone();
+        for (name, id) in &live {
+            if expected.get(name) != Some(id) {
+                self.change(name, Some(*id), false);
+            }
+        }
+        for name in expected.keys().filter(|name| !live.contains_key(*name)) {
+            self.change(name, None, false);
+        }
+    }
+
     /// Whether a name leads to the file, or may after a crash.
     pub(crate) fn refers_to(&self, id: FileId) -> bool {
         let names = self.live.values().chain(self.durable.values());

@@ -137,6 +137,7 @@ impl File for SimFile {
         let detail = format_args!("{len} bytes at {byte_offset}");
         let read = self.step(Operation::Read, detail, |disk, twist| match twist {
             Twist::Fail(error) => Err(error),
+            _ if self.access.direct => Ok(disk.file(self.id).read_direct(buf, byte_offset)),
             _ => Ok(disk.file(self.id).live.read_at(buf, byte_offset)),
         });
         read.map_err(self.failed("read"))
@@ -271,6 +272,11 @@ mod tests {
                 byte[0]
             };
             assert_eq!(first(&dir), 7, "{method}: the cache is new");
+            if !method.access().direct {
+                let direct = dir.handle("a", SyncMethod::Direct.access(), false).unwrap();
+                direct.read_at(&mut buf, 0).unwrap();
+                assert_eq!(buf[0], 0, "{method}: past the cache is what the medium has");
+            }
             for seed in 0..100 {
                 assert_eq!(first(&dir.power_cut(seed)), 0, "{method}: the medium is old");
             }

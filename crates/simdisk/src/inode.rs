@@ -29,6 +29,8 @@ pub(crate) struct Inode {
     pub(crate) live: Image,
     pub(crate) durable: Image,
     pub(crate) pending: Vec<Effect>,
+    /// A sync failed: the page cache holds bytes that nothing will write.
+    pub(crate) forgot: bool,
 }
 
 /// How far something that is not durable has come.
@@ -177,9 +179,24 @@ impl Inode {
         }
     }
 
+    /// What is read past the page cache: what the medium has and what is on its way there. After a
+    /// failed sync that is less than the page cache shows.
+    pub(crate) fn read_direct(&self, buf: &mut [u8], byte_offset: u64) -> usize {
+        if !self.forgot {
+            return self.live.read_at(buf, byte_offset);
+        }
+        let mut image = self.durable.clone();
+        for effect in &self.pending {
+            effect.change.apply(&mut image);
+        }
+        image.len = self.live.len;
+        image.read_at(buf, byte_offset)
+    }
+
     /// A sync of these pages failed: they count as clean, and nothing will write them again. The
     /// length is metadata, and still on its way.
     pub(crate) fn mark_clean(&mut self, pages: Option<&Range<u64>>) {
+        self.forgot = true;
         for effect in std::mem::take(&mut self.pending) {
             match effect.pages() {
                 None => self.pending.push(effect),

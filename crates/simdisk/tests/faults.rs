@@ -113,6 +113,12 @@ fn a_failed_directory_sync_loses_the_entry_and_closes_the_directory() {
     assert_eq!(dir.list().unwrap(), ["a"], "the cache has it");
     assert!(matches!(dir.sync(), Err(Error::Latched { .. })));
     assert!((0..200).all(|seed| dir.power_cut(seed).list().unwrap().is_empty()));
+    // The next process sees the entry, and can make it durable.
+    let next = dir.crash(plimsoll_sync::Crash::Process, 1);
+    assert_eq!(next.list().unwrap(), ["a"]);
+    assert!((0..200).any(|seed| next.power_cut(seed).list().unwrap().is_empty()));
+    next.sync().unwrap();
+    assert!((0..200).all(|seed| next.power_cut(seed).list().unwrap() == ["a"]));
 }
 
 #[test]

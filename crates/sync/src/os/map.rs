@@ -96,8 +96,26 @@ impl Shared {
         let start = unsafe {
             rustix::mm::mmap_anonymous(ptr::null_mut(), bytes, protection, MapFlags::PRIVATE)
         }?;
-        Ok(Self::at(start, words))
+        let shared = Self::at(start, words);
+        shared.give_pages(bytes);
+        Ok(shared)
     }
+
+    /// Pages now and not at the first use of each, which costs whoever uses it microseconds; large
+    /// ones where there are. A wish: where the system does not know it, pages come one by one.
+    #[cfg(target_os = "linux")]
+    #[expect(unsafe_code, reason = "madvise")]
+    fn give_pages(&self, bytes: usize) {
+        use rustix::mm::Advice;
+        for wish in [Advice::LinuxHugepage, Advice::LinuxPopulateWrite] {
+            // SAFETY: the range is ours, and neither wish changes what it holds.
+            unsafe { rustix::mm::madvise(self.start.as_ptr().cast(), bytes, wish) }.ok();
+        }
+    }
+
+    /// Pages come at their first use.
+    #[cfg(not(target_os = "linux"))]
+    fn give_pages(&self, _: usize) {}
 
     /// The first words of a file, which must be as long.
     #[expect(unsafe_code, reason = "mmap")]

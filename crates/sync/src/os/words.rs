@@ -37,7 +37,7 @@ mod unix {
     use crate::{Error, Result};
 
     impl Words {
-        /// So many words of this process's own. The system gives pages to them at their first use.
+        /// So many words of this process's own, with pages under them.
         pub fn own(words: usize) -> Result<Self> {
             let failed = |error| Error::io("map", "memory", error);
             Ok(Self { shared: Shared::anonymous(words).map_err(failed)? })
