@@ -67,7 +67,7 @@ pub(crate) struct Piece {
 }
 
 /// What the directories hold.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Survey {
     /// The log's files, oldest first; where the heads were not read, only their names are known.
     pub(crate) entries: Vec<Entry>,
