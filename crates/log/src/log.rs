@@ -366,7 +366,7 @@ impl Log {
     pub fn truncate_after(&self, last_index: u64) -> Result<()> {
         let mut writer = lock(&self.role);
         let (first_index, newest) = (self.first_index(), self.core.last.get());
-        if last_index + 1 < first_index {
+        if last_index.saturating_add(1) < first_index {
             return Err(Error::OutOfRange { index: last_index, first_index, last_index: newest });
         }
         self.core.while_quiet(|| {
