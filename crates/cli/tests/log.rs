@@ -72,6 +72,8 @@ fn a_part_of_the_log_is_printed_by_index_and_count() {
     assert_eq!(cat(&dir, &["--from", "2001"]), b"", "it is the next one");
     let (said, status) = fails(&["log", "cat", path(&dir), "--from", "2002"]);
     assert!(status == 2 && said.contains("no record 2002") && said.contains("ends with 2000"));
+    let (_, status) = fails(&["log", "cat", path(&dir), "--from", &u64::MAX.to_string()]);
+    assert_eq!(status, 2);
     assert_eq!(ok(&["log", "tail", path(&dir), "-n", "2"]), "1999\n2000\n");
     let json = ok(&["log", "tail", path(&dir), "-n", "1", "--json"]);
     assert_eq!(json, "{\"index\":2000,\"payload\":\"2000\"}\n");
@@ -190,6 +192,7 @@ fn tail_follows_another_process_across_segments_in_order() {
     wait_until(|| segments(&dir).len() == 1 && cat(&dir, &[]).ends_with(b"x\n"));
     let mut tail = plimsoll(&["log", "tail", "-f", "-n", "100000", path(&dir)])
         .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
         .spawn()
         .unwrap();
     let mut followed = BufReader::new(tail.stdout.take().unwrap()).lines();
@@ -210,7 +213,9 @@ fn tail_follows_another_process_across_segments_in_order() {
     append(&dir, b"instead\n", &[]);
     assert_eq!(followed.next().unwrap().unwrap(), "instead");
     interrupt(&tail);
-    assert_eq!(tail.wait().unwrap().code(), Some(130));
+    let output = tail.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130));
+    assert_eq!(texts(&output).0, "records after 1500 were cut off\n");
 }
 
 #[test]
@@ -222,7 +227,7 @@ fn a_flipped_byte_is_exit_1_and_named_with_what_is_readable() {
     let (said, answered, status) = run(&["log", "verify", path(&dir)]);
     assert_eq!(status, 1, "{said}");
     assert!(answered.contains(&format!("corruption in {name} at byte offset ")), "{answered}");
-    assert!(answered.contains("the next valid record"), "{answered}");
+    assert!(answered.contains("behind it") && answered.contains("still valid"), "{answered}");
     let (_, json, status) = run(&["log", "verify", path(&dir), "--json"]);
     let verdict: Value = serde_json::from_str(&json).unwrap();
     assert_eq!((status, &verdict["state"]), (1, &"corrupt".into()));
@@ -230,7 +235,7 @@ fn a_flipped_byte_is_exit_1_and_named_with_what_is_readable() {
     let offset = damage["byte_offset"].as_u64().unwrap();
     assert!((4970..=5000).contains(&offset), "{damage}");
     let first_lost = damage["first_index"].as_u64().unwrap();
-    assert_eq!(damage["next_valid"]["index"], first_lost + 1);
+    assert_eq!(damage["behind"]["first_index"], first_lost + 1);
     assert_eq!(verdict["readable"][0]["last_index"], first_lost - 1);
     assert_eq!(verdict["readable"][1]["last_index"], 5000);
     // What is before it is printed, and what comes after the segment as well.
@@ -315,10 +320,14 @@ fn truncation_takes_whole_segments_from_the_old_end_and_exactly_what_was_said_fr
     let (problem, status) = fails(&["log", "truncate", path(&dir), "--after", "4990"]);
     assert!(status == 2 && problem.contains("--yes"), "{problem}");
     assert_eq!(stat(&dir)["last_index"], 5000);
+    let (problem, status) = fails(&["log", "truncate", path(&dir), "--after", "5", "--yes"]);
+    assert!(status == 2 && problem.contains(&format!("begins with {first}")), "{problem}");
     let said = truncate(&["--after", "4990", "--yes"]);
     assert_eq!(said, format!("records 4991 to 5000 removed; records {first} to 4990 left\n"));
     append(&dir, b"again\n", &[]);
     assert_eq!(ok(&["log", "tail", path(&dir), "-n", "2"]), "4990\nagain\n");
+    let largest = u64::MAX.to_string();
+    assert!(truncate(&["--after", &largest, "--yes"]).contains("nothing removed"));
     assert!(truncate(&["--after", "9999", "--yes"]).contains("nothing removed"));
     let (_, status) = fails(&["log", "truncate", path(&dir)]);
     assert_eq!(status, 2);

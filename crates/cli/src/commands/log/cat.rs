@@ -37,7 +37,7 @@ pub(super) fn run(args: &CatArgs) -> Result<Exit> {
     let nothing = reader.next_index() == from;
     if nothing && left > 0 && from <= to && args.from.is_some() {
         let last_index = view.outline()?.last().map_or(0, |newest| newest.last_index);
-        if from > last_index + 1 {
+        if from > last_index.saturating_add(1) {
             bail!("there is no record {from}: the log ends with {last_index}");
         }
     }

@@ -26,7 +26,7 @@ pub(super) fn run(args: &LookArgs) -> Result<Exit> {
         SegmentState::Corrupt(corruption) => Some(corruption.to_string()),
         _ => None,
     });
-    let n = (last_index + 1).saturating_sub(first_index);
+    let n = last_index.saturating_add(1).saturating_sub(first_index);
     let at_risk = last_index.saturating_sub(durable);
     let exit = if corrupt.is_some() { Exit::CheckFailed } else { Exit::Ok };
     if args.json {
@@ -48,7 +48,7 @@ pub(super) fn run(args: &LookArgs) -> Result<Exit> {
         return Ok(exit);
     }
     let held = match n {
-        0 => format!("none; the next one is {}", last_index + 1),
+        0 => format!("none; the next one is {first_index}"),
         n => format!("{first_index} to {last_index} ({n})"),
     };
     let open = match writer {

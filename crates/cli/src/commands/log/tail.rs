@@ -20,7 +20,7 @@ pub(super) fn run(args: &TailArgs) -> Result<Exit> {
     let format = if args.json { OutputFormat::Json } else { OutputFormat::Lines };
     let view = args.dirs.view()?;
     let last_index = last_index(&view.outline()?);
-    let from = (last_index + 1).saturating_sub(args.count).max(view.first_index());
+    let from = last_index.saturating_add(1).saturating_sub(args.count).max(view.first_index());
     let mut out = output::stream();
     let mut reader = view.read_from(from)?;
     if !args.follow {

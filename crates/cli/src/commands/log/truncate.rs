@@ -24,6 +24,9 @@ pub(super) fn run(args: &TruncateArgs) -> Result<Exit> {
     let (log, _) = args.dirs.log(options)?;
     let (first, last) = (log.first_index(), log.last_index());
     match args.after {
+        Some(after) if after.saturating_add(1) < first => {
+            bail!("record {after} is gone, and nothing can end there: the log begins with {first}");
+        }
         Some(after) if after < last && asks && !agreed(after + 1, last)? => {
             log.close()?;
             output::news("nothing was cut off");

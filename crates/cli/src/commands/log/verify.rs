@@ -12,8 +12,15 @@ use crate::exit::Exit;
 use crate::log_args::LookArgs;
 use crate::output;
 
-/// The next record behind damage, and where it is.
-type NextValid = Option<(u64, u64)>;
+/// Valid records behind damage in the same segment: `dump` shows them, a reader does not get there.
+#[derive(Clone, Copy)]
+struct Behind {
+    first_index: u64,
+    last_index: u64,
+    records: u64,
+    /// Where the first one begins.
+    byte_offset: u64,
+}
 
 pub(super) fn run(args: &LookArgs) -> Result<Exit> {
     let is_open = args.dirs.writer()?.is_some();
@@ -26,27 +33,30 @@ pub(super) fn run(args: &LookArgs) -> Result<Exit> {
     bar.finish_and_clear();
     let mut verdict = Verdict { first_index: view.first_index(), is_open, ..Verdict::default() };
     for report in reports {
-        let next_valid = match &report.state {
-            SegmentState::Corrupt(wrong) => next_valid(&view, &report, wrong)?,
+        let behind = match &report.state {
+            SegmentState::Corrupt(wrong) => behind(&view, &report, wrong)?,
             _ => None,
         };
-        verdict.add(report, next_valid);
+        verdict.add(report, behind);
     }
     let text = if args.json { format!("{}\n", verdict.json()) } else { verdict.text() };
     output::answer(&text)?;
     Ok(if verdict.is_corrupt() { Exit::CheckFailed } else { Exit::Ok })
 }
 
-fn next_valid(view: &View, report: &SegmentReport, wrong: &Corruption) -> Result<NextValid> {
-    let mut found = None;
+fn behind(view: &View, report: &SegmentReport, wrong: &Corruption) -> Result<Option<Behind>> {
+    let mut found: Option<Behind> = None;
     view.dump(report, |dumped| -> Result<()> {
         if let Dumped::Frame { byte_offset, frame, .. } = dumped
             && frame.kind == Kind::Record
-            && byte_offset > wrong.byte_offset
-            && wrong.byte_offset > 0
-            && found.is_none()
+            && (1..byte_offset).contains(&wrong.byte_offset)
+            && wrong.records.contains(&frame.index)
         {
-            found = Some((frame.index, byte_offset));
+            let index = frame.index;
+            let first = Behind { first_index: index, last_index: index, records: 0, byte_offset };
+            let found = found.get_or_insert(first);
+            found.last_index = index;
+            found.records += 1;
         }
         Ok(())
     })?;
@@ -57,26 +67,26 @@ fn next_valid(view: &View, report: &SegmentReport, wrong: &Corruption) -> Result
 struct Verdict {
     first_index: u64,
     is_open: bool,
-    segments: Vec<(SegmentReport, NextValid)>,
+    segments: Vec<(SegmentReport, Option<Behind>)>,
     /// Records that can be read, in runs without a gap.
     readable: Vec<(u64, u64)>,
 }
 
 impl Verdict {
-    fn add(&mut self, report: SegmentReport, next_valid: NextValid) {
+    fn add(&mut self, report: SegmentReport, behind: Option<Behind>) {
         let (first, last) = (report.first_index, report.last_index);
         if report.state != SegmentState::Stale && last >= first {
             match self.readable.last_mut() {
-                Some(run) if run.1 + 1 == first => run.1 = last,
+                Some(run) if run.1.checked_add(1) == Some(first) => run.1 = last,
                 _ => self.readable.push((first, last)),
             }
         }
-        self.segments.push((report, next_valid));
+        self.segments.push((report, behind));
     }
 
-    fn corruptions(&self) -> impl Iterator<Item = (&Corruption, NextValid)> {
-        self.segments.iter().filter_map(|(report, next_valid)| match &report.state {
-            SegmentState::Corrupt(wrong) => Some((wrong, *next_valid)),
+    fn corruptions(&self) -> impl Iterator<Item = (&Corruption, Option<Behind>)> {
+        self.segments.iter().filter_map(|(report, behind)| match &report.state {
+            SegmentState::Corrupt(wrong) => Some((wrong, *behind)),
             _ => None,
         })
     }
@@ -125,11 +135,17 @@ impl Verdict {
             };
             text += &format!("{}  {held:<24} {bytes:>10}  {shown}\n", report.segment);
         }
-        for (wrong, next_valid) in self.corruptions() {
+        for (wrong, behind) in self.corruptions() {
             text += &format!("{wrong}\n");
-            if let Some((index, byte_offset)) = next_valid {
+            if let Some(behind) = behind {
+                let Behind { first_index, last_index, records, byte_offset } = behind;
                 text += &format!(
-                    "  the next valid record in {} is {index}, at byte offset {byte_offset}\n",
+                    "  behind it {} still valid, {first_index} to {last_index}, from byte offset \
+                     {byte_offset} on: `plimsoll log dump DIR --segment {} --from {first_index}`\n",
+                    match records {
+                        1 => "1 record is".to_owned(),
+                        n => format!("{n} records are"),
+                    },
                     wrong.segment
                 );
             }
@@ -174,19 +190,24 @@ impl Verdict {
         })
     }
 
-    fn segment(&self, (report, next_valid): &(SegmentReport, NextValid)) -> Value {
+    fn segment(&self, (report, behind): &(SegmentReport, Option<Behind>)) -> Value {
         let damage = match &report.state {
             SegmentState::Torn(wrong) | SegmentState::Corrupt(wrong) => {
                 let (first, last) = wrong.records.clone().into_inner();
-                let next = next_valid.map(
-                    |(index, byte_offset)| json!({ "index": index, "byte_offset": byte_offset }),
-                );
+                let behind = behind.map(|behind| {
+                    json!({
+                        "first_index": behind.first_index,
+                        "last_index": behind.last_index,
+                        "records": behind.records,
+                        "byte_offset": behind.byte_offset,
+                    })
+                });
                 json!({
                     "byte_offset": wrong.byte_offset,
                     "reason": wrong.damage.to_string(),
                     "first_index": first,
                     "last_index": (last < u64::MAX).then_some(last),
-                    "next_valid": next,
+                    "behind": behind,
                 })
             }
             _ => Value::Null,
