@@ -64,6 +64,9 @@ struct Open {
     /// Where a log that somebody else writes ended, and what stood there: it was read through to find
     /// out, and is not again as long as that stands there.
     end: Option<(u64, Damage)>,
+    /// Where a record was missing that somebody else's log calls durable. It may have been written
+    /// after its place was read and before the word of it was: then it is there at a second look.
+    doubt: Option<u64>,
 }
 
 impl Source {
@@ -219,7 +222,15 @@ impl Reader {
                     self.open.as_mut().expect("something was read").end = Some((at, damage));
                     return Ok(false);
                 }
-                false => shelf.covering(expected).and_then(|covering| covering.last_index),
+                false => {
+                    let open = self.open.as_mut().expect("something was read");
+                    if open.doubt != Some(at) {
+                        open.doubt = Some(at);
+                        open.cursor.refresh();
+                        return Ok(true);
+                    }
+                    shelf.covering(expected).and_then(|covering| covering.last_index)
+                }
             },
         };
         let last_index = last_index.unwrap_or_else(|| self.source.limit(self.level));
@@ -317,8 +328,15 @@ impl Reader {
                 _ => cursor.seek(crate::format::BLOCK_BYTES),
             }
         }
-        self.open =
-            Some(Open { covering, cursor, frame: None, next_index, is_fresh: true, end: None });
+        self.open = Some(Open {
+            covering,
+            cursor,
+            frame: None,
+            next_index,
+            is_fresh: true,
+            end: None,
+            doubt: None,
+        });
         Ok(true)
     }
 

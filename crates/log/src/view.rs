@@ -307,7 +307,17 @@ impl View {
             report.last_index = until;
             return Ok(report);
         }
-        let scanned = scan(file, piece.header, link, until.unwrap_or(u64::MAX))?;
+        let read = || scan(Arc::clone(&file), piece.header, link, until.unwrap_or(u64::MAX));
+        let mut scanned = read()?;
+        // What is missing may have been written after its place was read, and before the mark was that
+        // calls it durable: then it is there at a second look.
+        while scanned.durable > scanned.last_index {
+            let again = read()?;
+            if again.last_index == scanned.last_index {
+                break;
+            }
+            scanned = again;
+        }
         report.last_index = scanned.last_index;
         report.records_end = scanned.records_end;
         report.durable = scanned.durable;
