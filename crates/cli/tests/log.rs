@@ -259,6 +259,24 @@ fn a_flipped_byte_is_exit_1_and_named_with_what_is_readable() {
     assert_eq!((&frames[0]["frame"], &frames[1]["frame"]), (&"header".into(), &"link".into()));
 }
 
+/// They once ended before it, as if there were no more.
+#[test]
+fn a_newest_segment_that_cannot_be_read_is_not_passed_over_in_silence() {
+    for n in [5000, 10] {
+        let dir = numbers("newest", n);
+        let newest = segments(&dir).pop().unwrap();
+        flip(&newest, 20);
+        let name = newest.file_name().unwrap().to_str().unwrap();
+        for command in ["cat", "tail", "verify", "stat"] {
+            let (said, answered, status) = run(&["log", command, path(&dir)]);
+            assert_eq!(status, 1, "{command}: {said}");
+            assert!(said.contains(name) || answered.contains(name), "{command}: {said}");
+        }
+        let (said, _, status) = run(&["log", "tail", "-f", path(&dir)]);
+        assert_eq!(status, 1, "{said}");
+    }
+}
+
 #[test]
 fn durable_records_are_given_up_only_on_request() {
     let dir = numbers("give-up", 100);

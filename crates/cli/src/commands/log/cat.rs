@@ -34,12 +34,14 @@ pub(super) fn run(args: &CatArgs) -> Result<Exit> {
     }
     out.flush()?;
     printed?;
-    let nothing = reader.next_index() == from;
-    if nothing && left > 0 && from <= to && args.from.is_some() {
-        let last_index = view.outline()?.last().map_or(0, |newest| newest.last_index);
-        if from > last_index.saturating_add(1) {
-            bail!("there is no record {from}: the log ends with {last_index}");
-        }
+    if left == 0 || reader.next_index() > to {
+        return Ok(Exit::Ok);
+    }
+    let reports = view.outline()?;
+    super::lost(&reports, reader.next_index(), to)?;
+    let last_index = super::last_index(&reports);
+    if reader.next_index() == from && from > last_index.saturating_add(1) {
+        bail!("there is no record {from}: the log ends with {last_index}");
     }
     Ok(Exit::Ok)
 }

@@ -15,7 +15,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, bail};
-use plimsoll_log::{Error, LOCK, Log, Options, Recovery, SegmentReport, View};
+use plimsoll_log::{Error, LOCK, Log, Options, Recovery, SegmentReport, SegmentState, View};
 use plimsoll_sync::{Dir, Error as DiskError, OsDir};
 
 use crate::exit::Exit;
@@ -117,6 +117,26 @@ fn tell(recovery: &Recovery) {
     if let Some(lost) = &recovery.lost {
         output::news(&format!("given up: {lost}"));
     }
+}
+
+/// What a reader of these records does not get to see because no file has it any more, though it was
+/// durable.
+fn lost(reports: &[SegmentReport], from: u64, to: u64) -> Result<()> {
+    for report in reports {
+        if let SegmentState::Corrupt(wrong) = &report.state
+            && *wrong.records.end() >= from
+            && *wrong.records.start() <= to
+        {
+            return Err(Error::Corrupt(Box::new(wrong.clone())).into());
+        }
+    }
+    Ok(())
+}
+
+/// The last record that belongs to the log.
+fn last_index(reports: &[SegmentReport]) -> u64 {
+    let ours = reports.iter().rfind(|report| report.state != SegmentState::Stale);
+    ours.map_or(0, |newest| newest.last_index)
 }
 
 /// Size of the log's newest segment, for those that follow.

@@ -5,7 +5,7 @@ use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
 use anyhow::Result;
-use plimsoll_log::{Error, Reader, SegmentReport, SegmentState, View};
+use plimsoll_log::{Error, Reader, View};
 
 use super::interrupt::on_interrupt;
 use super::record;
@@ -19,16 +19,18 @@ const POLL: Duration = Duration::from_millis(50);
 pub(super) fn run(args: &TailArgs) -> Result<Exit> {
     let format = if args.json { OutputFormat::Json } else { OutputFormat::Lines };
     let view = args.dirs.view()?;
-    let last_index = last_index(&view.outline()?);
+    let reports = view.outline()?;
+    let last_index = super::last_index(&reports);
     let from = last_index.saturating_add(1).saturating_sub(args.count).max(view.first_index());
     let mut out = output::stream();
     let mut reader = view.read_from(from)?;
+    while reader.next_index() <= last_index {
+        let Some(record) = reader.next_record()? else { break };
+        record::write(&mut out, record, format)?;
+    }
+    out.flush()?;
+    super::lost(&reports, from, u64::MAX)?;
     if !args.follow {
-        while reader.next_index() <= last_index {
-            let Some(record) = reader.next_record()? else { break };
-            record::write(&mut out, record, format)?;
-        }
-        out.flush()?;
         return Ok(Exit::Ok);
     }
     let (sender, interrupted) = sync_channel(1);
@@ -66,12 +68,6 @@ pub(super) fn run(args: &TailArgs) -> Result<Exit> {
             return Ok(Exit::Interrupted);
         }
     }
-}
-
-/// The last record that belongs to the log.
-fn last_index(reports: &[SegmentReport]) -> u64 {
-    let ours = reports.iter().rfind(|report| report.state != SegmentState::Stale);
-    ours.map_or(0, |newest| newest.last_index)
 }
 
 /// Records were cut off, and their indexes go to others.
