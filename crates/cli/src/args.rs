@@ -11,6 +11,8 @@ use plimsoll_lab::experiments;
 use plimsoll_lab::lab::Options;
 use plimsoll_lab::usage::Usage;
 
+use crate::log_args::LogCommand;
+
 /// Shows how much unsynced data a system may safely carry.
 #[derive(Debug, Parser)]
 #[command(
@@ -22,6 +24,8 @@ use plimsoll_lab::usage::Usage;
   plimsoll lab list                what can be measured
   plimsoll lab explain sync-cost   how, and how to read it
   plimsoll lab compare OLD NEW     what changed between two runs
+  plimsoll log append DIR          a record a line of stdin, safely and fast
+  plimsoll log verify DIR          is everything still there?
 
 Exit status: 0 ok, 1 a check failed, 2 wrong usage or cannot run here, 130 interrupted."
 )]
@@ -35,6 +39,20 @@ pub(crate) struct Args {
 pub(crate) enum Command {
     /// Measure what durability costs on this disk, and whether it is kept
     Lab(Box<LabArgs>),
+    /// Append to a commit log, read it, check it
+    #[command(
+        arg_required_else_help = true,
+        after_help = "Examples:
+  journalctl -f | plimsoll log append /var/lib/events   a record a line, a sync a second
+  plimsoll log tail -f /var/lib/events                  while it is being written
+  plimsoll log stat /var/lib/events                     what would survive a power cut now?
+  plimsoll log verify /var/lib/events                   is everything there? exit 1 if not"
+    )]
+    Log {
+        /// What to do with it
+        #[command(subcommand)]
+        command: LogCommand,
+    },
     /// Print a completion script for a shell
     #[command(after_help = "Example:
   plimsoll completions bash > ~/.local/share/bash-completion/completions/plimsoll")]

@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use plimsoll_lab::Error as LabError;
+use plimsoll_log::Error as LogError;
 
 /// How a command ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,6 +21,9 @@ pub(crate) enum Exit {
 impl Exit {
     /// The status for an error.
     pub(crate) fn of(error: &anyhow::Error) -> Self {
+        if let Some(LogError::Corrupt(_)) = error.downcast_ref::<LogError>() {
+            return Self::CheckFailed;
+        }
         match error.downcast_ref::<LabError>() {
             Some(LabError::Disk(_)) => Self::CheckFailed,
             Some(LabError::Interrupted) => Self::Interrupted,

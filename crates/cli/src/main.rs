@@ -5,6 +5,7 @@
 mod args;
 mod commands;
 mod exit;
+mod log_args;
 mod output;
 
 use std::process::ExitCode;
@@ -17,6 +18,7 @@ fn main() -> ExitCode {
     let args = Args::parse();
     let done = match args.command {
         Command::Lab(lab) => commands::lab::run(*lab),
+        Command::Log { command } => commands::log::run(command),
         Command::Completions { shell } => commands::completions::run(shell),
         Command::Man { dir } => commands::man::run(&dir),
     };

@@ -3,7 +3,7 @@
 #![expect(clippy::print_stderr, reason = "this is where printing is done")]
 
 use std::env;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
 
 /// Whether to colour what goes to stdout (<https://no-color.org>).
 pub(crate) fn colour() -> bool {
@@ -18,6 +18,11 @@ pub(crate) fn answer(text: &str) -> io::Result<()> {
     let mut stdout = io::stdout().lock();
     stdout.write_all(text.as_bytes())?;
     stdout.flush()
+}
+
+/// For answers that are long: buffered, so flush it where somebody may be waiting, and at the end.
+pub(crate) fn stream() -> BufWriter<StdoutLock<'static>> {
+    BufWriter::with_capacity(64 << 10, io::stdout().lock())
 }
 
 /// How wide the terminal is that sentences are read on.

@@ -86,7 +86,7 @@ pub struct Frame {
 
 /// What a segment follows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Link {
+pub struct Link {
     /// Index of its first record.
     pub first_index: u64,
     /// Its number, counted from 0 with the log's first segment.

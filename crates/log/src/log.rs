@@ -26,7 +26,8 @@ use crate::threads::{Threads, sync_or_fail_over};
 use crate::watermark::Watermark;
 use crate::writer::{Turn, Writer};
 
-const LOCK: &str = "lock";
+/// The file that whoever writes a log holds locked.
+pub const LOCK: &str = "lock";
 
 /// A commit log in a directory. Share it by reference or in an [`Arc`]: any number of threads may
 /// append, read and wait at once.
@@ -307,13 +308,7 @@ impl Log {
     pub fn truncate_before(&self, retain: Retain) -> Result<u64> {
         let keep_from = match retain {
             Retain::From(index) => index,
-            Retain::Bytes(bytes) => {
-                let all = self.core.segments.all();
-                let keep =
-                    usize::try_from(bytes / self.core.options.segment_bytes).unwrap_or(usize::MAX);
-                let from = all.len().saturating_sub(keep.max(1));
-                all.get(from).map_or(1, |entry| entry.first_index)
-            }
+            Retain::Bytes(bytes) => self.first_within(bytes)?,
             Retain::Age(age) => self.first_younger_than(age)?,
         };
         // What is not durable is still in the ring, and may have to be written behind it once more.
@@ -326,6 +321,25 @@ impl Log {
             }
         }
         Ok(self.first_index())
+    }
+
+    /// First index of the oldest segment that, with those after it, takes no more than so many bytes.
+    /// Files of one log may differ in size.
+    fn first_within(&self, bytes: u64) -> Result<u64> {
+        let all = self.core.segments.all();
+        let mut first_index = all.last().map_or(1, |entry| entry.first_index);
+        let mut left = bytes;
+        for entry in all.iter().rev() {
+            let dir = &*self.core.places[entry.place].dir;
+            let name = segment_name(entry.first_index);
+            let file_bytes = dir.open(&name, plimsoll_sync::Access::default())?.len()?;
+            if file_bytes > left {
+                break;
+            }
+            left -= file_bytes;
+            first_index = entry.first_index;
+        }
+        Ok(first_index)
     }
 
     /// First index of the oldest segment that has records younger than `age`: a segment is as old as
@@ -355,7 +369,7 @@ impl Log {
     pub fn truncate_after(&self, last_index: u64) -> Result<()> {
         let mut writer = lock(&self.role);
         let (first_index, newest) = (self.first_index(), self.core.last.get());
-        if last_index + 1 < first_index {
+        if last_index.saturating_add(1) < first_index {
             return Err(Error::OutOfRange { index: last_index, first_index, last_index: newest });
         }
         self.core.while_quiet(|| {

@@ -61,6 +61,12 @@ struct Open {
     next_index: u64,
     /// Where and how far the cursor is inside a batch that may not be read yet.
     is_fresh: bool,
+    /// Where a log that somebody else writes ended, and what stood there: it was read through to find
+    /// out, and is not again as long as that stands there.
+    end: Option<(u64, Damage)>,
+    /// Where a record was missing that somebody else's log calls durable. It may have been written
+    /// after its place was read and before the word of it was: then it is there at a second look.
+    doubt: Option<u64>,
 }
 
 impl Source {
@@ -206,11 +212,25 @@ impl Reader {
             return Ok(true);
         }
         self.check_range()?;
+        if self.open.as_ref().is_some_and(|open| open.end == Some((at, damage))) {
+            return Ok(false);
+        }
         let last_index = match &self.source {
             Source::Live(core) => core.segments.covering(expected).and_then(|c| c.last_index),
             Source::Files(shelf) => match shelf.is_end_of_log(entry, expected)? {
-                true => return Ok(false),
-                false => shelf.covering(expected).and_then(|covering| covering.last_index),
+                true => {
+                    self.open.as_mut().expect("something was read").end = Some((at, damage));
+                    return Ok(false);
+                }
+                false => {
+                    let open = self.open.as_mut().expect("something was read");
+                    if open.doubt != Some(at) {
+                        open.doubt = Some(at);
+                        open.cursor.refresh();
+                        return Ok(true);
+                    }
+                    shelf.covering(expected).and_then(|covering| covering.last_index)
+                }
             },
         };
         let last_index = last_index.unwrap_or_else(|| self.source.limit(self.level));
@@ -232,6 +252,9 @@ impl Reader {
             Some(covering) => {
                 let open = self.open.as_mut().expect("a segment was read");
                 let changed = open.covering != covering;
+                if changed {
+                    open.end = None;
+                }
                 open.covering = covering;
                 // The segment was still being written when it was read, and is full now.
                 open.cursor.refresh();
@@ -305,7 +328,15 @@ impl Reader {
                 _ => cursor.seek(crate::format::BLOCK_BYTES),
             }
         }
-        self.open = Some(Open { covering, cursor, frame: None, next_index, is_fresh: true });
+        self.open = Some(Open {
+            covering,
+            cursor,
+            frame: None,
+            next_index,
+            is_fresh: true,
+            end: None,
+            doubt: None,
+        });
         Ok(true)
     }
 

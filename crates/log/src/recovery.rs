@@ -67,7 +67,7 @@ pub(crate) struct Piece {
 }
 
 /// What the directories hold.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Survey {
     /// The log's files, oldest first.
     pub(crate) entries: Vec<Entry>,

@@ -10,9 +10,9 @@ use plimsoll_sync::{Access, Dir, OsDir};
 
 use crate::cursor::Cursor;
 use crate::error::{Corruption, Error, Result};
-use crate::format::{BLOCK, Damage, Decoded, Frame, Header, Link};
+use crate::format::{BLOCK, Damage, Decoded, Frame, Header, Kind, Link};
 use crate::options::Ack;
-use crate::place::segment_name;
+use crate::place::{first_index_of, segment_name};
 use crate::reader::{Reader, Source};
 use crate::recovery::{Survey, read_piece, survey};
 use crate::scan::{Stop, scan};
@@ -48,8 +48,12 @@ pub struct SegmentReport {
     pub records_end: u64,
     /// Size of the file.
     pub file_bytes: u64,
+    /// Size that its header says; 0 if there is none.
+    pub segment_bytes: u64,
     /// Records up to this one were durable when the segment last said so.
     pub durable: u64,
+    /// How often records had been cut off when it was begun.
+    pub generation: u64,
     /// When it was begun, in ns since 1970.
     pub unix_ns: u64,
     /// What is to be said of it.
@@ -73,6 +77,13 @@ pub enum SegmentState {
     Stale,
 }
 
+/// How much of a segment is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Depth {
+    Head,
+    All,
+}
+
 /// A frame, or what stands where one should begin.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Dumped<'a> {
@@ -86,6 +97,8 @@ pub enum Dumped<'a> {
         frame: Frame,
         /// What it carries.
         payload: &'a [u8],
+        /// What a link says of what its segment follows.
+        link: Option<Link>,
     },
     /// Nothing was written from here on.
     Empty {
@@ -117,7 +130,7 @@ impl View {
     /// # Errors
     /// A directory cannot be read.
     pub fn of(dirs: Vec<Arc<dyn Dir>>) -> Result<Self> {
-        let survey = Mutex::new(survey(&refs(&dirs))?);
+        let survey = Mutex::new(survey_now(&refs(&dirs))?);
         Ok(Self { shelf: Arc::new(Shelf { dirs, survey, epoch: AtomicU64::new(0) }) })
     }
 
@@ -143,6 +156,32 @@ impl View {
         Reader::new(Source::Files(Arc::clone(&self.shelf)), index, Ack::Written)
     }
 
+    /// How often records were cut off, as far as is known: raised by [`crate::Log::truncate_after`].
+    /// What was read before that may be another record's now.
+    #[must_use]
+    pub fn generation(&self) -> u64 {
+        lock(&self.shelf.survey).generation
+    }
+
+    /// What the segments hold, oldest first, mostly by the word of their heads: only those that may
+    /// hold records that are not durable are read through. [`View::verify`] reads all.
+    ///
+    /// # Errors
+    /// A file cannot be read.
+    pub fn outline(&self) -> Result<Vec<SegmentReport>> {
+        self.shelf.refresh()?;
+        let survey = self.survey();
+        let strays = self.strays(&survey)?;
+        let from = survey.scan_from();
+        let mut reports = Vec::new();
+        for (number, &entry) in survey.entries.iter().enumerate() {
+            let until = until(&survey, &strays, number);
+            let depth = if number < from { Depth::Head } else { Depth::All };
+            reports.push(self.report(entry, until, depth)?);
+        }
+        Ok(Self::complete(reports, survey, strays))
+    }
+
     /// Reads every segment and says what is in it, oldest first; on all CPUs. `progress` is told the
     /// number of segments done and of all.
     ///
@@ -150,10 +189,9 @@ impl View {
     /// A file cannot be read.
     pub fn verify(&self, progress: &(dyn Fn(usize, usize) + Sync)) -> Result<Vec<SegmentReport>> {
         self.shelf.refresh()?;
-        let (entries, mut stale, wrong) = {
-            let survey = lock(&self.shelf.survey);
-            (survey.entries.clone(), survey.stale.clone(), survey.wrong.clone())
-        };
+        let survey = self.survey();
+        let strays = self.strays(&survey)?;
+        let entries = &survey.entries;
         let threads = available_parallelism().map_or(1, usize::from);
         let next = AtomicUsize::new(0);
         let done = AtomicUsize::new(0);
@@ -166,37 +204,76 @@ impl View {
                     loop {
                         let number = next.fetch_add(1, SeqCst);
                         let Some(&entry) = entries.get(number) else { return };
-                        let until = entries.get(number + 1).map(|next| next.first_index - 1);
-                        **lock(&slots[number]) = Some(self.report(entry, until));
+                        let until = until(&survey, &strays, number);
+                        **lock(&slots[number]) = Some(self.report(entry, until, Depth::All));
                         progress(done.fetch_add(1, SeqCst) + 1, entries.len());
                     }
                 });
             }
         });
         drop(slots);
-        let mut reports: Vec<SegmentReport> = reports
+        let reports = reports
             .into_iter()
             .map(|report| report.expect("each was read"))
             .collect::<Result<_>>()?;
-        judge(&mut reports);
-        if let Some(wrong) = wrong {
-            match reports.iter_mut().find(|report| report.segment == wrong.segment) {
-                Some(report) => report.state = SegmentState::Corrupt(wrong),
-                None => reports.push(SegmentReport {
-                    state: SegmentState::Corrupt(wrong.clone()),
-                    ..blank(wrong.segment.clone(), 0, *wrong.records.start())
-                }),
-            }
-        }
-        stale.sort_by_key(|entry| entry.first_index);
-        reports.extend(stale.into_iter().map(|entry| SegmentReport {
-            state: SegmentState::Stale,
-            ..blank(segment_name(entry.first_index), entry.place, entry.first_index)
-        }));
-        Ok(reports)
+        Ok(Self::complete(reports, survey, strays))
     }
 
-    fn report(&self, entry: Entry, until: Option<u64>) -> Result<SegmentReport> {
+    fn survey(&self) -> Survey {
+        lock(&self.shelf.survey).clone()
+    }
+
+    /// Judges the segments of the log, and adds the files that are none of them.
+    fn complete(
+        mut reports: Vec<SegmentReport>,
+        survey: Survey,
+        strays: Vec<SegmentReport>,
+    ) -> Vec<SegmentReport> {
+        judge(&mut reports);
+        // What is wrong with a file that is no segment is in its report.
+        if let Some(wrong) = survey.wrong
+            && let Some(report) = reports.iter_mut().find(|report| report.segment == wrong.segment)
+        {
+            report.state = SegmentState::Corrupt(wrong);
+        }
+        for entry in survey.stale {
+            let name = segment_name(entry.first_index);
+            let stale = blank(name, entry.place, entry.first_index);
+            reports.push(SegmentReport { state: SegmentState::Stale, ..stale });
+        }
+        reports.extend(strays);
+        reports.sort_by_key(|report| report.first_index);
+        reports
+    }
+
+    /// Files that are called segments, and whose heads say that they are none of this log.
+    fn strays(&self, survey: &Survey) -> Result<Vec<SegmentReport>> {
+        let mut strays = Vec::new();
+        for (place, dir) in self.shelf.dirs.iter().enumerate() {
+            for segment in dir.list()? {
+                let Some(first_index) = first_index_of(&segment) else { continue };
+                let entry = Entry { first_index, place };
+                if survey.entries.contains(&entry) || survey.stale.contains(&entry) {
+                    continue;
+                }
+                let damage = match read_piece(&**dir, entry)? {
+                    Err(damage) => damage,
+                    Ok(piece) if Some(piece.header.log_id) != survey.log_id => Damage::Foreign,
+                    // It has begun since.
+                    Ok(_) => continue,
+                };
+                let next = survey.entries.iter().find(|next| next.first_index > first_index);
+                let records = first_index..=next.map_or(u64::MAX, |next| next.first_index - 1);
+                let mut report = blank(segment.clone(), place, first_index);
+                let wrong = Corruption { segment, byte_offset: 0, damage, records };
+                report.state = SegmentState::Corrupt(wrong);
+                strays.push(report);
+            }
+        }
+        Ok(strays)
+    }
+
+    fn report(&self, entry: Entry, until: Option<u64>, depth: Depth) -> Result<SegmentReport> {
         let dir = self.shelf.dir(entry.place);
         let name = segment_name(entry.first_index);
         let file = dir.open(&name, Access::default())?;
@@ -222,11 +299,28 @@ impl View {
             unix_ns: 0,
         };
         let link = piece.link.unwrap_or(nothing);
-        let scanned = scan(file, piece.header, link, until.unwrap_or(u64::MAX))?;
+        report.segment_bytes = piece.header.segment_bytes;
+        report.generation = link.generation;
+        report.durable = link.durable;
+        report.unix_ns = link.unix_ns;
+        if let (Depth::Head, Some(until)) = (depth, until) {
+            report.last_index = until;
+            return Ok(report);
+        }
+        let read = || scan(Arc::clone(&file), piece.header, link, until.unwrap_or(u64::MAX));
+        let mut scanned = read()?;
+        // What is missing may have been written after its place was read, and before the mark was that
+        // calls it durable: then it is there at a second look.
+        while scanned.durable > scanned.last_index {
+            let again = read()?;
+            if again.last_index == scanned.last_index {
+                break;
+            }
+            scanned = again;
+        }
         report.last_index = scanned.last_index;
         report.records_end = scanned.records_end;
         report.durable = scanned.durable;
-        report.unix_ns = link.unix_ns;
         let short = until.is_some_and(|until| scanned.last_index < until);
         let (byte_offset, damage) = scanned.damage();
         let records = scanned.last_index + 1..=until.unwrap_or(u64::MAX);
@@ -265,7 +359,11 @@ impl View {
             let byte_offset = cursor.at();
             let bad = match cursor.peek()? {
                 Decoded::Frame(frame) => {
-                    each(Dumped::Frame { byte_offset, frame, payload: cursor.payload(&frame) })?;
+                    let payload = cursor.payload(&frame);
+                    let link = (frame.kind == Kind::Link)
+                        .then(|| Link::decode(frame.index, payload).ok())
+                        .flatten();
+                    each(Dumped::Frame { byte_offset, frame, payload, link })?;
                     cursor.skip(&frame);
                     continue;
                 }
@@ -283,6 +381,14 @@ impl View {
             }
         }
     }
+}
+
+/// The last record that a segment should have, if another follows, readable or not.
+fn until(survey: &Survey, strays: &[SegmentReport], number: usize) -> Option<u64> {
+    let first_index = survey.entries[number].first_index;
+    let next = survey.entries.get(number + 1).map(|next| next.first_index);
+    let strays = strays.iter().map(|stray| stray.first_index).filter(|stray| *stray > first_index);
+    strays.chain(next).min().map(|next| next - 1)
 }
 
 /// A segment whose next one says that its records were durable, and that does not have them, is
@@ -326,9 +432,27 @@ fn blank(segment: String, place: usize, first_index: u64) -> SegmentReport {
         last_index: first_index - 1,
         records_end: 0,
         file_bytes: 0,
+        segment_bytes: 0,
         durable: 0,
+        generation: 0,
         unix_ns: 0,
         state: SegmentState::Good,
+    }
+}
+
+/// Looks what there is. Whoever writes the log may take a file away between the look at its name and
+/// the look into it: then once more.
+fn survey_now(dirs: &[&dyn Dir]) -> Result<Survey> {
+    let mut tries = 0;
+    loop {
+        match survey(dirs) {
+            Err(Error::Disk(error))
+                if error.kind() == Some(std::io::ErrorKind::NotFound) && tries < 100 =>
+            {
+                tries += 1;
+            }
+            found => return found,
+        }
     }
 }
 
@@ -359,7 +483,7 @@ impl Shelf {
 
     /// Looks what files there are now.
     pub(crate) fn refresh(&self) -> Result<()> {
-        let found = survey(&refs(&self.dirs))?;
+        let found = survey_now(&refs(&self.dirs))?;
         let mut survey = lock(&self.survey);
         if found.generation != survey.generation {
             self.epoch.fetch_add(1, SeqCst);

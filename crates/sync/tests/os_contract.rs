@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use plimsoll_sync::{Dir, OsDir};
+use plimsoll_sync::{Dir, Error, OsDir};
 
 #[test]
 fn os_dir_keeps_the_contract() {
@@ -14,4 +14,19 @@ fn os_dir_keeps_the_contract() {
         scratch.lock().unwrap().push(tmp);
         dir
     });
+}
+
+#[test]
+fn whether_a_lock_is_held_can_be_asked_without_making_or_taking_it() {
+    let tmp = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let dir = OsDir::open(tmp.path()).unwrap();
+    dir.check_unlocked("lock").unwrap();
+    assert!(dir.list().unwrap().is_empty());
+    let lock = dir.lock("lock").unwrap();
+    let asked = dir.check_unlocked("lock").unwrap_err();
+    let Error::Locked { holder, .. } = asked else { panic!("{asked}") };
+    assert_eq!(holder, Some(std::process::id()));
+    drop(lock);
+    dir.check_unlocked("lock").unwrap();
+    dir.lock("lock").unwrap();
 }

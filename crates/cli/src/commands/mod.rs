@@ -3,5 +3,6 @@
 pub(crate) mod compare;
 pub(crate) mod completions;
 pub(crate) mod lab;
+pub(crate) mod log;
 pub(crate) mod man;
 pub(crate) mod report;

@@ -68,6 +68,22 @@ impl OsDir {
         Batch::new(files, self.path.clone())
     }
 
+    /// Says whether somebody holds the lock by this name: [`Error::Locked`] names them. Nothing is
+    /// made or changed. It looks by taking the lock for a moment, shared with others who look.
+    pub fn check_unlocked(&self, name: &str) -> Result<()> {
+        let path = self.file_path(name)?;
+        let file = match fs::File::open(&path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(Error::io("open", &path, error)),
+        };
+        match file.try_lock_shared() {
+            Ok(()) => Ok(()),
+            Err(TryLockError::WouldBlock) => Err(Error::Locked { holder: holder(file), path }),
+            Err(TryLockError::Error(error)) => Err(Error::io("lock", &path, error)),
+        }
+    }
+
     fn file_path(&self, name: &str) -> Result<PathBuf> {
         let mut components = Path::new(name).components();
         match (components.next(), components.next()) {
@@ -206,13 +222,7 @@ impl Dir for OsDir {
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
-                let mut holder = String::new();
-                // 20 digits hold any process number; more is not one of ours.
-                let holder = match file.take(20).read_to_string(&mut holder) {
-                    Ok(_) => holder.trim().parse().ok(),
-                    Err(_) => None,
-                };
-                return Err(Error::Locked { path, holder });
+                return Err(Error::Locked { path, holder: holder(file) });
             }
             Err(TryLockError::Error(error)) => return Err(failed(error)),
         }
@@ -222,6 +232,14 @@ impl Dir for OsDir {
         writeln!(file, "{}", std::process::id()).map_err(failed)?;
         Ok(Lock::new(file))
     }
+}
+
+/// The process that says in a lock file that it holds it.
+fn holder(file: fs::File) -> Option<u32> {
+    let mut text = String::new();
+    // 20 digits hold any process number; more is not one of ours.
+    file.take(20).read_to_string(&mut text).ok()?;
+    text.trim().parse().ok()
 }
 
 fn open(path: &Path, access: Access) -> Result<fs::File> {

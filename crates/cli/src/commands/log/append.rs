@@ -1,0 +1,182 @@
+//! `plimsoll log append`: what is read becomes records.
+
+use std::fs;
+use std::io::{self, IsTerminal};
+
+use anyhow::{Context, Result, anyhow};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use plimsoll_lab::units;
+use plimsoll_log::{Ack, Error, Log, Ring, View};
+use serde_json::json;
+
+use super::input::{self, Message};
+use super::interrupt::{interrupted, on_interrupt};
+use crate::exit::Exit;
+use crate::log_args::{AppendArgs, InputFormat};
+use crate::output;
+
+pub(super) fn run(args: &AppendArgs) -> Result<Exit> {
+    let policy = args.policy()?;
+    for dir in args.dirs.all() {
+        let failed = || format!("the directory {} cannot be made", dir.display());
+        fs::create_dir_all(dir).with_context(failed)?;
+    }
+    let segment_bytes = match args.segment_bytes {
+        None => super::segment_bytes(&View::of(args.dirs.open()?)?.outline()?),
+        chosen => chosen,
+    };
+    let mut options = super::options(segment_bytes);
+    options.policy = policy;
+    options.ring_bytes = args.ring_bytes.unwrap_or(options.ring_bytes);
+    options.ring = args.ring.clone().map_or(Ring::Memory, Ring::File);
+    let (log, recovery) = args.dirs.log(options)?;
+    if recovery.created {
+        output::news(&format!("a new log in {}", args.dirs.dir.display()));
+    }
+    let appender = Appender {
+        ack: args.ack(policy),
+        batch_records: args.batch as usize,
+        batch: Vec::new(),
+        before: log.last_index(),
+        payload_bytes: 0,
+        bar: bar(),
+        log,
+    };
+    appender.run(args)
+}
+
+struct Appender {
+    log: Log,
+    ack: Ack,
+    batch_records: usize,
+    /// The next one, as far as it has come.
+    batch: Vec<Vec<u8>>,
+    /// The last record that was there before.
+    before: u64,
+    payload_bytes: u64,
+    bar: ProgressBar,
+}
+
+impl Appender {
+    fn run(mut self, args: &AppendArgs) -> Result<Exit> {
+        let max_bytes = usize::try_from(self.log.max_record_bytes()).unwrap_or(usize::MAX);
+        let asks = args.files.is_empty() || args.files.iter().any(|file| file.as_os_str() == "-");
+        if asks && args.format == InputFormat::Lines && io::stdin().is_terminal() {
+            output::news("a record a line; Ctrl-D ends");
+        }
+        let (sender, messages) = input::start(args.files.clone(), args.format, max_bytes);
+        on_interrupt(move || {
+            output::news("stopping; what was appended is being made durable");
+            // A full channel wakes as well.
+            sender.try_send(Message::Interrupted).ok();
+        })?;
+        let read = loop {
+            let message = messages.recv().expect("it has a sender for as long as nothing ended");
+            if interrupted() {
+                break Ok(());
+            }
+            match message {
+                Message::Records(chunk) => {
+                    if let Err(error) = chunk.records().try_for_each(|record| self.append(record)) {
+                        break Err(error);
+                    }
+                    if let Err(error) = self.settle() {
+                        break Err(error);
+                    }
+                }
+                Message::End(Err(error)) => break Err(error),
+                Message::End(Ok(())) => break self.append_batch(),
+                Message::Interrupted => break Ok(()),
+            }
+        };
+        self.end(read, args.json)
+    }
+
+    fn append(&mut self, record: &[u8]) -> Result<()> {
+        if self.batch_records == 1 {
+            self.log.append_with(record, Ack::Buffered)?;
+            self.payload_bytes += record.len() as u64;
+            return Ok(());
+        }
+        self.batch.push(record.to_vec());
+        if self.batch.len() == self.batch_records { self.append_batch() } else { Ok(()) }
+    }
+
+    fn append_batch(&mut self) -> Result<()> {
+        if self.batch.is_empty() {
+            return Ok(());
+        }
+        match self.log.append_batch_with(&self.batch, Ack::Buffered) {
+            Ok(_) => {}
+            Err(error @ Error::TooLarge { .. }) => {
+                let too_large = format!("a batch of {}", super::records(self.batch.len() as u64));
+                return Err(anyhow!(error).context(too_large));
+            }
+            Err(error) => return Err(error.into()),
+        }
+        self.payload_bytes += self.batch.iter().map(|record| record.len() as u64).sum::<u64>();
+        self.batch.clear();
+        Ok(())
+    }
+
+    /// Before more is waited for, what came is as far as was asked for.
+    fn settle(&mut self) -> Result<()> {
+        let last_index = self.log.last_index();
+        match self.ack {
+            Ack::Buffered => {}
+            Ack::Written => self.log.wait_written(last_index)?,
+            Ack::Durable => self.log.wait_durable(last_index)?,
+        }
+        self.bar.set_message(format!(
+            "{}, {}; durable up to {}",
+            super::records(last_index - self.before),
+            units::bytes(self.payload_bytes),
+            self.log.durable().get()
+        ));
+        self.bar.tick();
+        Ok(())
+    }
+
+    fn end(self, read: Result<()>, json: bool) -> Result<Exit> {
+        self.bar.finish_and_clear();
+        let (before, last, payload_bytes) =
+            (self.before, self.log.last_index(), self.payload_bytes);
+        let first = before + 1;
+        let appended = super::range(first, last);
+        let dropped = self.batch.len() as u64;
+        self.log.close().context("what was appended may not all be durable")?;
+        read.with_context(|| match last {
+            last if last == before => "nothing was appended".to_owned(),
+            last => format!("{appended} appended, all durable up to {last}; then"),
+        })?;
+        if dropped > 0 {
+            let dropped = super::records(dropped);
+            output::news(&format!("{dropped} of a batch that was not complete were not appended"));
+        }
+        if json {
+            let some = |index| (last > before).then_some(index);
+            let answer = json!({
+                "first_index": some(first),
+                "last_index": some(last),
+                "records": last - before,
+                "payload_bytes": payload_bytes,
+                "durable": last,
+            });
+            output::answer(&format!("{answer}\n"))?;
+        } else if last == before {
+            output::answer("nothing appended\n")?;
+        } else {
+            let payload = units::bytes(payload_bytes);
+            output::answer(&format!("{appended} appended ({payload}), all durable\n"))?;
+        }
+        Ok(if interrupted() { Exit::Interrupted } else { Exit::Ok })
+    }
+}
+
+fn bar() -> ProgressBar {
+    if !io::stderr().is_terminal() || io::stdin().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let style = ProgressStyle::with_template("{spinner} {msg}").expect("it is well formed");
+    ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(4)).with_style(style)
+}

@@ -1,0 +1,166 @@
+//! `plimsoll log`: a log in a directory, one command a file.
+
+mod append;
+mod cat;
+mod dump;
+mod input;
+mod interrupt;
+mod record;
+mod stat;
+mod tail;
+mod truncate;
+mod verify;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context, Result, anyhow, bail};
+use plimsoll_log::{Error, LOCK, Log, Options, Recovery, SegmentReport, SegmentState, View};
+use plimsoll_sync::{Dir, Error as DiskError, OsDir};
+
+use crate::exit::Exit;
+use crate::log_args::{LogCommand, LogDirs};
+use crate::output;
+
+pub(crate) fn run(command: LogCommand) -> Result<Exit> {
+    match command {
+        LogCommand::Append(args) => append::run(&args),
+        LogCommand::Cat(args) => cat::run(&args),
+        LogCommand::Tail(args) => tail::run(&args),
+        LogCommand::Stat(args) => stat::run(&args),
+        LogCommand::Verify(args) => verify::run(&args),
+        LogCommand::Truncate(args) => truncate::run(&args),
+        LogCommand::Dump(args) => dump::run(&args),
+    }
+}
+
+impl LogDirs {
+    fn all(&self) -> impl Iterator<Item = &Path> {
+        std::iter::once(&*self.dir).chain(self.second_dir.as_deref())
+    }
+
+    fn open(&self) -> Result<Vec<Arc<dyn Dir>>> {
+        self.all().map(|path| Ok(Arc::new(open_dir(path)?) as Arc<dyn Dir>)).collect()
+    }
+
+    /// The log, to be looked at. An error if there is none.
+    fn view(&self) -> Result<View> {
+        let view = View::of(self.open()?)?;
+        if !view.is_log() {
+            let dir = self.dir.display();
+            bail!("there is no log in {dir}; `plimsoll log append {dir}` makes one");
+        }
+        Ok(view)
+    }
+
+    /// The log, to be changed.
+    fn log(&self, options: Options) -> Result<(Log, Recovery)> {
+        let opened = Log::open_in(self.open()?, options).map_err(|error| match error {
+            Error::Disk(DiskError::Locked { path, holder }) => in_use(&path, holder),
+            error => anyhow!(error),
+        });
+        let (log, recovery) = opened.with_context(|| self.dir.display().to_string())?;
+        tell(&recovery);
+        Ok((log, recovery))
+    }
+
+    /// Whether a process writes the log, and which.
+    fn writer(&self) -> Result<Option<Option<u32>>> {
+        match open_dir(&self.dir)?.check_unlocked(LOCK) {
+            Ok(()) => Ok(None),
+            Err(DiskError::Locked { holder, .. }) => Ok(Some(holder)),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+fn open_dir(path: &Path) -> Result<OsDir> {
+    OsDir::open(path).map_err(|error| match error.kind() {
+        Some(std::io::ErrorKind::NotFound) => {
+            anyhow!("there is no directory {}", path.display())
+        }
+        Some(std::io::ErrorKind::NotADirectory) => {
+            anyhow!("{} is not a directory; a log is one", path.display())
+        }
+        _ => error.into(),
+    })
+}
+
+fn in_use(lock: &Path, holder: Option<u32>) -> anyhow::Error {
+    let who = process(holder);
+    anyhow!(
+        "{who} has this log open for writing ({}), and only one can; cat, tail, stat, verify and \
+         dump work beside it",
+        lock.display()
+    )
+}
+
+fn process(pid: Option<u32>) -> String {
+    pid.map_or_else(|| "another process".to_owned(), |pid| format!("process {pid}"))
+}
+
+/// What opening found, for whoever watches.
+fn tell(recovery: &Recovery) {
+    if let Some(torn) = &recovery.torn_tail {
+        output::news(&format!(
+            "the last write was not finished ({} at byte offset {}: {}); it was never acknowledged as \
+             durable, and is cut off",
+            torn.segment, torn.byte_offset, torn.damage
+        ));
+    }
+    if recovery.replayed > 0 {
+        output::news(&format!("{} records came back from the ring's file", recovery.replayed));
+    }
+    if let Some(why) = &recovery.ring_ignored {
+        output::news(&format!("the ring's file could not be used: {why}"));
+    }
+    if let Some(lost) = &recovery.lost {
+        output::news(&format!("given up: {lost}"));
+    }
+}
+
+/// What a reader of these records does not get to see because no file has it any more, though it was
+/// durable.
+fn lost(reports: &[SegmentReport], from: u64, to: u64) -> Result<()> {
+    for report in reports {
+        if let SegmentState::Corrupt(wrong) = &report.state
+            && *wrong.records.end() >= from
+            && *wrong.records.start() <= to
+        {
+            return Err(Error::Corrupt(Box::new(wrong.clone())).into());
+        }
+    }
+    Ok(())
+}
+
+/// The last record that belongs to the log.
+fn last_index(reports: &[SegmentReport]) -> u64 {
+    let ours = reports.iter().rfind(|report| report.state != SegmentState::Stale);
+    ours.map_or(0, |newest| newest.last_index)
+}
+
+/// Size of the log's newest segment, for those that follow.
+fn segment_bytes(reports: &[SegmentReport]) -> Option<u64> {
+    reports.iter().rev().map(|report| report.segment_bytes).find(|bytes| *bytes > 0)
+}
+
+/// Options for segments of this size, or the defaults.
+fn options(segment_bytes: Option<u64>) -> Options {
+    let mut options = Options::default();
+    if let Some(segment_bytes) = segment_bytes {
+        options.segment_bytes = segment_bytes;
+        let half = (segment_bytes / 2).max(1);
+        options.ring_bytes = options.ring_bytes.min(1 << half.ilog2());
+    }
+    options
+}
+
+/// `1 record`, `2 records`.
+fn records(n: u64) -> String {
+    if n == 1 { "1 record".to_owned() } else { format!("{n} records") }
+}
+
+/// `record 1`, `records 1 to 2`.
+fn range(first: u64, last: u64) -> String {
+    if first == last { format!("record {first}") } else { format!("records {first} to {last}") }
+}
