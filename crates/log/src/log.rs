@@ -535,7 +535,8 @@ impl Opening {
         let writes_on = resume.is_some();
         let mut gone: Vec<Entry> = cut.iter().chain(&found.survey.stale).copied().collect();
         gone.sort_by_key(|entry| std::cmp::Reverse(entry.first_index));
-        if !self.recovery.created && !(writes_on && gone.is_empty()) {
+        let cuts = !writes_on || !gone.is_empty();
+        if cuts && !self.recovery.created {
             self.places[0].begin_cut()?;
         }
         let active = match resume {

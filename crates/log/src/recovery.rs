@@ -79,6 +79,8 @@ pub(crate) struct Survey {
     pub(crate) durable: u64,
     /// Segments that are not part of the log any more.
     pub(crate) stale: Vec<Entry>,
+    /// Segments that have their name and no link.
+    pub(crate) unbegun: Vec<Entry>,
     /// Prepared files, and what a probe left.
     pub(crate) leftovers: Vec<(usize, String)>,
     /// The first thing that cannot be.
@@ -226,8 +228,12 @@ impl Survey {
                 self.is_wrong(pair[1].entry, first..=new.first_index - 1, Damage::Missing);
             }
         }
+        // What was never begun says nothing of what came before it.
+        while let Some(unbegun) = kept.pop_if(|piece| piece.link.is_none()) {
+            self.unbegun.push(unbegun.entry);
+        }
         self.entries = kept.iter().map(|piece| piece.entry).collect();
-        let newest = kept.iter().rev().find_map(|piece| piece.link);
+        let newest = kept.last().and_then(|piece| piece.link);
         self.durable = newest.map_or(0, |link| link.durable);
         Ok(())
     }
@@ -275,15 +281,31 @@ pub(crate) fn find(places: &[Place], accept_loss: bool) -> Result<Found> {
         lost: None,
     };
     let mut durable = 0;
+    let unbegun = std::mem::take(&mut found.survey.unbegun);
+    let mut read = read_end(places, &found.survey)?;
+    let mut unlinked = Vec::new();
+    while let Some(last) = read.pop_if(|last| matches!(last.piece, Ok(Piece { link: None, .. }))) {
+        unlinked.push(last);
+    }
+    for entry in unbegun {
+        unlinked.push(OnDisk::open(places, entry)?);
+    }
+    for unlinked in unlinked {
+        // Its name was made durable, and what was written into it was not; or a mark in it knows
+        // better.
+        if let Ok(piece) = &unlinked.piece {
+            let link = nothing_known(unlinked.entry.first_index);
+            let scanned = scan(Arc::clone(&unlinked.file), piece.header, link, u64::MAX)?;
+            durable = durable.max(scanned.durable);
+        }
+        found.cut.push(unlinked.entry);
+    }
+    let unlinked = found.cut.clone();
     let mut stopped: Option<(Entry, Scanned)> = None;
-    let count = found.survey.entries.len();
-    for number in found.survey.scan_from()..count {
-        let entry = found.survey.entries[number];
-        let place = &places[entry.place];
-        let file = place.dir.open(&segment_name(entry.first_index), place.method.access)?;
-        file.sync(place.method.call)?;
-        let on_disk = past_the_cache(place, entry, &file)?;
-        let piece = match read_piece_of(Arc::clone(&on_disk), entry)? {
+    let firsts: Vec<u64> = read.iter().map(|on_disk| on_disk.entry.first_index).collect();
+    let count = read.len();
+    for (number, OnDisk { entry, file, written, piece }) in read.into_iter().enumerate() {
+        let piece = match piece {
             Ok(piece) => piece,
             Err(damage) => {
                 let segment = segment_name(entry.first_index);
@@ -293,16 +315,15 @@ pub(crate) fn find(places: &[Place], accept_loss: bool) -> Result<Found> {
                     return Err(Error::Corrupt(Box::new(wrong)));
                 }
                 lost.get_or_insert(wrong);
-                found.cut.extend_from_slice(&found.survey.entries[number..]);
+                found.cut.extend(
+                    found.survey.entries.iter().filter(|old| old.first_index >= entry.first_index),
+                );
                 break;
             }
         };
-        let until = match found.survey.entries.get(number + 1) {
-            Some(next) => next.first_index - 1,
-            None => u64::MAX,
-        };
-        let link = piece.link.unwrap_or_else(|| unlinked(entry.first_index));
-        let scanned = scan(Arc::clone(&on_disk), piece.header, link, until)?;
+        let until = firsts.get(number + 1).map_or(u64::MAX, |next| next - 1);
+        let link = piece.link.unwrap_or_else(|| nothing_known(entry.first_index));
+        let scanned = scan(Arc::clone(&file), piece.header, link, until)?;
         durable = durable.max(scanned.durable);
         if stopped.is_some() {
             // Behind the end: only what it says of others counts.
@@ -320,53 +341,87 @@ pub(crate) fn find(places: &[Place], accept_loss: bool) -> Result<Found> {
         } else if piece.link.is_some() {
             found.previous = Previous::of_link(&link);
         }
-        let ends = until == u64::MAX || scanned.last_index < until || piece.link.is_none();
-        if !ends {
+        if until != u64::MAX && scanned.last_index >= until && piece.link.is_some() {
             continue;
         }
-        if piece.link.is_none() && number + 1 == count && !scanned.more_behind {
-            // Its name was made durable, and nothing that was written into it.
-            found.cut.push(entry);
-        } else if number + 1 == count
+        // Written on only if the cache shows what the disk has: what a failed sync left there would
+        // be written with whatever shares its page.
+        let resumes = number + 1 == count
             && scanned.stop != Stop::Sealed
             && !scanned.more_behind
-            && (Arc::ptr_eq(&file, &on_disk)
-                || scan(Arc::clone(&file), piece.header, link, until)? == scanned)
-        {
-            // Through the cache only if it shows what the disk has: what a failed sync left there
-            // would be written with whatever shares its page.
-            let tail = last_block(&*on_disk, scanned.frames_end)?;
-            found.resume = Some(Resume { piece, scanned: scanned.clone(), file, tail });
+            && (Arc::ptr_eq(&file, &written)
+                || scan(Arc::clone(&written), piece.header, link, until)? == scanned);
+        if resumes {
+            let tail = last_block(&*file, scanned.frames_end)?;
+            found.resume = Some(Resume { piece, scanned: scanned.clone(), file: written, tail });
         }
         stopped = Some((entry, scanned));
     }
-    let Some((entry, scanned)) = stopped else {
-        found.lost = lost;
-        return Ok(found);
-    };
-    let (byte_offset, damage) = scanned.damage();
-    let segment = segment_name(entry.first_index);
-    if durable > found.last_index {
+    let scanned = stopped.as_ref().map(|(_, scanned)| scanned);
+    let (byte_offset, damage) = scanned.map_or((0, Damage::Missing), Scanned::damage);
+    let at = stopped.as_ref().map(|(entry, _)| *entry).or(unlinked.first().copied());
+    let segment = at.map_or_else(String::new, |entry| segment_name(entry.first_index));
+    if durable > found.last_index && lost.is_none() {
         let records = found.last_index + 1..=durable;
         let wrong = Corruption { segment, byte_offset, damage, records };
         if !accept_loss {
             return Err(Error::Corrupt(Box::new(wrong)));
         }
         found.resume = None;
-        lost.get_or_insert(wrong);
-    } else if matches!(scanned.stop, Stop::Damaged { .. }) || !found.cut.is_empty() {
+        lost = Some(wrong);
+    } else if scanned.is_some_and(|scanned| matches!(scanned.stop, Stop::Damaged { .. }))
+        || found.cut.len() > unlinked.len()
+    {
         found.torn_tail = Some(TornTail { segment, byte_offset, damage });
     }
     found.clean = found.resume.is_some()
         && found.torn_tail.is_none()
         && durable == found.last_index
-        && scanned.stop == Stop::Empty;
+        && scanned.is_some_and(|scanned| scanned.stop == Stop::Empty);
     found.lost = lost;
     Ok(found)
 }
 
-/// What stands in for the link of a segment that has none: nothing is known of it.
-fn unlinked(first_index: u64) -> Link {
+/// A segment as the disk has it.
+struct OnDisk {
+    entry: Entry,
+    /// Reads past the cache, where that is possible.
+    file: Arc<dyn File>,
+    /// Writes, as the place's method wants it.
+    written: Arc<dyn File>,
+    piece: std::result::Result<Piece, Damage>,
+}
+
+impl OnDisk {
+    /// Syncs the file, and reads its head.
+    fn open(places: &[Place], entry: Entry) -> Result<Self> {
+        let place = &places[entry.place];
+        let written = place.dir.open(&segment_name(entry.first_index), place.method.access)?;
+        written.sync(place.method.call)?;
+        let file = past_the_cache(place, entry, &written)?;
+        let piece = read_piece_of(Arc::clone(&file), entry)?;
+        Ok(Self { entry, file, written, piece })
+    }
+}
+
+/// The segments that may not be durable, oldest first, and one before them that has a link.
+fn read_end(places: &[Place], survey: &Survey) -> Result<Vec<OnDisk>> {
+    let from = survey.scan_from();
+    let mut read = Vec::new();
+    for &entry in &survey.entries[from..] {
+        read.push(OnDisk::open(places, entry)?);
+    }
+    for &entry in survey.entries[..from].iter().rev() {
+        if !matches!(read.first(), Some(OnDisk { piece: Ok(Piece { link: None, .. }), .. })) {
+            break;
+        }
+        read.insert(0, OnDisk::open(places, entry)?);
+    }
+    Ok(read)
+}
+
+/// What stands in for the link of a segment that has none.
+pub(crate) fn nothing_known(first_index: u64) -> Link {
     Link {
         first_index,
         ordinal: 0,

@@ -14,7 +14,7 @@ use crate::format::{BLOCK, Damage, Decoded, Frame, Header, Kind, Link};
 use crate::options::Ack;
 use crate::place::{first_index_of, segment_name};
 use crate::reader::{Reader, Source};
-use crate::recovery::{Survey, read_piece, survey};
+use crate::recovery::{Survey, nothing_known, read_piece, survey};
 use crate::scan::{Stop, scan};
 use crate::segments::{Covering, Entry};
 use crate::shim::{AtomicU64, AtomicUsize, Mutex, lock, thread};
@@ -236,7 +236,7 @@ impl View {
         {
             report.state = SegmentState::Corrupt(wrong);
         }
-        for entry in survey.stale {
+        for entry in survey.stale.into_iter().chain(survey.unbegun) {
             let name = segment_name(entry.first_index);
             let stale = blank(name, entry.place, entry.first_index);
             reports.push(SegmentReport { state: SegmentState::Stale, ..stale });
@@ -253,7 +253,10 @@ impl View {
             for segment in dir.list()? {
                 let Some(first_index) = first_index_of(&segment) else { continue };
                 let entry = Entry { first_index, place };
-                if survey.entries.contains(&entry) || survey.stale.contains(&entry) {
+                if [&survey.entries, &survey.stale, &survey.unbegun]
+                    .iter()
+                    .any(|list| list.contains(&entry))
+                {
                     continue;
                 }
                 let damage = match read_piece(&**dir, entry)? {
@@ -288,17 +291,7 @@ impl View {
                 return Ok(report);
             }
         };
-        let nothing = Link {
-            first_index: entry.first_index,
-            ordinal: 0,
-            generation: 0,
-            previous_salt: 0,
-            previous_end: 0,
-            previous_first_index: 0,
-            durable: 0,
-            unix_ns: 0,
-        };
-        let link = piece.link.unwrap_or(nothing);
+        let link = piece.link.unwrap_or_else(|| nothing_known(entry.first_index));
         report.segment_bytes = piece.header.segment_bytes;
         report.generation = link.generation;
         report.durable = link.durable;

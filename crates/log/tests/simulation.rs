@@ -15,7 +15,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use plimsoll_log::{
-    Ack, Clock, Error, Log, Options, Policy, Retain, Ring, SegmentState, Tail, View,
+    Ack, Clock, Error, Event, Log, Observer, Options, Policy, Retain, Ring, SegmentState, Tail,
+    View,
 };
 use plimsoll_simdisk::{DiskOptions, Fault, FaultKind, Operation, SimDir, Tear};
 use plimsoll_sync::{Crash, Dir, System};
@@ -61,6 +62,15 @@ struct World {
     talks: bool,
     small_disk: bool,
     is_over: bool,
+}
+
+/// Tells what the log does.
+struct Teller;
+
+impl Observer for Teller {
+    fn observe(&self, event: Event<'_>) {
+        println!("    {event:?}");
+    }
 }
 
 /// What the seeds of a run did, so that a run that tests nothing is noticed.
@@ -453,8 +463,8 @@ impl World {
         let reports = View::of(dirs).and_then(|view| view.verify(&|_, _| {}));
         for report in reports.into_iter().flatten() {
             self.say(&format!(
-                "on disk: {} to {}, which ends at {}: {:?}",
-                report.segment, report.last_index, report.records_end, report.state
+                "on disk: {}/{} to {}, which ends at {}: {:?}",
+                report.place, report.segment, report.last_index, report.records_end, report.state
             ));
         }
     }
@@ -465,7 +475,8 @@ impl World {
             let dirs: Vec<Arc<dyn Dir>> =
                 self.dirs.iter().map(|dir| Arc::clone(dir) as Arc<dyn Dir>).collect();
             let ring = self.ring_path().map_or(Ring::Memory, Ring::File);
-            let opened = Log::open_in(dirs, Options { ring, ..self.options.clone() });
+            let observer = self.talks.then(|| Arc::new(Teller) as Arc<dyn Observer>);
+            let opened = Log::open_in(dirs, Options { ring, observer, ..self.options.clone() });
             match opened {
                 Ok((log, recovery)) => {
                     self.say(&format!("open: {recovery:?}"));

@@ -1,0 +1,87 @@
+//! Logs of every version stay readable: `testdata/v1` was written by the first program that wrote
+//! version 1, and is never changed. (Its files are cut where they hold only zeros; a segment that ends
+//! early reads as if zeros followed.)
+//!
+//! `PLIMSOLL_WRITE_GOLDEN=1` writes `testdata/vN` of the version that this program writes, if it is not
+//! there.
+#![cfg(not(shuttle))]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use plimsoll_log::{Ack, Clock, Log, Options, Policy, SegmentState, VERSION, View};
+
+fn testdata(version: u32) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("testdata/v{version}"))
+}
+
+fn options() -> Options {
+    Options {
+        policy: Policy::Always,
+        segment_bytes: 64 << 10,
+        ring_bytes: 32 << 10,
+        threads: false,
+        clock: Clock::manual(1),
+        ..Options::default()
+    }
+}
+
+fn payload(index: u64) -> Vec<u8> {
+    format!("record {index} ").repeat(1 + usize::try_from(index % 50).unwrap()).into_bytes()
+}
+
+/// Three segments: the first is cut through by `truncate_after`, the second is sealed, the third holds
+/// a batch and was closed.
+fn write(dir: &Path) {
+    let (log, _) = Log::open(dir, options()).unwrap();
+    for index in 1..=10 {
+        log.append(&payload(index)).unwrap();
+    }
+    log.truncate_after(5).unwrap();
+    for index in 6..=400 {
+        log.append_with(&payload(index), Ack::Buffered).unwrap();
+        log.wait_written(index).unwrap();
+    }
+    let batch: Vec<Vec<u8>> = (401..=405).map(payload).collect();
+    log.append_batch(&batch).unwrap();
+    log.close().unwrap();
+}
+
+fn copy(from: &Path, to: &Path) {
+    for file in fs::read_dir(from).unwrap() {
+        let file = file.unwrap();
+        let name = file.file_name();
+        if name.to_str().unwrap().ends_with(".seg") {
+            let bytes = fs::read(file.path()).unwrap();
+            let used = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+            fs::write(to.join(name), &bytes[..used]).unwrap();
+        }
+    }
+}
+
+#[test]
+fn logs_of_version_1_are_read_verified_and_written_on() {
+    if std::env::var_os("PLIMSOLL_WRITE_GOLDEN").is_some() && !testdata(VERSION).exists() {
+        let tmp = tempfile::tempdir().unwrap();
+        write(tmp.path());
+        fs::create_dir_all(testdata(VERSION)).unwrap();
+        copy(tmp.path(), &testdata(VERSION));
+    }
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    copy(&testdata(1), dir.path());
+    let view = View::open(dir.path()).unwrap();
+    let reports = view.verify(&|_, _| {}).unwrap();
+    let states: Vec<_> = reports.iter().map(|report| &report.state).collect();
+    let (last, before) = states.split_last().unwrap();
+    assert_eq!(**last, SegmentState::Closed, "{reports:?}");
+    assert!(before.len() >= 2 && before.iter().all(|state| **state == SegmentState::Good));
+    let (log, recovery) = Log::open(dir.path(), options()).unwrap();
+    assert!(recovery.clean, "{recovery:?}");
+    assert_eq!((recovery.first_index, recovery.last_index), (1, 405));
+    log.append(&payload(406)).unwrap();
+    let mut reader = log.read_from(1).unwrap();
+    for index in 1..=406 {
+        let record = reader.next_record().unwrap().unwrap();
+        assert_eq!((record.index, record.payload), (index, &payload(index)[..]));
+    }
+}
