@@ -190,7 +190,9 @@ impl Survey {
                 Err(damage) => self.is_wrong(entry, entry.first_index..=u64::MAX, damage),
             }
         }
-        self.log_id = pieces.first().map(|piece| piece.header.log_id);
+        // Of files of two logs those are foreign that are fewer, or older.
+        let with = |id: u128| pieces.iter().filter(|piece| piece.header.log_id == id).count();
+        self.log_id = pieces.iter().map(|piece| piece.header.log_id).max_by_key(|&id| with(id));
         // Of two with one name, in two directories, the younger one counts.
         pieces
             .sort_by_key(|piece| (piece.entry.first_index, piece.link.map(|link| link.generation)));
@@ -234,6 +236,11 @@ impl Survey {
             Some(earlier) if earlier.records.start() <= wrong.records.start() => {}
             _ => self.wrong = Some(wrong),
         }
+    }
+
+    /// What is wrong behind this file, if the survey found that.
+    pub(crate) fn lost_after(&self, entry: Entry) -> Option<&Corruption> {
+        self.wrong.as_ref().filter(|wrong| *wrong.records.start() > entry.first_index)
     }
 
     /// The head of a file of the log.
@@ -300,7 +307,8 @@ pub(crate) fn find(places: &[Place], accept_loss: bool) -> Result<Found> {
         };
         let until = match found.survey.entries.get(number + 1) {
             Some(next) => next.first_index - 1,
-            None => u64::MAX,
+            // What stands there of records that were in a lost file was cut off before.
+            None => lost.as_ref().map_or(u64::MAX, |wrong| wrong.records.start() - 1),
         };
         let place = &places[entry.place];
         let file = place.dir.open(&segment_name(entry.first_index), place.method.access)?;
@@ -320,14 +328,17 @@ pub(crate) fn find(places: &[Place], accept_loss: bool) -> Result<Found> {
             first_index: link.first_index,
             ordinal: link.ordinal,
         });
-        let ends = until == u64::MAX || scanned.last_index < until || piece.link.is_none();
+        let ends = number + 1 == count || scanned.last_index < until || piece.link.is_none();
         if !ends {
             continue;
         }
         if piece.link.is_none() && number + 1 == count && !scanned.more_behind {
             // Its name was made durable, and nothing that was written into it.
             found.cut.push(entry);
-        } else if number + 1 == count && scanned.stop != Stop::Sealed && !scanned.more_behind {
+        } else if number + 1 == count
+            && !matches!(scanned.stop, Stop::Sealed | Stop::Superseded)
+            && !scanned.more_behind
+        {
             let tail = last_block(&*past_the_cache(place, entry, &file)?, scanned.frames_end)?;
             found.resume = Some(Resume { piece, scanned: scanned.clone(), file, tail });
         }
@@ -359,7 +370,7 @@ pub(crate) fn find(places: &[Place], accept_loss: bool) -> Result<Found> {
 }
 
 /// What stands in for the link of a segment that has none: nothing is known of it.
-fn unlinked(first_index: u64) -> Link {
+pub(crate) fn unlinked(first_index: u64) -> Link {
     Link {
         first_index,
         ordinal: 0,

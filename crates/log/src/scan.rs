@@ -112,7 +112,9 @@ fn walk(cursor: &mut Cursor, scanned: &mut Scanned, link: Link, until: u64) -> R
                     batch_at = at;
                 }
                 sparse.note(frame.index, at);
-                batch = (frame.more > 0).then(|| (frame.index + 1, frame.more - 1));
+                // A truncation may have cut a batch in two.
+                let goes_on = frame.more > 0 && frame.index < until;
+                batch = goes_on.then(|| (frame.index + 1, frame.more - 1));
                 cursor.skip(&frame);
                 if batch.is_none() {
                     scanned.records += frame.index - scanned.last_index;

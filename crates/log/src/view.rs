@@ -10,11 +10,11 @@ use plimsoll_sync::{Access, Dir, OsDir};
 
 use crate::cursor::Cursor;
 use crate::error::{Corruption, Error, Result};
-use crate::format::{BLOCK, Damage, Decoded, Frame, Header, Link};
+use crate::format::{BLOCK, Damage, Decoded, Frame, Header};
 use crate::options::Ack;
 use crate::place::segment_name;
 use crate::reader::{Reader, Source};
-use crate::recovery::{Survey, read_piece, survey};
+use crate::recovery::{Survey, read_piece, survey, unlinked};
 use crate::scan::{Stop, scan};
 use crate::segments::{Covering, Entry};
 use crate::shim::{AtomicU64, AtomicUsize, Mutex, lock, thread};
@@ -211,17 +211,7 @@ impl View {
                 return Ok(report);
             }
         };
-        let nothing = Link {
-            first_index: entry.first_index,
-            ordinal: 0,
-            generation: 0,
-            previous_salt: 0,
-            previous_end: 0,
-            previous_first_index: 0,
-            durable: 0,
-            unix_ns: 0,
-        };
-        let link = piece.link.unwrap_or(nothing);
+        let link = piece.link.unwrap_or_else(|| unlinked(entry.first_index));
         let scanned = scan(file, piece.header, link, until.unwrap_or(u64::MAX))?;
         report.last_index = scanned.last_index;
         report.records_end = scanned.records_end;
@@ -353,8 +343,23 @@ impl Shelf {
         let survey = lock(&self.survey);
         let after = survey.entries.partition_point(|entry| entry.first_index <= index);
         let entry = *survey.entries.get(after.checked_sub(1)?)?;
-        let last_index = survey.entries.get(after).map(|next| next.first_index - 1);
+        let next = survey.entries.get(after).map(|next| next.first_index);
+        // What a file has of records that were in one that is lost is left from a truncation.
+        let lost = survey.lost_after(entry);
+        if lost.is_some_and(|wrong| *wrong.records.start() <= index) {
+            return None;
+        }
+        let lost = lost.map(|wrong| *wrong.records.start());
+        let last_index = next.into_iter().chain(lost).min().map(|next| next - 1);
         Some(Covering { entry, last_index })
+    }
+
+    /// Why nothing covers this record, if its file is lost.
+    pub(crate) fn lost(&self, index: u64) -> Option<Corruption> {
+        let survey = lock(&self.survey);
+        let after = survey.entries.partition_point(|entry| entry.first_index <= index);
+        let lost = survey.lost_after(*survey.entries.get(after.checked_sub(1)?)?);
+        lost.filter(|wrong| *wrong.records.start() <= index).cloned()
     }
 
     /// Looks what files there are now.
@@ -368,25 +373,26 @@ impl Shelf {
         Ok(())
     }
 
-    /// Whether the log ends before `index`, which `entry` should hold next: in the last segment nobody
-    /// knows more than that no valid record comes.
+    /// Whether the log ends before `index`, which `entry` should hold next: nothing in it or behind it
+    /// says that the record was durable. A segment whose first writes are lost may follow one whose
+    /// last are.
     pub(crate) fn is_end_of_log(&self, entry: Entry, index: u64) -> Result<bool> {
-        let survey = lock(&self.survey);
-        let is_last = survey.entries.last().is_none_or(|last| *last == entry);
-        drop(survey);
-        if !is_last {
-            return Ok(false);
-        }
-        // A mark behind the place says that the record was durable.
-        match read_piece(self.dir(entry.place), entry)? {
-            Ok(piece) => {
-                let Some(link) = piece.link else { return Ok(true) };
-                let name = segment_name(entry.first_index);
-                let file = self.dir(entry.place).open(&name, Access::default())?;
-                let scanned = scan(file, piece.header, link, u64::MAX)?;
-                Ok(scanned.durable < index || scanned.last_index >= index)
+        let entries = lock(&self.survey).entries.clone();
+        let from = entries.partition_point(|other| other.first_index < entry.first_index);
+        for (number, &entry) in entries.iter().enumerate().skip(from) {
+            let dir = self.dir(entry.place);
+            let Ok(piece) = read_piece(dir, entry)? else { return Ok(false) };
+            let link = piece.link.unwrap_or_else(|| unlinked(entry.first_index));
+            let file = dir.open(&segment_name(entry.first_index), Access::default())?;
+            let until = entries.get(number + 1).map_or(u64::MAX, |next| next.first_index - 1);
+            let scanned = scan(file, piece.header, link, until)?;
+            if number == from && scanned.last_index >= index {
+                return Ok(true);
             }
-            Err(_damage) => Ok(true),
+            if scanned.durable >= index {
+                return Ok(false);
+            }
         }
+        Ok(true)
     }
 }
