@@ -6,6 +6,12 @@
 //! 2. A buffered append, closed loop and batches of one.
 //! 3. Appends at 20,000 a second with a sync a second, while another thread writes a large file at
 //!    random (article 2's torture), and without.
+#![expect(
+    clippy::print_stdout,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a program that prints figures of small numbers"
+)]
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};

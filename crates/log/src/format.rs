@@ -80,7 +80,8 @@ pub struct Frame {
     pub index: u64,
     /// Bytes of payload.
     pub payload_bytes: u32,
-    /// Records of the same batch that come after it.
+    /// Of a record: records of the same batch that come after it. Of a mark: the lowest 24 bits of
+    /// the segment's generation.
     pub more: u32,
 }
 
@@ -171,6 +172,12 @@ pub(crate) fn hash(payload: &[u8]) -> u64 {
     XxHash3_64::oneshot(payload)
 }
 
+/// What a mark has of a generation.
+#[expect(clippy::cast_possible_truncation, reason = "the lowest bits")]
+pub(crate) const fn generation_bits(generation: u64) -> u32 {
+    generation as u32 & 0x00ff_ffff
+}
+
 /// Bytes that a payload takes in a segment, head and padding included.
 pub(crate) const fn frame_bytes(payload_bytes: usize) -> usize {
     (FRAME_BYTES + payload_bytes).next_multiple_of(8)
@@ -257,9 +264,14 @@ impl Kind {
 }
 
 impl Frame {
-    /// A frame without payload.
-    pub(crate) const fn bare(kind: Kind, index: u64) -> Self {
-        Self { kind, index, payload_bytes: 0, more: 0 }
+    /// A mark, which also says of what generation its segment is: the link that says so may be lost.
+    pub(crate) fn mark(durable: u64, generation: u64) -> Self {
+        Self {
+            kind: Kind::Mark,
+            index: durable,
+            payload_bytes: 0,
+            more: generation_bits(generation),
+        }
     }
 
     /// Bytes that it takes in a segment.

@@ -12,7 +12,7 @@ use crate::active::{Active, Previous, Segment};
 use crate::core::{Core, Full, Start, new_header};
 use crate::cursor::Cursor;
 use crate::error::{Error, Result};
-use crate::format::{Decoded, Kind, Link, hash};
+use crate::format::{Decoded, Frame, Kind, Link, hash};
 use crate::options::{Ack, Options, Ring as RingPlace};
 use crate::place::{Blocks, Place, segment_name};
 use crate::reader::{Follower, Reader, Source};
@@ -311,8 +311,9 @@ impl Log {
             Retain::Bytes(bytes) => self.first_within(bytes)?,
             Retain::Age(age) => self.first_younger_than(age)?,
         };
-        // What is not durable is still in the ring, and may have to be written behind it once more.
-        let keep_from = keep_from.min(self.core.durable.get() + 1);
+        // The oldest that is left must have a record that is durable: then its link is, and a power cut
+        // leaves a log that knows where it was.
+        let keep_from = keep_from.min(self.core.durable.get());
         while let Some(old) = self.core.segments.pop_before(keep_from) {
             let name = segment_name(old.first_index);
             if let Err(error) = spares::give_back(&self.core, old.place, &name) {
@@ -626,6 +627,7 @@ impl Opening {
         };
         let name = segment_name(last_index + 1);
         let mut active = Active::begin(name, 0, spare.file, header, link);
+        active.stage_frame(Frame::mark(last_index, generation), &[]);
         active.write(None)?;
         active.publish_end();
         active.segment.file.sync(place.method.call)?;

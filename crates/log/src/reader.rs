@@ -164,16 +164,17 @@ impl Reader {
                 Decoded::Frame(frame) => match frame.kind {
                     Kind::Record if frame.index == open.next_index => {
                         open.next_index += 1;
-                        open.is_fresh = false;
                         open.frame = Some(frame);
-                        if frame.index == self.next_index {
-                            if matches!(self.source, Source::Files(_)) && !self.batch_is_whole()? {
-                                return Ok(false);
-                            }
+                        if frame.index < self.next_index {
+                            open.is_fresh = false;
+                            continue;
+                        }
+                        if matches!(self.source, Source::Live(_)) || self.batch_is_whole()? {
                             self.next_index += 1;
                             return Ok(true);
                         }
-                        continue;
+                        // Not written yet, or damaged.
+                        Damage::Batch
                     }
                     Kind::Record => Damage::Order,
                     Kind::Seal => {
@@ -277,7 +278,9 @@ impl Reader {
         let at = open.cursor.at();
         let mut frame = first;
         let mut whole = true;
-        while whole && frame.more > 0 {
+        // A truncation may have cut it in two.
+        let last = open.covering.last_index.unwrap_or(u64::MAX);
+        while whole && frame.more > 0 && frame.index < last {
             open.cursor.skip(&frame);
             match open.cursor.peek()? {
                 Decoded::Frame(next) if next.kind == Kind::Record => frame = next,
@@ -385,6 +388,11 @@ impl Reader {
     /// Whether the next record is there, or is the one that would come next.
     fn check_range(&self) -> Result<()> {
         let index = self.next_index;
+        if let Source::Files(shelf) = &self.source
+            && let Some(wrong) = shelf.lost(index)
+        {
+            return Err(Error::Corrupt(Box::new(wrong)));
+        }
         let first_index = self.source.first_index();
         let last_index = match &self.source {
             Source::Live(core) => core.last.get(),

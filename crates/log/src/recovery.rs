@@ -18,7 +18,7 @@ use plimsoll_sync::{Access, AlignedBuf, Dir, Error as DiskError, File, SyncMetho
 use crate::active::Previous;
 use crate::cursor::Cursor;
 use crate::error::{Corruption, Error, Result};
-use crate::format::{BLOCK, Damage, Decoded, Header, Kind, Link};
+use crate::format::{BLOCK, Damage, Decoded, Header, Kind, Link, generation_bits};
 use crate::place::{CUTTING, Place, SPARE, first_index_of, segment_name};
 use crate::scan::{Scanned, Stop, scan};
 use crate::segments::Entry;
@@ -81,6 +81,8 @@ pub(crate) struct Survey {
     pub(crate) stale: Vec<Entry>,
     /// Segments that have their name and no link.
     pub(crate) unbegun: Vec<Entry>,
+    /// The last record that the marks in those call durable: some link was damaged, then.
+    pub(crate) unbegun_durable: u64,
     /// Prepared files, and what a probe left.
     pub(crate) leftovers: Vec<(usize, String)>,
     /// The first thing that cannot be.
@@ -196,7 +198,9 @@ impl Survey {
                 Err(damage) => self.is_wrong(entry, entry.first_index..=u64::MAX, damage),
             }
         }
-        self.log_id = pieces.first().map(|piece| piece.header.log_id);
+        // Of files of two logs those are foreign that are fewer, or older.
+        let with = |id: u128| pieces.iter().filter(|piece| piece.header.log_id == id).count();
+        self.log_id = pieces.iter().map(|piece| piece.header.log_id).max_by_key(|&id| with(id));
         // Of two with one name, in two directories, the younger one counts.
         pieces
             .sort_by_key(|piece| (piece.entry.first_index, piece.link.map(|link| link.generation)));
@@ -228,13 +232,35 @@ impl Survey {
                 self.is_wrong(pair[1].entry, first..=new.first_index - 1, Damage::Missing);
             }
         }
-        // What was never begun says nothing of what came before it.
-        while let Some(unbegun) = kept.pop_if(|piece| piece.link.is_none()) {
-            self.unbegun.push(unbegun.entry);
-        }
+        self.ends_without_links(places, &mut kept)?;
         self.entries = kept.iter().map(|piece| piece.entry).collect();
         let newest = kept.last().and_then(|piece| piece.link);
         self.durable = newest.map_or(0, |link| link.durable);
+        Ok(())
+    }
+
+    /// The newest segments may have no link: never begun, or damaged. What was never begun says nothing
+    /// of what came before it.
+    fn ends_without_links(&mut self, places: &[&dyn Dir], kept: &mut Vec<Piece>) -> Result<()> {
+        let mut damaged = Vec::new();
+        while let Some(piece) = kept.pop_if(|piece| piece.link.is_none()) {
+            let entry = piece.entry;
+            let name = segment_name(entry.first_index);
+            let file = places[entry.place].open(&name, Access::default())?;
+            let link = nothing_known(entry.first_index);
+            let scanned = scan(Arc::clone(&file), piece.header, link, u64::MAX)?;
+            if scanned.durable >= entry.first_index {
+                self.is_wrong(entry, entry.first_index..=scanned.durable, Damage::Content("link"));
+            }
+            let before = kept.last().and_then(|before| before.link);
+            if was_begun(&scanned, entry, before) || is_cut_short(&*file, &piece)? {
+                damaged.push(piece);
+            } else {
+                self.unbegun_durable = self.unbegun_durable.max(scanned.durable);
+                self.unbegun.push(entry);
+            }
+        }
+        kept.extend(damaged.into_iter().rev());
         Ok(())
     }
 
@@ -245,6 +271,11 @@ impl Survey {
             Some(earlier) if earlier.records.start() <= wrong.records.start() => {}
             _ => self.wrong = Some(wrong),
         }
+    }
+
+    /// What is wrong behind this file, if the survey found that.
+    pub(crate) fn lost_after(&self, entry: Entry) -> Option<&Corruption> {
+        self.wrong.as_ref().filter(|wrong| *wrong.records.start() > entry.first_index)
     }
 
     /// Where the scan begins: the file of the first record that the newest link does not call durable.
@@ -271,7 +302,10 @@ pub(crate) fn find(places: &[Place], accept_loss: bool) -> Result<Found> {
         survey.stale.extend(survey.entries.drain(keep..));
     }
     let mut found = Found {
-        last_index: survey.entries.first().map_or(0, |first| first.first_index - 1),
+        last_index: {
+            let first = survey.entries.first().or(survey.unbegun.last());
+            first.map_or(0, |first| first.first_index - 1)
+        },
         survey,
         resume: None,
         previous: None,
@@ -285,6 +319,11 @@ pub(crate) fn find(places: &[Place], accept_loss: bool) -> Result<Found> {
     let mut read = read_end(places, &found.survey)?;
     let mut unlinked = Vec::new();
     while let Some(last) = read.pop_if(|last| matches!(last.piece, Ok(Piece { link: None, .. }))) {
+        let before = read.last().and_then(|before| before.piece.as_ref().ok()?.link);
+        if last.was_begun(before)? {
+            read.push(last);
+            break;
+        }
         unlinked.push(last);
     }
     for entry in unbegun {
@@ -321,7 +360,11 @@ pub(crate) fn find(places: &[Place], accept_loss: bool) -> Result<Found> {
                 break;
             }
         };
-        let until = firsts.get(number + 1).map_or(u64::MAX, |next| next - 1);
+        let until = match firsts.get(number + 1) {
+            Some(next) => next - 1,
+            // What stands there of records that were in a lost file was cut off before.
+            None => lost.as_ref().map_or(u64::MAX, |wrong| wrong.records.start() - 1),
+        };
         let link = piece.link.unwrap_or_else(|| nothing_known(entry.first_index));
         let scanned = scan(Arc::clone(&file), piece.header, link, until)?;
         durable = durable.max(scanned.durable);
@@ -341,16 +384,20 @@ pub(crate) fn find(places: &[Place], accept_loss: bool) -> Result<Found> {
         } else if piece.link.is_some() {
             found.previous = Previous::of_link(&link);
         }
-        if until != u64::MAX && scanned.last_index >= until && piece.link.is_some() {
+        if number + 1 < count && scanned.last_index >= until && piece.link.is_some() {
             continue;
         }
         // Written on only if the cache shows what the disk has: what a failed sync left there would
         // be written with whatever shares its page.
         let resumes = number + 1 == count
-            && scanned.stop != Stop::Sealed
+            && piece.link.is_some()
+            && !matches!(scanned.stop, Stop::Sealed | Stop::Superseded)
             && !scanned.more_behind
             && (Arc::ptr_eq(&file, &written)
                 || scan(Arc::clone(&written), piece.header, link, until)? == scanned);
+        if piece.link.is_none() {
+            found.cut.push(entry);
+        }
         if resumes {
             let tail = last_block(&*file, scanned.frames_end)?;
             found.resume = Some(Resume { piece, scanned: scanned.clone(), file: written, tail });
@@ -402,6 +449,26 @@ impl OnDisk {
         let piece = read_piece_of(Arc::clone(&file), entry)?;
         Ok(Self { entry, file, written, piece })
     }
+
+    /// Whether a segment without a link had one once. `before` is the link of the one before it.
+    fn was_begun(&self, before: Option<Link>) -> Result<bool> {
+        let Ok(piece) = &self.piece else { return Ok(true) };
+        let link = nothing_known(self.entry.first_index);
+        let scanned = scan(Arc::clone(&self.file), piece.header, link, u64::MAX)?;
+        Ok(was_begun(&scanned, self.entry, before) || is_cut_short(&*self.file, piece)?)
+    }
+}
+
+/// A file that has lost its end was more than it is.
+fn is_cut_short(file: &dyn File, piece: &Piece) -> Result<bool> {
+    Ok(file.len()? < piece.header.segment_bytes)
+}
+
+/// Whether a segment without a link had one once: its marks call records of its own durable, or it is
+/// of another generation than the one before it, whose records it cut off then.
+fn was_begun(scanned: &Scanned, entry: Entry, before: Option<Link>) -> bool {
+    let cuts = |bits| before.is_none_or(|before| generation_bits(before.generation) != bits);
+    scanned.durable >= entry.first_index || scanned.generation_bits.is_some_and(cuts)
 }
 
 /// The segments that may not be durable, oldest first, and one before them that has a link.

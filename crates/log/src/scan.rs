@@ -22,6 +22,8 @@ pub(crate) struct Scanned {
     pub(crate) records: u64,
     /// The last record that this segment says was durable.
     pub(crate) durable: u64,
+    /// What its marks say of its generation.
+    pub(crate) generation_bits: Option<u32>,
     pub(crate) sparse: SparseIndex,
     pub(crate) stop: Stop,
     /// Whether valid frames of this segment stand behind the stop.
@@ -42,6 +44,11 @@ pub(crate) enum Stop {
 }
 
 impl Scanned {
+    fn meet_mark(&mut self, mark: &Frame) {
+        self.durable = self.durable.max(mark.index);
+        self.generation_bits = Some(mark.more);
+    }
+
     /// What is wrong where the frames end, seen by who expected more of them.
     pub(crate) fn damage(&self) -> (u64, Damage) {
         match self.stop {
@@ -60,6 +67,7 @@ pub(crate) fn scan(file: Arc<dyn File>, header: Header, link: Link, until: u64) 
         frames_end: BLOCK_BYTES,
         records: 0,
         durable: link.durable,
+        generation_bits: None,
         sparse: SparseIndex::default(),
         stop: Stop::Empty,
         more_behind: false,
@@ -112,7 +120,9 @@ fn walk(cursor: &mut Cursor, scanned: &mut Scanned, link: Link, until: u64) -> R
                     batch_at = at;
                 }
                 sparse.note(frame.index, at);
-                batch = (frame.more > 0).then(|| (frame.index + 1, frame.more - 1));
+                // A truncation may have cut a batch in two.
+                let goes_on = frame.more > 0 && frame.index < until;
+                batch = goes_on.then(|| (frame.index + 1, frame.more - 1));
                 cursor.skip(&frame);
                 if batch.is_none() {
                     scanned.records += frame.index - scanned.last_index;
@@ -132,7 +142,7 @@ fn walk(cursor: &mut Cursor, scanned: &mut Scanned, link: Link, until: u64) -> R
                 return Ok(());
             }
             Kind::Link => scanned.records_end = at + frame.bytes() as u64,
-            Kind::Mark => scanned.durable = scanned.durable.max(frame.index),
+            Kind::Mark => scanned.meet_mark(&frame),
             Kind::Pad => {}
             Kind::Seal => {
                 cursor.skip(&frame);
@@ -160,7 +170,7 @@ fn look_behind(cursor: &mut Cursor, scanned: &mut Scanned, header: Header) -> Re
     while let Some(frame) = cursor.hunt(plausible, &mut gave_up)? {
         scanned.more_behind = true;
         if frame.kind == Kind::Mark {
-            scanned.durable = scanned.durable.max(frame.index);
+            scanned.meet_mark(&frame);
         }
         cursor.skip(&frame);
     }

@@ -229,7 +229,7 @@ impl View {
         survey: Survey,
         strays: Vec<SegmentReport>,
     ) -> Vec<SegmentReport> {
-        judge(&mut reports);
+        judge(&mut reports, survey.unbegun_durable);
         // What is wrong with a file that is no segment is in its report.
         if let Some(wrong) = survey.wrong
             && let Some(report) = reports.iter_mut().find(|report| report.segment == wrong.segment)
@@ -386,8 +386,8 @@ fn until(survey: &Survey, strays: &[SegmentReport], number: usize) -> Option<u64
 
 /// A segment whose next one says that its records were durable, and that does not have them, is
 /// corrupt; if nothing says so it is torn, and what follows it is not part of the log.
-fn judge(reports: &mut [SegmentReport]) {
-    let durable = reports.iter().map(|report| report.durable).max().unwrap_or(0);
+fn judge(reports: &mut [SegmentReport], durable: u64) {
+    let durable = reports.iter().map(|report| report.durable).fold(durable, u64::max);
     let mut ended = false;
     for report in reports {
         if ended {
@@ -470,8 +470,23 @@ impl Shelf {
         let survey = lock(&self.survey);
         let after = survey.entries.partition_point(|entry| entry.first_index <= index);
         let entry = *survey.entries.get(after.checked_sub(1)?)?;
-        let last_index = survey.entries.get(after).map(|next| next.first_index - 1);
+        let next = survey.entries.get(after).map(|next| next.first_index);
+        // What a file has of records that were in one that is lost is left from a truncation.
+        let lost = survey.lost_after(entry);
+        if lost.is_some_and(|wrong| *wrong.records.start() <= index) {
+            return None;
+        }
+        let lost = lost.map(|wrong| *wrong.records.start());
+        let last_index = next.into_iter().chain(lost).min().map(|next| next - 1);
         Some(Covering { entry, last_index })
+    }
+
+    /// Why nothing covers this record, if its file is lost.
+    pub(crate) fn lost(&self, index: u64) -> Option<Corruption> {
+        let survey = lock(&self.survey);
+        let after = survey.entries.partition_point(|entry| entry.first_index <= index);
+        let lost = survey.lost_after(*survey.entries.get(after.checked_sub(1)?)?);
+        lost.filter(|wrong| *wrong.records.start() <= index).cloned()
     }
 
     /// Looks what files there are now.
@@ -485,25 +500,32 @@ impl Shelf {
         Ok(())
     }
 
-    /// Whether the log ends before `index`, which `entry` should hold next: in the last segment nobody
-    /// knows more than that no valid record comes.
+    /// Whether the log ends before `index`, which `entry` should hold next: nothing in it or behind it
+    /// says that the record was durable. A segment whose first writes are lost may follow one whose
+    /// last are.
     pub(crate) fn is_end_of_log(&self, entry: Entry, index: u64) -> Result<bool> {
-        let survey = lock(&self.survey);
-        let is_last = survey.entries.last().is_none_or(|last| *last == entry);
-        drop(survey);
-        if !is_last {
+        let (entries, unbegun_durable) = {
+            let survey = lock(&self.survey);
+            (survey.entries.clone(), survey.unbegun_durable)
+        };
+        if unbegun_durable >= index {
             return Ok(false);
         }
-        // A mark behind the place says that the record was durable.
-        match read_piece(self.dir(entry.place), entry)? {
-            Ok(piece) => {
-                let Some(link) = piece.link else { return Ok(true) };
-                let name = segment_name(entry.first_index);
-                let file = self.dir(entry.place).open(&name, Access::default())?;
-                let scanned = scan(file, piece.header, link, u64::MAX)?;
-                Ok(scanned.durable < index || scanned.last_index >= index)
+        let from = entries.partition_point(|other| other.first_index < entry.first_index);
+        for (number, &entry) in entries.iter().enumerate().skip(from) {
+            let dir = self.dir(entry.place);
+            let Ok(piece) = read_piece(dir, entry)? else { return Ok(false) };
+            let link = piece.link.unwrap_or_else(|| nothing_known(entry.first_index));
+            let file = dir.open(&segment_name(entry.first_index), Access::default())?;
+            let until = entries.get(number + 1).map_or(u64::MAX, |next| next.first_index - 1);
+            let scanned = scan(file, piece.header, link, until)?;
+            if number == from && scanned.last_index >= index {
+                return Ok(true);
             }
-            Err(_damage) => Ok(true),
+            if scanned.durable >= index {
+                return Ok(false);
+            }
         }
+        Ok(true)
     }
 }

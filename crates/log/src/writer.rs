@@ -185,7 +185,7 @@ impl Writer {
         if due && self.active.unwritten() == 0 {
             self.active.marked_at = self.active.next_offset();
             self.active.marked = durable;
-            self.active.stage_frame(Frame::bare(Kind::Mark, durable), &[]);
+            self.active.stage_frame(Frame::mark(durable, self.generation), &[]);
         }
     }
 
@@ -301,7 +301,9 @@ impl Writer {
         let mut anchor = lock(&core.sync_turn);
         let durable = core.durable.get();
         let written = core.written.get();
-        let generation = self.generation + 1;
+        // Also an attempt that fails has its own: it may have got its name.
+        self.generation += 1;
+        let generation = self.generation;
         let from = core.ring.released();
         let mut next = Self {
             active: stage_begin(core, &spare, durable + 1, anchor.previous, generation),
@@ -310,6 +312,7 @@ impl Writer {
             since: begun,
             failures: self.failures,
         };
+        next.active.stage_frame(Frame::mark(durable, generation), &[]);
         while next.active.last_index < written {
             let room = next.active.next_offset() + core.options.max_batch_bytes();
             let end = records_end(next.active.segment.header.segment_bytes);
@@ -365,6 +368,7 @@ impl Writer {
         let first_index = last_index + 1;
         self.generation += 1;
         let mut next = stage_begin(core, &spare, first_index, end, self.generation);
+        next.stage_frame(Frame::mark(last_index, self.generation), &[]);
         next.write(None)?;
         next.publish_end();
         next.segment.file.sync(core.places[place].method.call)?;
@@ -399,7 +403,7 @@ impl Writer {
         let end = records_end(self.active.segment.header.segment_bytes);
         let room = self.active.next_offset() + FRAME_BYTES as u64 <= end;
         if durable > self.active.marked && room {
-            self.active.stage_frame(Frame::bare(Kind::Mark, durable), &[]);
+            self.active.stage_frame(Frame::mark(durable, self.generation), &[]);
             self.active.marked = durable;
             self.active.write(None)?;
             let place = &core.places[self.active.segment.place];

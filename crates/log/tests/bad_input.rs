@@ -1,0 +1,561 @@
+//! Damaged files: every byte of a log flipped, every length of its files tried, files taken away,
+//! mixed up and replaced. The verdict is always clear: what is read is what was appended, and what a
+//! mark calls durable is read or named as lost.
+//!
+//! What nothing that is left speaks of cannot be missed: a log without its newest file looks like one
+//! that never had it, and one without its oldest file like one after retention.
+
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use plimsoll_log::{
+    Ack, Clock, Corruption, Dumped, Error, Kind, Log, Options, Recovery, SegmentState, View,
+};
+use plimsoll_simdisk::{DiskOptions, SimDir};
+use plimsoll_sync::{Access, Crash, Dir};
+
+const SEGMENT_BYTES: u64 = 64 << 10;
+
+/// A log that is closed, and what its files hold.
+struct Fixture {
+    dir: Arc<SimDir>,
+    /// What was appended, by index - 1.
+    records: Vec<Vec<u8>>,
+    files: BTreeMap<String, Vec<Said>>,
+}
+
+/// A frame that counts, and what it says.
+#[derive(Debug, Clone, Copy)]
+struct Said {
+    start: u64,
+    end: u64,
+    durable: u64,
+}
+
+fn options() -> Options {
+    Options {
+        segment_bytes: SEGMENT_BYTES,
+        ring_bytes: 32 << 10,
+        threads: false,
+        clock: Clock::manual(1),
+        ..Options::default()
+    }
+}
+
+fn disk() -> SimDir {
+    SimDir::with(DiskOptions { history_steps: 0, ..DiskOptions::default() })
+}
+
+fn open(dir: &Arc<SimDir>, options: Options) -> plimsoll_log::Result<(Log, Recovery)> {
+    Log::open_in(vec![Arc::clone(dir) as Arc<dyn Dir>], options)
+}
+
+fn payload(index: u64, generation: u64, bytes: u64) -> Vec<u8> {
+    (0..bytes).map(|byte| (byte * 7 + index * 31 + generation * 101 + 1).to_le_bytes()[0]).collect()
+}
+
+impl Fixture {
+    /// `build` appends; what is durable then stands in the files.
+    fn new(seed: u64, build: impl FnOnce(&Log, &mut Vec<Vec<u8>>)) -> Self {
+        let dir = Arc::new(disk());
+        let options = Options { clock: Clock::manual(seed), ..options() };
+        let (log, _) = Log::open_in(vec![dir.clone()], options).unwrap();
+        let mut records = Vec::new();
+        build(&log, &mut records);
+        log.close().unwrap();
+        let dir = Arc::new(dir.crash(Crash::Process, 0));
+        let view = View::of(vec![dir.clone()]).unwrap();
+        let mut files = BTreeMap::new();
+        let reports = view.verify(&|_, _| {}).unwrap();
+        for report in &reports {
+            let mut said = Vec::new();
+            let is_last = report.segment == reports.last().unwrap().segment;
+            view.dump(report, |dumped| {
+                let Dumped::Frame { byte_offset: start, frame, payload, .. } = dumped else {
+                    return Ok::<_, Error>(());
+                };
+                let durable = match frame.kind {
+                    Kind::Mark => frame.index,
+                    Kind::Link => u64::from_le_bytes(payload[40..48].try_into().unwrap()),
+                    Kind::Record | Kind::Seal | Kind::Pad => 0,
+                };
+                // What was cut off does not count any more.
+                if is_last || start < report.records_end {
+                    let end = start + 24 + u64::from(frame.payload_bytes);
+                    said.push(Said { start, end, durable });
+                }
+                Ok(())
+            })
+            .unwrap();
+            files.insert(report.segment.clone(), said);
+        }
+        Self { dir, records, files }
+    }
+
+    /// Three segments: two full ones, and a last one with about 6 KiB of frames.
+    fn full() -> Self {
+        Self::new(1, |log, records| {
+            let mut append = |bytes: u64| {
+                let index = records.len() as u64 + 1;
+                records.push(payload(index, 0, bytes));
+                assert_eq!(log.append(&records[records.len() - 1]).unwrap(), index);
+                index
+            };
+            let mut index = 0;
+            while log.stats().segments < 3 {
+                index = append(1500 + index * 37 % 900);
+                if index.is_multiple_of(3) {
+                    log.wait_durable(index).unwrap();
+                }
+            }
+            for bytes in [0, 1, 100, 2000, 8, 900, 24, 700, 33, 5, 64, 1000] {
+                let index = append(bytes);
+                if index.is_multiple_of(3) {
+                    log.wait_durable(index).unwrap();
+                }
+            }
+        })
+    }
+
+    /// Four segments with less than 1 KiB of frames each, made by cutting; records that were cut off still
+    /// stand in their files. Batches among them.
+    fn cut() -> Self {
+        Self::new(2, |log, records| {
+            for generation in 1..=4 {
+                for batch in 1..=4_u64 {
+                    let first = records.len() as u64 + 1;
+                    let record = |number| payload(first + number, generation, number * 30 + 5);
+                    let batch: Vec<_> = (0..batch % 4 + 1).map(record).collect();
+                    log.append_batch_with(&batch, Ack::Durable).unwrap();
+                    records.extend(batch);
+                }
+                if generation < 4 {
+                    records.truncate(records.len() - 3);
+                    log.truncate_after(records.len() as u64).unwrap();
+                }
+            }
+        })
+    }
+
+    fn used_bytes(&self, file: &str) -> u64 {
+        self.files[file].last().unwrap().end
+    }
+
+    /// Up to where frames that are left say that records were durable, if `is_left` says which.
+    fn durable(&self, file: &str, is_left: impl Fn(&Said) -> bool) -> u64 {
+        let others = self.files.iter().filter(|(name, _)| *name != file);
+        let others = others.flat_map(|(_, said)| said);
+        let own = self.files.get(file).into_iter().flatten().filter(|said| is_left(said));
+        others.chain(own).map(|said| said.durable).max().unwrap_or(0)
+    }
+
+    /// What the frames of one file say.
+    fn durable_of(&self, file: &str) -> u64 {
+        self.files[file].iter().map(|said| said.durable).max().unwrap_or(0)
+    }
+
+    /// A copy of the files, changed.
+    fn damaged(&self, damage: impl FnOnce(&SimDir)) -> Arc<SimDir> {
+        let dir = self.dir.crash(Crash::Process, 0);
+        damage(&dir);
+        Arc::new(dir)
+    }
+
+    /// Holds everything against what was appended. `durable` is what is left of the marks.
+    fn judge(&self, case: &str, dir: &Arc<SimDir>, durable: u64) -> Verdict {
+        let judged = catch_unwind(AssertUnwindSafe(|| self.try_judge(case, dir, durable)));
+        judged.unwrap_or_else(|_| panic!("{case}"))
+    }
+
+    fn try_judge(&self, case: &str, dir: &Arc<SimDir>, durable: u64) -> Verdict {
+        // Looked at.
+        let view = View::of(vec![Arc::clone(dir) as Arc<dyn Dir>]).unwrap();
+        let reports = view.verify(&|_, _| {}).unwrap();
+        let corrupt = reports.iter().any(|r| matches!(r.state, SegmentState::Corrupt(_)));
+        let mut reader = view.read_from(view.first_index()).unwrap();
+        let seen = self.read(case, view.first_index(), || {
+            let record = reader.next_record()?;
+            Ok(record.map(|record| (record.index, record.payload.to_vec())))
+        });
+        match seen {
+            Ok(last) => assert!(last >= durable, "{case}: ends at {last} of {durable}"),
+            Err(wrong) => assert!(corrupt, "{case}: verify does not see {wrong}: {reports:#?}"),
+        }
+        // Opened.
+        let (log, recovery) = match open(dir, options()) {
+            Ok(opened) => opened,
+            Err(Error::Corrupt(wrong)) => {
+                assert!(corrupt, "{case}: verify does not see {wrong}: {reports:#?}");
+                self.accept_loss(case, dir, &wrong);
+                return Verdict::Corrupt;
+            }
+            Err(other) => panic!("{case}: {other} ({other:?})"),
+        };
+        assert!(recovery.last_index >= durable, "{case}: {recovery:?} of {durable}");
+        let read = self.read_log(case, &log);
+        if !corrupt {
+            assert_eq!(read, Ok(recovery.last_index), "{case}: {recovery:?}");
+        }
+        // It goes on, and stays as it is found.
+        let next = log.append_with(b"one more", Ack::Durable).unwrap();
+        assert_eq!(next, recovery.last_index + 1, "{case}");
+        let mut reader = log.read_from(next).unwrap();
+        let record = reader.next_record().unwrap().unwrap();
+        assert_eq!((record.index, record.payload), (next, &b"one more"[..]), "{case}");
+        if read.is_err() || corrupt { Verdict::CorruptWhenRead } else { Verdict::Whole }
+    }
+
+    /// What comes before the loss can be had.
+    fn accept_loss(&self, case: &str, dir: &Arc<SimDir>, wrong: &Corruption) {
+        let (log, recovery) = match open(dir, Options { accept_loss: true, ..options() }) {
+            Ok(opened) => opened,
+            Err(error) => panic!("{case}: {wrong} was not accepted: {error}"),
+        };
+        assert!(recovery.lost.is_some(), "{case}: {recovery:?}");
+        assert!(recovery.last_index < *wrong.records.start(), "{case}: {recovery:?} {wrong}");
+        if let Ok(last) = self.read_log(case, &log) {
+            assert_eq!(last, recovery.last_index, "{case}");
+        }
+        let next = log.append_with(b"one more", Ack::Durable).unwrap();
+        assert_eq!(next, recovery.last_index + 1, "{case}");
+    }
+
+    fn read_log(&self, case: &str, log: &Log) -> Result<u64, Corruption> {
+        let mut reader = log.read_from(log.first_index()).unwrap();
+        self.read(case, log.first_index(), || {
+            let record = reader.next_record()?;
+            Ok(record.map(|record| (record.index, record.payload.to_vec())))
+        })
+    }
+
+    /// Reads to the end, and returns it: each record is the next one, and what was appended.
+    fn read(
+        &self,
+        case: &str,
+        first: u64,
+        mut next: impl FnMut() -> plimsoll_log::Result<Option<(u64, Vec<u8>)>>,
+    ) -> Result<u64, Corruption> {
+        let mut expected = first;
+        loop {
+            match next() {
+                Ok(Some((index, payload))) => {
+                    assert_eq!(index, expected, "{case}");
+                    let appended =
+                        usize::try_from(index - 1).ok().and_then(|i| self.records.get(i));
+                    assert_eq!(Some(&payload), appended, "{case}: record {index}");
+                    expected += 1;
+                }
+                Ok(None) => return Ok(expected - 1),
+                Err(Error::Corrupt(wrong)) => {
+                    assert!(*wrong.records.start() <= expected, "{case}: {wrong} at {expected}");
+                    assert!(*wrong.records.end() >= expected, "{case}: {wrong} at {expected}");
+                    return Err(*wrong);
+                }
+                Err(other) => panic!("{case}: record {expected}: {other} ({other:?})"),
+            }
+        }
+    }
+
+    /// Every byte of the used part of each file, or of those places that `choose` picks.
+    fn flip_bytes(&self, choose: impl Fn(&str, u64) -> bool) -> Counts {
+        let mut counts = Counts::default();
+        for file in self.files.keys() {
+            // Nothing but zeros stands between the header and the first frame.
+            let used =
+                (0..self.used_bytes(file)).filter(|at| !(64..4096).contains(at) || at % 61 == 0);
+            for at in used.filter(|&at| choose(file, at)) {
+                for pattern in patterns(at) {
+                    let dir = self.damaged(|dir| {
+                        let file = dir.open(file, Access::default()).unwrap();
+                        let mut byte = [0];
+                        file.read_at(&mut byte, at).unwrap();
+                        file.write_at(&[byte[0] ^ pattern], at).unwrap();
+                    });
+                    let durable =
+                        self.durable(file, |s| at >= 64 && !(s.start..s.end).contains(&at));
+                    let case = format!("{file} byte {at} ^ {pattern:#x}");
+                    counts.add(self.judge(&case, &dir, durable));
+                }
+            }
+        }
+        counts
+    }
+
+    /// Every length of each file up to its used part, or of those that `choose` picks, and some of
+    /// the zeros behind.
+    fn shorten_files(&self, choose: impl Fn(&str, u64) -> bool) -> Counts {
+        let mut counts = Counts::default();
+        for file in self.files.keys() {
+            let used = self.used_bytes(file);
+            let lengths = (0..used).filter(|len| !(65..4096).contains(len) || len % 61 == 0);
+            let lengths = lengths.filter(|&len| choose(file, len));
+            for len in lengths.chain((used..SEGMENT_BYTES).step_by(1021)) {
+                let dir = self.damaged(|dir| {
+                    dir.open(file, Access::default()).unwrap().truncate(len).unwrap();
+                });
+                let durable = self.durable(file, |said| len >= 64 && said.end <= len);
+                counts.add(self.judge(&format!("{file} cut to {len}"), &dir, durable));
+            }
+        }
+        counts
+    }
+}
+
+/// What a byte is changed by: one of three, or all of them where time does not matter.
+fn patterns(at: u64) -> Vec<u8> {
+    let all = [0x01, 0x80, 0xff];
+    let every = std::env::var_os("PLIMSOLL_EVERY").is_some();
+    (0..).zip(all).filter(|(number, _)| every || at % 3 == *number).map(|(_, by)| by).collect()
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    /// It opens, and is read to its end.
+    Whole,
+    /// It opens, and reading says where durable records are lost.
+    CorruptWhenRead,
+    /// It does not open.
+    Corrupt,
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    whole: u64,
+    corrupt_when_read: u64,
+    corrupt: u64,
+}
+
+impl Counts {
+    fn add(&mut self, verdict: Verdict) {
+        match verdict {
+            Verdict::Whole => self.whole += 1,
+            Verdict::CorruptWhenRead => self.corrupt_when_read += 1,
+            Verdict::Corrupt => self.corrupt += 1,
+        }
+    }
+}
+
+#[test]
+fn the_fixtures_are_what_they_should_be() {
+    let full = Fixture::full();
+    assert_eq!(full.files.len(), 3);
+    assert_eq!(full.judge("full", &full.dir, full.records.len() as u64), Verdict::Whole);
+    let cut = Fixture::cut();
+    assert_eq!(cut.files.len(), 4);
+    assert_eq!(cut.judge("cut", &cut.dir, cut.records.len() as u64), Verdict::Whole);
+    for (name, said) in full.files.iter().chain(&cut.files) {
+        println!("{name} {} frames {} bytes", said.len(), said.last().unwrap().end);
+    }
+}
+
+#[test]
+fn every_flipped_byte_of_a_small_log_is_seen_or_does_not_matter() {
+    let counts = Fixture::cut().flip_bytes(|_, _| true);
+    println!("{counts:?}");
+    assert!(counts.corrupt > 0 && counts.corrupt_when_read > 0 && counts.whole > 0);
+}
+
+#[test]
+fn every_length_of_the_files_of_a_small_log_gets_a_verdict() {
+    let counts = Fixture::cut().shorten_files(|_, _| true);
+    println!("{counts:?}");
+    assert!(counts.corrupt > 0 && counts.corrupt_when_read > 0 && counts.whole > 0);
+}
+
+/// The header, every head of a frame and what is no record, and some of what is in the records.
+fn choose(full: &Fixture, file: &str, at: u64) -> bool {
+    let in_head = |said: &Said| {
+        let small = said.end - said.start < 128;
+        (said.start..if small { said.end } else { said.start + 26 }).contains(&at)
+    };
+    at < 72 || at.is_multiple_of(397) || full.files[file].iter().any(in_head)
+}
+
+#[test]
+fn flipped_bytes_of_full_segments_are_seen_when_they_are_read() {
+    let full = Fixture::full();
+    let counts = full.flip_bytes(|file, at| choose(&full, file, at));
+    println!("{counts:?}");
+    assert!(counts.corrupt > 0 && counts.corrupt_when_read > 0 && counts.whole > 0);
+}
+
+#[test]
+fn shortened_files_of_full_segments_get_a_verdict() {
+    let full = Fixture::full();
+    let counts = full.shorten_files(|file, at| choose(&full, file, at));
+    println!("{counts:?}");
+    assert!(counts.corrupt > 0 && counts.corrupt_when_read > 0 && counts.whole > 0);
+}
+
+fn bytes_of(dir: &SimDir, name: &str) -> Vec<u8> {
+    let file = dir.open(name, Access::default()).unwrap();
+    let mut bytes = vec![0; usize::try_from(file.len().unwrap()).unwrap()];
+    file.read_at(&mut bytes, 0).unwrap();
+    bytes
+}
+
+fn put(dir: &SimDir, name: &str, bytes: &[u8]) {
+    if dir.list().unwrap().iter().any(|there| there == name) {
+        dir.remove(name).unwrap();
+    }
+    dir.create(name, Access::default()).unwrap().write_at(bytes, 0).unwrap();
+}
+
+#[test]
+fn a_middle_file_that_is_gone_is_missed_and_named() {
+    let full = Fixture::full();
+    let names: Vec<_> = full.files.keys().cloned().collect();
+    let dir = full.damaged(|dir| dir.remove(&names[1]).unwrap());
+    let Error::Corrupt(wrong) = open(&dir, options()).unwrap_err() else { panic!() };
+    let first = |name: &str| name[..20].parse::<u64>().unwrap();
+    assert_eq!(wrong.records, first(&names[1])..=first(&names[2]) - 1, "{wrong}");
+    assert_eq!(full.judge("the middle is gone", &dir, 0), Verdict::Corrupt);
+}
+
+#[test]
+fn what_is_left_of_missing_ends_is_read_to_its_end() {
+    let full = Fixture::full();
+    let names: Vec<_> = full.files.keys().cloned().collect();
+    for gone in [&names[..1], &names[..2], &names[1..], &names[2..], &names[..]] {
+        let dir = full.damaged(|dir| gone.iter().for_each(|name| dir.remove(name).unwrap()));
+        let left = names.iter().filter(|name| !gone.contains(name));
+        let durable = left.map(|name| full.durable_of(name)).max().unwrap_or(0);
+        assert_eq!(full.judge(&format!("without {gone:?}"), &dir, durable), Verdict::Whole);
+    }
+}
+
+#[test]
+fn files_that_are_mixed_up_zeroed_or_of_another_log_give_no_wrong_record() {
+    let full = Fixture::full();
+    let other = Fixture::new(99, |log, records| {
+        for index in 1..=120 {
+            records.push(payload(index, 9, 1200));
+            log.append_with(&records[records.len() - 1], Ack::Durable).unwrap();
+        }
+    });
+    let names: Vec<_> = full.files.keys().cloned().collect();
+    let bytes: Vec<_> = names.iter().map(|name| bytes_of(&full.dir, name)).collect();
+    let foreign: Vec<_> = other.files.keys().map(|name| bytes_of(&other.dir, name)).collect();
+    let odd = ["00000000000000000002.seg", "18446744073709551615.seg", "09999999999999999999.seg"];
+    // What is left of the marks is what is in files that were left alone.
+    let mut cases = 0;
+    let mut judge = |case: String, touched: &[&String], change: &dyn Fn(&SimDir)| {
+        let alone = names.iter().filter(|name| !touched.contains(name));
+        let durable = alone.map(|name| full.durable_of(name)).max().unwrap_or(0);
+        cases += 1;
+        full.judge(&case, &full.damaged(change), durable)
+    };
+    for (number, name) in names.iter().enumerate() {
+        let len = bytes[number].len();
+        let half = [&bytes[number][..len / 2], &vec![0; len - len / 2]].concat();
+        let mut headless = bytes[number].clone();
+        headless[..4096].fill(0);
+        let contents = [("nothing", vec![]), ("zeros", vec![0; len]), ("half", half)];
+        for (what, content) in contents.into_iter().chain([("no header", headless)]) {
+            judge(format!("{what} in {name}"), &[name], &|dir| put(dir, name, &content));
+        }
+        for (at, content) in foreign.iter().enumerate() {
+            let verdict = judge(format!("{name} of another log ({at})"), &[name], &|dir| {
+                put(dir, name, content);
+            });
+            assert_ne!(verdict, Verdict::Whole, "{name} of another log ({at})");
+        }
+        for (from, content) in bytes.iter().enumerate().filter(|(from, _)| *from != number) {
+            judge(format!("file {from} in place of {name}"), &[name], &|dir| {
+                put(dir, name, content);
+            });
+        }
+        for swapped in &names[number + 1..] {
+            judge(format!("{name} and {swapped} swapped"), &[name, swapped], &|dir| {
+                dir.rename(name, "x").unwrap();
+                dir.rename(swapped, name).unwrap();
+                dir.rename("x", swapped).unwrap();
+            });
+        }
+        for odd in odd {
+            judge(format!("{name} called {odd}"), &[name], &|dir| dir.rename(name, odd).unwrap());
+            let content = &bytes[number];
+            judge(format!("{name} also called {odd}"), &[], &|dir| put(dir, odd, content));
+            judge(format!("zeros called {odd}"), &[], &|dir| put(dir, odd, &[0; 65536]));
+        }
+    }
+    for junk in ["x", "probe.tmp", "0000000000000000.spare", "lock.seg", "1.seg"] {
+        let verdict = judge(format!("junk called {junk}"), &[], &|dir| put(dir, junk, b"junk"));
+        assert_eq!(verdict, Verdict::Whole, "junk called {junk}");
+    }
+    println!("{cases} cases");
+}
+
+/// Changes a byte of a file.
+fn flip(dir: &SimDir, name: &str, at: u64) {
+    let file = dir.open(name, Access::default()).unwrap();
+    let mut byte = [0];
+    file.read_at(&mut byte, at).unwrap();
+    file.write_at(&[byte[0] ^ 0xff], at).unwrap();
+}
+
+/// Reads with a view: how many records, and what then.
+fn viewed(fixture: &Fixture, dir: &Arc<SimDir>) -> Result<u64, Corruption> {
+    let view = View::of(vec![Arc::clone(dir) as Arc<dyn Dir>]).unwrap();
+    let mut reader = view.read_from(1).unwrap();
+    fixture.read("viewed", 1, || {
+        let record = reader.next_record()?;
+        Ok(record.map(|record| (record.index, record.payload.to_vec())))
+    })
+}
+
+/// The reader of files took a batch without its last record for one that is still being written, and
+/// ended there without a word.
+#[test]
+fn a_view_calls_a_damaged_batch_lost_and_not_late() {
+    let cut = Fixture::cut();
+    let name = cut.files.keys().next().unwrap();
+    // Behind the link there is the batch of 1 and 2.
+    let second = cut.files[name][2];
+    let dir = cut.damaged(|dir| flip(dir, name, second.start));
+    let wrong = viewed(&cut, &dir).unwrap_err();
+    assert_eq!(*wrong.records.start(), 1, "{wrong}");
+}
+
+/// Records that were cut off stand in the file before the cut. Both the reader of files and
+/// `accept_loss` read them again once the file after the cut was lost; half of a batch even where
+/// its end was known.
+#[test]
+fn what_was_cut_off_stays_away_when_the_file_behind_the_cut_is_lost() {
+    let cut = Fixture::cut();
+    let name = cut.files.keys().next_back().unwrap();
+    let first: u64 = name[..20].parse().unwrap();
+    let dir = cut.damaged(|dir| flip(dir, name, 0));
+    assert_eq!(*viewed(&cut, &dir).unwrap_err().records.start(), first);
+    let accept = Options { accept_loss: true, ..options() };
+    let (log, recovery) = open(&dir, accept).unwrap();
+    assert_eq!(recovery.last_index, first - 1, "{recovery:?}");
+    assert_eq!(cut.read_log("accepted", &log), Ok(first - 1));
+}
+
+/// The reader of files asked the link what was durable, and took its absence for the log's end.
+#[test]
+fn a_view_believes_marks_behind_a_damaged_link() {
+    let full = Fixture::full();
+    let name = full.files.keys().next_back().unwrap();
+    let first: u64 = name[..20].parse().unwrap();
+    let dir = full.damaged(|dir| flip(dir, name, 4096));
+    let wrong = viewed(&full, &dir).unwrap_err();
+    assert_eq!(*wrong.records.start(), first, "{wrong}");
+}
+
+/// One file of another log made all others foreign, if it was the oldest.
+#[test]
+fn one_foreign_file_among_ours_is_the_foreign_one() {
+    let full = Fixture::full();
+    let other = Fixture::new(99, |log, records| {
+        records.push(b"another log".to_vec());
+        log.append_with(b"another log", Ack::Durable).unwrap();
+    });
+    let name = full.files.keys().next().unwrap();
+    let foreign = bytes_of(&other.dir, name);
+    let dir = full.damaged(|dir| put(dir, name, &foreign));
+    let Error::Corrupt(wrong) = open(&dir, options()).unwrap_err() else { panic!() };
+    assert_eq!((&wrong.segment, *wrong.records.start()), (name, 1), "{wrong}");
+}
