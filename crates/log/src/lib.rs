@@ -57,6 +57,7 @@ mod place;
 mod reader;
 mod recovery;
 mod ring;
+mod ring_note;
 mod scan;
 mod segments;
 mod shim;

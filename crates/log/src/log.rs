@@ -18,6 +18,7 @@ use crate::place::{Blocks, Place, segment_name};
 use crate::reader::{Follower, Reader, Source};
 use crate::recovery::{self, Found, Recovery, read_piece};
 use crate::ring::{Found as Queue, Ring};
+use crate::ring_note;
 use crate::segments::{Entry, Segments};
 use crate::shim::{AtomicU64, Mutex, lock, try_lock};
 use crate::spares;
@@ -81,6 +82,7 @@ impl Log {
             return Err(Error::Options("a log needs a directory".to_owned()));
         };
         let lock = first.lock(LOCK)?;
+        ring_note::check(&**first, &options.ring)?;
         let places: Vec<Place> =
             dirs.into_iter().map(|dir| Place::probe(dir, options.direct)).collect::<Result<_>>()?;
         let found = recovery::find(&places, options.accept_loss)?;
@@ -441,7 +443,11 @@ impl Log {
     pub fn close(self) -> Result<()> {
         let finished = lock(&self.role).finish(&self.core);
         self.end();
-        finished
+        finished?;
+        if self.core.options.ring != RingPlace::Memory {
+            ring_note::forget(&*self.core.places[0].dir)?;
+        }
+        Ok(())
     }
 
     fn end(&self) {
@@ -640,6 +646,7 @@ impl Opening {
     /// last record in it.
     fn ring(&mut self, log_id: u128, last_index: u64) -> Result<(Ring, u64, u64, u64)> {
         let capacity = self.options.ring_bytes;
+        ring_note::write(&*self.places[0].dir, &self.options.ring)?;
         let RingPlace::File(path) = &self.options.ring else {
             return Ok((Ring::in_memory(capacity)?, 0, 0, last_index));
         };

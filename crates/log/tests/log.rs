@@ -294,6 +294,31 @@ fn a_ring_in_a_file_gives_back_what_only_it_had() {
     expect(&read_all(&log), 1, 20);
 }
 
+/// Records that were cut off, or that others replaced, once came back from a ring that had been left
+/// aside.
+#[test]
+fn a_log_is_not_opened_without_the_ring_that_may_hold_its_newest_records() {
+    let Ok(shm) = tempfile::tempdir_in("/dev/shm") else {
+        return;
+    };
+    let ring = Ring::File(shm.path().join("ring"));
+    let with_ring = Options { ring, threads: false, ..small() };
+    let dir = Arc::new(SimDir::new());
+    let (log, _) = Log::open_in(vec![dir.clone()], with_ring.clone()).unwrap();
+    log.append(b"only in the ring").unwrap();
+    let left: Arc<dyn Dir> = Arc::new(dir.crash(plimsoll_sync::Crash::Process, 1));
+    std::mem::forget(log);
+    let without = Options { threads: false, ..small() };
+    let refused = Log::open_in(vec![left.clone()], without.clone()).unwrap_err();
+    assert!(refused.to_string().contains("open it with that ring"), "{refused}");
+    let (log, recovery) = Log::open_in(vec![left.clone()], with_ring).unwrap();
+    assert_eq!(recovery.replayed, 1);
+    log.close().unwrap();
+    let (log, recovery) = Log::open_in(vec![left], without).unwrap();
+    assert_eq!(recovery.last_index, 1);
+    log.close().unwrap();
+}
+
 #[test]
 fn the_ring_of_another_log_is_refused() {
     let Ok(shm) = tempfile::tempdir_in("/dev/shm") else {
