@@ -77,6 +77,8 @@ pub(crate) struct Survey {
     pub(crate) generation: u64,
     /// Segments that are not part of the log any more.
     pub(crate) stale: Vec<Entry>,
+    /// Files that cannot be part of it, whatever they are called.
+    pub(crate) unusable: Vec<Entry>,
     /// Prepared files, and what a probe left.
     pub(crate) leftovers: Vec<(usize, String)>,
     /// The first thing that cannot be.
@@ -187,7 +189,10 @@ impl Survey {
         for entry in std::mem::take(&mut self.entries) {
             match read_piece(places[entry.place], entry)? {
                 Ok(piece) => pieces.push(piece),
-                Err(damage) => self.is_wrong(entry, entry.first_index..=u64::MAX, damage),
+                Err(damage) => {
+                    self.unusable.push(entry);
+                    self.is_wrong(entry, entry.first_index..=u64::MAX, damage);
+                }
             }
         }
         // Of files of two logs those are foreign that are fewer, or older.
@@ -199,6 +204,7 @@ impl Survey {
         let mut kept: Vec<Piece> = Vec::new();
         for piece in pieces {
             if Some(piece.header.log_id) != self.log_id {
+                self.unusable.push(piece.entry);
                 self.is_wrong(piece.entry, piece.entry.first_index..=u64::MAX, Damage::Foreign);
                 continue;
             }
@@ -279,6 +285,8 @@ pub(crate) fn find(places: &[Place], accept_loss: bool) -> Result<Found> {
         let keep =
             survey.entries.partition_point(|entry| entry.first_index < *wrong.records.start());
         survey.stale.extend(survey.entries.drain(keep..));
+        // They would be in the way of every later open.
+        survey.stale.append(&mut survey.unusable);
         survey.heads.truncate(keep);
     }
     let mut found = Found {
@@ -322,12 +330,22 @@ pub(crate) fn find(places: &[Place], accept_loss: bool) -> Result<Found> {
             continue;
         }
         found.last_index = scanned.last_index;
-        found.previous = Some(Previous {
-            salt: piece.header.salt,
-            end: scanned.records_end,
-            first_index: link.first_index,
-            ordinal: link.ordinal,
-        });
+        if scanned.last_index >= entry.first_index {
+            found.previous = Some(Previous {
+                salt: piece.header.salt,
+                end: scanned.records_end,
+                first_index: link.first_index,
+                ordinal: link.ordinal,
+            });
+        } else if let Some(link) = piece.link {
+            // Without records it is replaced by what follows the same segment as it does.
+            found.previous = link.ordinal.checked_sub(1).map(|ordinal| Previous {
+                salt: link.previous_salt,
+                end: link.previous_end,
+                first_index: link.previous_first_index,
+                ordinal,
+            });
+        }
         let ends = number + 1 == count || scanned.last_index < until || piece.link.is_none();
         if !ends {
             continue;

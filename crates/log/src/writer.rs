@@ -347,11 +347,19 @@ impl Writer {
         next.write(None)?;
         next.publish_end();
         next.segment.file.sync(core.places[place].method.call)?;
+        // Newest first, and before the new segment takes the place of one among them: what is there
+        // is a log at every moment, and no file is left behind one that it does not follow.
+        let remove =
+            |old: &Entry| core.places[old.place].dir.remove(&segment_name(old.first_index));
+        for old in core.segments.all().iter().rev() {
+            if old.first_index > last_index + 1 {
+                remove(old)?;
+            }
+        }
         core.places[place].dir.rename(&spare.name, &next.segment.name)?;
-        let cut = core.segments.replace(Entry { first_index: last_index + 1, place });
-        for old in cut.iter().rev() {
-            if (old.place, old.first_index) != (place, last_index + 1) {
-                core.places[old.place].dir.remove(&segment_name(old.first_index))?;
+        for old in core.segments.replace(Entry { first_index: last_index + 1, place }) {
+            if old.first_index == last_index + 1 && old.place != place {
+                remove(&old)?;
             }
         }
         {
