@@ -50,3 +50,16 @@ compare-fio:
 # Longest files, for a look; fails nothing
 sizes:
     @git ls-files '*.rs' | xargs wc -l | sort -rn | head -20
+
+# Kills a process so many times at each level
+kill kills="3000":
+    PLIMSOLL_KILLS={{kills}} cargo test --release -p plimsoll-log --test kill -- --nocapture
+
+# The log's interleavings, so many schedules a test
+interleavings iterations="300":
+    PLIMSOLL_ITERATIONS={{iterations}} RUSTFLAGS="--cfg shuttle" CARGO_TARGET_DIR=target/shuttle \
+        cargo test -p plimsoll-log --test interleavings
+
+# Fuzzes a target (frame, segment, directory) for so many seconds (needs nightly and cargo-fuzz)
+fuzz target seconds="300":
+    cargo +nightly fuzz run {{target}} -- -max_total_time={{seconds}} -max_len=8192

@@ -382,11 +382,12 @@ impl Log {
             // So that nothing is on its way when the rest is cut.
             writer.finish(&self.core)?;
             let end = self.end_of(last_index)?;
-            writer.cut(&self.core, last_index, end).map_err(|error| self.core.stop(error))?;
             self.core.wanted.store(0, SeqCst);
+            // Before the files change, so that a reader who does not find a record knows why.
             for mark in [&self.core.durable, &self.core.written, &self.core.last] {
                 mark.set_back(last_index);
             }
+            writer.cut(&self.core, last_index, end).map_err(|error| self.core.stop(error))?;
             Ok(((), Some(last_index + 1)))
         })
     }
@@ -563,6 +564,10 @@ impl Opening {
             }
             None => self.begin(log_id, last_index, generation + 1)?,
         };
+        // Not before the log is there by name: whose ring it is, is in its segments.
+        if filled == 0 {
+            ring.reset(log_id);
+        }
         let found = &self.found;
         if !writes_on {
             let entry = Entry { first_index: last_index + 1, place: active.segment.place };
@@ -643,7 +648,7 @@ impl Opening {
     }
 
     /// The ring, and what of it is not in a segment: where that begins, where the ring ends, and the
-    /// last record in it.
+    /// last record in it. A ring that ends at 0 has still to be made this log's.
     fn ring(&mut self, log_id: u128, last_index: u64) -> Result<(Ring, u64, u64, u64)> {
         let capacity = self.options.ring_bytes;
         ring_note::write(&*self.places[0].dir, &self.options.ring)?;
@@ -676,7 +681,6 @@ impl Opening {
             Queue::Unusable(why) => self.recovery.ring_ignored = Some(why.to_owned()),
             Queue::Nothing => {}
         }
-        ring.reset(log_id);
         Ok((ring, 0, 0, last_index))
     }
 }

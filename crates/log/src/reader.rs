@@ -216,6 +216,11 @@ impl Reader {
         if self.open.as_ref().is_some_and(|open| open.end == Some((at, damage))) {
             return Ok(false);
         }
+        // It was cut off since we looked how far we may read.
+        if expected > self.source.limit(self.level) {
+            self.open = None;
+            return Ok(false);
+        }
         let last_index = match &self.source {
             Source::Live(core) => core.segments.covering(expected).and_then(|c| c.last_index),
             Source::Files(shelf) => match shelf.is_end_of_log(entry, expected)? {

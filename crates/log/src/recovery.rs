@@ -83,6 +83,8 @@ pub(crate) struct Survey {
     pub(crate) unbegun: Vec<Entry>,
     /// The last record that the marks in those call durable: some link was damaged, then.
     pub(crate) unbegun_durable: u64,
+    /// Files that cannot be part of it, whatever they are called.
+    pub(crate) unusable: Vec<Entry>,
     /// Prepared files, and what a probe left.
     pub(crate) leftovers: Vec<(usize, String)>,
     /// The first thing that cannot be.
@@ -195,7 +197,10 @@ impl Survey {
         for entry in std::mem::take(&mut self.entries) {
             match read_piece(places[entry.place], entry)? {
                 Ok(piece) => pieces.push(piece),
-                Err(damage) => self.is_wrong(entry, entry.first_index..=u64::MAX, damage),
+                Err(damage) => {
+                    self.unusable.push(entry);
+                    self.is_wrong(entry, entry.first_index..=u64::MAX, damage);
+                }
             }
         }
         // Of files of two logs those are foreign that are fewer, or older.
@@ -207,6 +212,7 @@ impl Survey {
         let mut kept: Vec<Piece> = Vec::new();
         for piece in pieces {
             if Some(piece.header.log_id) != self.log_id {
+                self.unusable.push(piece.entry);
                 self.is_wrong(piece.entry, piece.entry.first_index..=u64::MAX, Damage::Foreign);
                 continue;
             }
@@ -300,6 +306,8 @@ pub(crate) fn find(places: &[Place], accept_loss: bool) -> Result<Found> {
         let keep =
             survey.entries.partition_point(|entry| entry.first_index < *wrong.records.start());
         survey.stale.extend(survey.entries.drain(keep..));
+        // They would be in the way of every later open.
+        survey.stale.append(&mut survey.unusable);
     }
     let mut found = Found {
         last_index: {

@@ -5,8 +5,6 @@
 pub(crate) use shuttle::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 #[cfg(shuttle)]
 pub(crate) use shuttle::sync::{Mutex, MutexGuard, TryLockError};
-#[cfg(shuttle)]
-pub(crate) use shuttle::thread;
 #[cfg(not(shuttle))]
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 #[cfg(not(shuttle))]
@@ -15,6 +13,52 @@ pub(crate) use std::sync::{Mutex, MutexGuard, TryLockError};
 pub(crate) use std::thread;
 
 use std::sync::PoisonError;
+use std::time::Duration;
+
+/// Under shuttle no time passes, and any time may have passed: what waits for some of it goes on once
+/// others had a chance.
+#[cfg(shuttle)]
+pub(crate) mod thread {
+    pub(crate) use shuttle::thread::{Builder, JoinHandle, Thread, current, park, scope};
+
+    pub(crate) fn park_timeout(_: super::Duration) {
+        shuttle::thread::yield_now();
+    }
+}
+
+/// When somebody stops waiting.
+#[derive(Debug)]
+pub(crate) struct Deadline {
+    #[cfg(not(shuttle))]
+    at: std::time::Instant,
+    /// It comes after so many looks.
+    #[cfg(shuttle)]
+    looks: std::cell::Cell<u32>,
+}
+
+impl Deadline {
+    #[cfg(not(shuttle))]
+    pub(crate) fn after(timeout: Duration) -> Self {
+        Self { at: std::time::Instant::now() + timeout }
+    }
+
+    #[cfg(shuttle)]
+    pub(crate) fn after(_: Duration) -> Self {
+        Self { looks: std::cell::Cell::new(3) }
+    }
+
+    /// How long that is from now.
+    #[cfg(not(shuttle))]
+    pub(crate) fn left(&self) -> Duration {
+        self.at.saturating_duration_since(std::time::Instant::now())
+    }
+
+    #[cfg(shuttle)]
+    pub(crate) fn left(&self) -> Duration {
+        self.looks.set(self.looks.get().saturating_sub(1));
+        Duration::from_millis(self.looks.get().into())
+    }
+}
 
 /// Locks. A thread that panicked with the lock held is a bug of ours that has been reported; what it
 /// guards is only ever changed in whole steps.

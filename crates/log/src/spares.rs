@@ -36,6 +36,12 @@ pub(crate) fn keep_ready(core: &Core, place: usize) -> Result<bool> {
     Ok(true)
 }
 
+/// Whether it is time to make one ready.
+pub(crate) fn is_due(core: &Core) -> bool {
+    let spares = lock(&core.spares);
+    spares.wanted && spares.ready.is_empty()
+}
+
 /// Keeps the file of a segment that is not part of the log any more, or removes it.
 pub(crate) fn give_back(core: &Core, place: usize, name: &str) -> Result<()> {
     let mut spares = lock(&core.spares);

@@ -14,7 +14,7 @@ use crate::writer::{Turn, Writer, has_work};
 /// The writer looks for records by itself this often, so that appends need not wake it.
 const LOOK: Duration = Duration::from_millis(1);
 /// After so many looks in vain it sleeps until it is woken.
-const LOOKS_IN_VAIN: u32 = 50;
+const LOOKS_IN_VAIN: u32 = if cfg!(shuttle) { 2 } else { 50 };
 /// How long the writer waits for room before it tries again by itself.
 const STUCK: Duration = Duration::from_millis(100);
 
@@ -153,7 +153,8 @@ fn prepare(core: &Core, role: &Mutex<Writer>) {
                 Some(STUCK)
             }
         };
-        let is_work = || is_over(core);
+        // The writer may have asked for one just now, when we were not asleep yet.
+        let is_work = || is_over(core) || longest.is_none() && spares::is_due(core);
         core.preparer_signal.sleep_unless(longest, is_work);
     }
 }

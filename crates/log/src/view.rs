@@ -322,7 +322,7 @@ impl View {
             _ if short => SegmentState::Corrupt(wrong),
             _ if until.is_some() => SegmentState::Good,
             Stop::Damaged { .. } => SegmentState::Torn(wrong),
-            Stop::Empty if scanned.durable >= scanned.last_index => SegmentState::Closed,
+            Stop::Empty if scanned.durable == scanned.last_index => SegmentState::Closed,
             Stop::Empty | Stop::Sealed | Stop::Superseded => SegmentState::Open,
         };
         Ok(report)

@@ -9,11 +9,11 @@
 
 use std::sync::atomic::Ordering::SeqCst;
 use std::task::{Context, Poll, Waker};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::error::{Error, Result};
 use crate::shim::thread::{self, Thread};
-use crate::shim::{AtomicU64, AtomicUsize, Mutex, lock};
+use crate::shim::{AtomicU64, AtomicUsize, Deadline, Mutex, lock};
 
 /// How far something has come: an index that only ever grows, but for truncation.
 #[derive(Debug)]
@@ -84,7 +84,7 @@ impl Watermark {
     /// # Errors
     /// As [`Watermark::wait`], and [`Error::TimedOut`].
     pub fn wait_timeout(&self, index: u64, timeout: Duration) -> Result<()> {
-        self.wait_until(index, Some(Instant::now() + timeout))
+        self.wait_until(index, Some(&Deadline::after(timeout)))
     }
 
     /// As [`Watermark::wait`], for tasks: pending until then, when the task is woken.
@@ -105,7 +105,7 @@ impl Watermark {
         self.waiting.load(SeqCst)
     }
 
-    fn wait_until(&self, index: u64, deadline: Option<Instant>) -> Result<()> {
+    fn wait_until(&self, index: u64, deadline: Option<&Deadline>) -> Result<()> {
         if self.get() >= index {
             return Ok(());
         }
@@ -117,7 +117,7 @@ impl Watermark {
         };
         drop(waiters);
         loop {
-            let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
+            let left = deadline.map(Deadline::left);
             match left {
                 None => thread::park(),
                 Some(left) => thread::park_timeout(left),

@@ -319,6 +319,31 @@ fn a_log_is_not_opened_without_the_ring_that_may_hold_its_newest_records() {
     log.close().unwrap();
 }
 
+/// The ring was made the log's before the log had a file; killed in between, it could never be opened.
+#[test]
+fn a_log_that_was_killed_while_it_was_made_is_made_with_the_same_ring() {
+    let Ok(shm) = tempfile::tempdir_in("/dev/shm") else {
+        return;
+    };
+    let ring = Ring::File(shm.path().join("ring"));
+    let options = |seed| {
+        let clock = Clock::manual(seed);
+        Options { threads: false, clock, ring: ring.clone(), ..small() }
+    };
+    let dir = Arc::new(SimDir::new());
+    let made = Log::open_in(vec![dir.clone()], options(0)).unwrap();
+    drop(made);
+    for operation in 0..dir.operations() {
+        std::fs::remove_file(shm.path().join("ring")).ok();
+        let dir = Arc::new(SimDir::new());
+        dir.stop_at(operation);
+        Log::open_in(vec![dir.clone()], options(1)).err();
+        let left = Arc::new(dir.crash(plimsoll_sync::Crash::Process, 1));
+        let (log, _) = Log::open_in(vec![left], options(2)).unwrap();
+        assert_eq!(log.append(b"one").unwrap(), 1, "operation {operation}");
+    }
+}
+
 #[test]
 fn the_ring_of_another_log_is_refused() {
     let Ok(shm) = tempfile::tempdir_in("/dev/shm") else {
@@ -508,4 +533,46 @@ fn recovery_of_a_new_log_finds_nothing() {
     assert_eq!(recovery, expected);
     let names = OsDir::open(dir.path()).unwrap().list().unwrap();
     assert_eq!(names, ["00000000000000000001.seg", "lock"]);
+}
+
+/// A cut to the last record of a segment puts the new one in the place of the next, by the same name.
+/// What came behind that one was removed afterwards; a process killed in between left a log whose
+/// first and last files fitted each other, and which had its cut-off records again.
+#[test]
+fn a_cut_between_two_segments_is_whole_at_every_moment() {
+    let build = |stop: Option<u64>| {
+        let dir = Arc::new(SimDir::new());
+        let options = Options { threads: false, clock: Clock::manual(3), ..small() };
+        let (log, _) = Log::open_in(vec![dir.clone()], options).unwrap();
+        let mut seconds = Vec::new();
+        for index in 1..=600 {
+            let segments = log.stats().segments;
+            log.append_with(&payload(index), Ack::Written).unwrap();
+            if log.stats().segments > segments {
+                seconds.push(index);
+            }
+        }
+        log.sync().unwrap();
+        assert!(seconds.len() >= 3, "{seconds:?}");
+        let before = dir.operations();
+        if let Some(stop) = stop {
+            dir.stop_at(before + stop);
+        }
+        let cut = seconds[0] - 1;
+        log.truncate_after(cut).ok();
+        let left = dir.crash(plimsoll_sync::Crash::Process, 1);
+        (cut, dir.operations() - before, left)
+    };
+    let (cut, operations, _) = build(None);
+    for stop in 0..=operations {
+        let (_, _, left) = build(Some(stop));
+        let options = Options { threads: false, ..small() };
+        let (log, recovery) = Log::open_in(vec![Arc::new(left)], options).unwrap();
+        assert!(recovery.last_index >= cut, "stopped at {stop}: {recovery:?}");
+        let last = recovery.last_index;
+        log.sync().unwrap();
+        expect(&read_all(&log), 1, last);
+        assert_eq!(log.append_with(&payload(last + 1), Ack::Durable).unwrap(), last + 1);
+        expect(&read_all(&log), 1, last + 1);
+    }
 }

@@ -1,0 +1,295 @@
+//! The interleavings of appenders, writer, syncer, preparer and waiters, under shuttle's schedulers:
+//! no deadlock, no wake-up lost, and every promise kept in each of them.
+//!
+//! `RUSTFLAGS="--cfg shuttle" CARGO_TARGET_DIR=target/shuttle cargo test -p plimsoll-log --test
+//! interleavings`; `PLIMSOLL_ITERATIONS` says how many schedules each test tries with each scheduler.
+//! A failure prints the schedule, which `shuttle::replay` runs again.
+//!
+//! No time passes: the clock stands, and who waits for some time goes on once others had a chance.
+//! Atomics are sequentially consistent, and the words of the ring are not scheduled one by one.
+#![cfg(shuttle)]
+
+use std::io::ErrorKind;
+use std::sync::Arc;
+use std::time::Duration;
+
+use plimsoll_log::{Ack, Clock, Error, Log, Options, Policy, Retain};
+use plimsoll_simdisk::{DiskOptions, Fault, FaultKind, Operation, SimDir};
+use plimsoll_sync::{Crash, Dir};
+use shuttle::rand::Rng;
+use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
+use shuttle::thread;
+
+/// Runs `test` in many schedules.
+fn explore(test: fn()) {
+    let wanted = std::env::var("PLIMSOLL_ITERATIONS").ok().map(|n| n.parse().unwrap());
+    let iterations = wanted.unwrap_or(300);
+    let run = |scheduler: Box<dyn Scheduler + Send>| {
+        let mut config = shuttle::Config::default();
+        config.stack_size = 1 << 18;
+        shuttle::Runner::new(scheduler, config).run(test);
+    };
+    run(Box::new(RandomScheduler::new(iterations)));
+    run(Box::new(PctScheduler::new(3, iterations)));
+}
+
+fn options(policy: Policy, threads: bool) -> Options {
+    let (segment_bytes, ring_bytes) = (64 << 10, 8 << 10);
+    let clock = Clock::manual(1);
+    Options { policy, segment_bytes, ring_bytes, threads, clock, ..Options::default() }
+}
+
+/// Syncs in the background after this many bytes, since no time passes.
+fn interval(max_bytes: u64) -> Policy {
+    Policy::Interval { max_age: Duration::from_secs(1), max_bytes }
+}
+
+fn disk() -> Arc<SimDir> {
+    Arc::new(SimDir::with(DiskOptions { history_steps: 0, ..DiskOptions::default() }))
+}
+
+fn open(dir: &Arc<SimDir>, policy: Policy) -> Arc<Log> {
+    let dirs = vec![Arc::clone(dir) as Arc<dyn Dir>];
+    Arc::new(Log::open_in(dirs, options(policy, true)).unwrap().0)
+}
+
+/// What is found after a crash: indexes and payloads from the first record on.
+fn found(dir: &SimDir, crash: Crash, seed: u64) -> (u64, Vec<Vec<u8>>) {
+    let dir: Arc<dyn Dir> = Arc::new(dir.crash(crash, seed));
+    let (log, _) = Log::open_in(vec![dir], options(interval(4096), false)).unwrap();
+    let mut reader = log.read_from(log.first_index()).unwrap();
+    let mut records = Vec::new();
+    while let Some(record) = reader.next_record().unwrap() {
+        records.push(record.payload.to_vec());
+    }
+    (log.first_index(), records)
+}
+
+fn close(log: Arc<Log>) -> plimsoll_log::Result<()> {
+    Arc::into_inner(log).expect("nobody else has it").close()
+}
+
+fn appenders_of_every_level(policy: Policy) {
+    let dir = disk();
+    let log = open(&dir, policy);
+    let threads: Vec<_> = [Ack::Buffered, Ack::Written, Ack::Durable, Ack::Durable]
+        .into_iter()
+        .map(|ack| {
+            let (log, dir) = (Arc::clone(&log), Arc::clone(&dir));
+            thread::spawn(move || {
+                let mut appended = Vec::new();
+                for number in 0..3 {
+                    let payload = format!("{ack} {number}").into_bytes();
+                    let index = log.append_with(&payload, ack).unwrap();
+                    let crash = match ack {
+                        Ack::Buffered => None,
+                        Ack::Written => Some(Crash::Process),
+                        Ack::Durable => Some(Crash::PowerCut),
+                    };
+                    if let Some(crash) = crash.filter(|_| number == 2) {
+                        let (first, records) = found(&dir, crash, index);
+                        let at = usize::try_from(index - first).unwrap();
+                        assert_eq!(records.get(at), Some(&payload), "{ack} {index} {first}");
+                    }
+                    appended.push((index, payload));
+                }
+                appended
+            })
+        })
+        .collect();
+    let mut appended: Vec<_> = threads.into_iter().flat_map(|t| t.join().unwrap()).collect();
+    appended.sort();
+    close(log).unwrap();
+    let (first, records) = found(&dir, Crash::PowerCut, 1);
+    let records: Vec<_> = (first..).zip(records).collect();
+    assert_eq!(records, appended, "each index once, and all of it durable");
+}
+
+#[test]
+fn appenders_of_every_level_get_what_they_were_promised() {
+    explore(|| appenders_of_every_level(interval(4096)));
+    explore(|| appenders_of_every_level(Policy::Always));
+    explore(|| appenders_of_every_level(Policy::Never));
+}
+
+/// Nobody asks for a sync: those in the background make room in the ring.
+#[test]
+fn a_full_ring_makes_appenders_wait_and_never_for_ever() {
+    explore(|| {
+        let dir = disk();
+        let log = open(&dir, interval(4096));
+        let threads: Vec<_> = (0..2)
+            .map(|_| {
+                let log = Arc::clone(&log);
+                thread::spawn(move || {
+                    for _ in 0..8 {
+                        log.append(&[7; 3000]).unwrap();
+                    }
+                })
+            })
+            .collect();
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        assert_eq!(log.last_index(), 16);
+        log.wait_durable(16).unwrap();
+        close(log).unwrap();
+        assert_eq!(found(&dir, Crash::PowerCut, 1).1.len(), 16);
+    });
+}
+
+#[test]
+fn rotation_and_retention_go_on_while_others_append_and_follow() {
+    explore(|| {
+        let dir = disk();
+        let log = open(&dir, interval(4096));
+        let appender = {
+            let log = Arc::clone(&log);
+            thread::spawn(move || {
+                for number in 0..24_u8 {
+                    let ack = if number % 5 == 0 { Ack::Durable } else { Ack::Buffered };
+                    log.append_with(&[number; 3900], ack).unwrap();
+                }
+                log.sync().unwrap();
+            })
+        };
+        let follower = {
+            let mut follower = log.follow(1, Ack::Durable).unwrap();
+            thread::spawn(move || {
+                for number in 0..24_u8 {
+                    match follower.next_record() {
+                        Ok(record) => assert_eq!(record.payload, [number; 3900]),
+                        // Retention was quicker.
+                        Err(Error::OutOfRange { .. } | Error::Disk(_)) => return,
+                        Err(error) => panic!("{error:?}"),
+                    }
+                }
+            })
+        };
+        log.wait_durable(1).ok();
+        log.truncate_before(Retain::Bytes(64 << 10)).unwrap();
+        appender.join().unwrap();
+        log.truncate_before(Retain::Bytes(64 << 10)).unwrap();
+        follower.join().unwrap();
+        close(log).unwrap();
+        let (first, records) = found(&dir, Crash::PowerCut, 1);
+        assert!(first > 1, "two segments were filled");
+        assert_eq!(first + records.len() as u64 - 1, 24);
+    });
+}
+
+#[test]
+fn a_cut_ends_the_wait_for_what_it_cut_and_for_nothing_else() {
+    explore(|| {
+        let dir = disk();
+        let log = open(&dir, interval(4096));
+        log.append_with(b"stays", Ack::Durable).unwrap();
+        let waiters: Vec<_> = [Ack::Written, Ack::Durable]
+            .into_iter()
+            .map(|ack| {
+                let log = Arc::clone(&log);
+                thread::spawn(move || {
+                    for _ in 0..3 {
+                        match log.append_with(b"may be cut", ack) {
+                            Ok(_) | Err(Error::Truncated { .. } | Error::OutOfRange { .. }) => {}
+                            Err(error) => panic!("{error:?}"),
+                        }
+                    }
+                })
+            })
+            .collect();
+        let mut follower = log.follow(1, Ack::Durable).unwrap();
+        let follower = thread::spawn(move || {
+            assert_eq!(follower.next_record().unwrap().payload, b"stays");
+            loop {
+                match follower.next_record() {
+                    Ok(record) => assert_eq!(record.payload, b"may be cut"),
+                    // What it was about to read was cut off; or the log was closed.
+                    Err(Error::Closed | Error::Truncated { .. } | Error::OutOfRange { .. }) => {
+                        return;
+                    }
+                    Err(error) => panic!("{error:?}"),
+                }
+            }
+        });
+        log.truncate_after(1).unwrap();
+        log.truncate_after(1).unwrap();
+        waiters.into_iter().for_each(|waiter| waiter.join().unwrap());
+        let last = log.last_index();
+        log.sync().unwrap();
+        close(log).unwrap();
+        follower.join().unwrap();
+        let (first, records) = found(&dir, Crash::PowerCut, 1);
+        assert_eq!((first, records.len() as u64, &records[0][..]), (1, last, &b"stays"[..]));
+    });
+}
+
+/// One write or one sync fails, whichever the schedule makes it.
+#[test]
+fn a_failed_write_or_sync_is_gone_around_and_nothing_acknowledged_is_lost() {
+    explore(|| {
+        let dir = disk();
+        let log = open(&dir, interval(4096));
+        let mut random = shuttle::rand::thread_rng();
+        let on = if random.gen_bool(0.5) { Operation::Sync } else { Operation::Write };
+        let fault = Fault::new(on, FaultKind::Fail(ErrorKind::Other));
+        dir.inject(fault.nth(random.gen_range(1..8)));
+        let threads: Vec<_> = [Ack::Buffered, Ack::Written, Ack::Durable]
+            .into_iter()
+            .map(|ack| {
+                let log = Arc::clone(&log);
+                thread::spawn(move || {
+                    for number in 0..4_u8 {
+                        log.append_with(&[number; 1500], ack).unwrap();
+                    }
+                })
+            })
+            .collect();
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        let last = log.sync().unwrap();
+        assert_eq!(found(&dir, Crash::PowerCut, 1).1.len() as u64, last);
+        // The last thing that `close` writes may be what fails.
+        close(log).ok();
+        assert_eq!(found(&dir, Crash::PowerCut, 2).1.len() as u64, 12);
+    });
+}
+
+/// The disk is gone: everybody who waits is told, nobody waits for ever.
+#[test]
+fn when_the_log_stops_everybody_is_told() {
+    explore(|| {
+        let dir = disk();
+        let log = open(&dir, interval(4096));
+        log.append_with(b"before", Ack::Durable).unwrap();
+        let nth = shuttle::rand::thread_rng().gen_range(1..6);
+        dir.inject(Fault::new(Operation::Write, FaultKind::PowerOff).nth(nth));
+        let threads: Vec<_> = [Ack::Buffered, Ack::Written, Ack::Durable, Ack::Durable]
+            .into_iter()
+            .map(|ack| {
+                let log = Arc::clone(&log);
+                thread::spawn(move || {
+                    let mut acked = 0;
+                    for _ in 0..6 {
+                        match log.append_with(&[7; 3000], ack) {
+                            Ok(index) if ack == Ack::Durable => acked = index,
+                            Ok(_) => {}
+                            Err(Error::Stopped { .. }) => break,
+                            Err(error) => panic!("{error:?}"),
+                        }
+                    }
+                    acked
+                })
+            })
+            .collect();
+        let mut follower = log.follow(1, Ack::Durable).unwrap();
+        let follower = thread::spawn(move || {
+            while let Ok(record) = follower.next_record() {
+                assert!(record.index > 0);
+            }
+        });
+        let acked = threads.into_iter().map(|thread| thread.join().unwrap()).max();
+        let stopped = close(log);
+        follower.join().unwrap();
+        assert!(stopped.is_err() || !dir.is_down());
+        let left = found(&dir, Crash::PowerCut, 3).1.len() as u64;
+        assert!(left >= acked.unwrap().max(1), "{left} of {acked:?}");
+    });
+}

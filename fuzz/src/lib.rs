@@ -1,0 +1,119 @@
+//! What all targets share: files from bytes, and what must hold of any files whatever.
+
+use std::sync::Arc;
+
+use plimsoll_log::{Ack, Clock, Error, Log, Options, SegmentState, View};
+use plimsoll_simdisk::{DiskOptions, SimDir};
+use plimsoll_sync::{Access, Dir};
+use twox_hash::XxHash3_64;
+
+pub const SEGMENT_BYTES: u64 = 64 << 10;
+
+#[must_use]
+pub fn options() -> Options {
+    Options {
+        segment_bytes: SEGMENT_BYTES,
+        ring_bytes: 8 << 10,
+        threads: false,
+        clock: Clock::manual(1),
+        ..Options::default()
+    }
+}
+
+#[must_use]
+pub fn disk() -> Arc<SimDir> {
+    Arc::new(SimDir::with(DiskOptions { history_steps: 0, ..DiskOptions::default() }))
+}
+
+pub fn put(dir: &SimDir, name: &str, bytes: &[u8]) {
+    if let Ok(file) = dir.create(name, Access::default()) {
+        file.write_at(bytes, 0).unwrap();
+    }
+}
+
+/// The block that begins a segment, as the format draws it.
+#[must_use]
+pub fn header(log_id: u128, salt: u64, segment_bytes: u64) -> Vec<u8> {
+    let mut bytes = b"PLIMSEG\n".to_vec();
+    bytes.extend(1_u32.to_le_bytes());
+    bytes.extend(4096_u32.to_le_bytes());
+    bytes.extend(log_id.to_le_bytes());
+    bytes.extend(salt.to_le_bytes());
+    bytes.extend(segment_bytes.to_le_bytes());
+    bytes.resize(56, 0);
+    bytes.extend(XxHash3_64::oneshot(&bytes).to_le_bytes());
+    bytes.resize(4096, 0);
+    bytes
+}
+
+/// Appends a frame whose checksum is right, whatever it says.
+pub fn frame(file: &mut Vec<u8>, salt: u64, index: u64, kind_and_more: u32, payload: &[u8]) {
+    let mut keyed = (file.len() as u64).to_le_bytes().to_vec();
+    keyed.extend(index.to_le_bytes());
+    keyed.extend(u32::try_from(payload.len()).unwrap().to_le_bytes());
+    keyed.extend(kind_and_more.to_le_bytes());
+    let head = keyed[8..].to_vec();
+    keyed.extend(XxHash3_64::oneshot(payload).to_le_bytes());
+    file.extend(XxHash3_64::oneshot_with_seed(salt, &keyed).to_le_bytes());
+    file.extend(head);
+    file.extend(payload);
+    file.resize(file.len().next_multiple_of(8), 0);
+}
+
+/// Any files get a clear verdict: `verify`, a reader of files and `open` agree, records come in order,
+/// and a log that opens goes on and opens again. No panic; no error but corruption.
+pub fn judge(dir: &Arc<SimDir>) {
+    let dirs = || vec![Arc::clone(dir) as Arc<dyn Dir>];
+    let view = View::of(dirs()).unwrap();
+    let reports = view.verify(&|_, _| {}).unwrap();
+    let corrupt = reports.iter().any(|r| matches!(r.state, SegmentState::Corrupt(_)));
+    for report in &reports {
+        view.dump(report, |_| Ok::<_, Error>(())).unwrap();
+    }
+    match view.read_from(view.first_index()) {
+        Ok(mut reader) => {
+            let mut expected = view.first_index();
+            loop {
+                match reader.next_record() {
+                    Ok(Some(record)) => assert_eq!(record.index, expected),
+                    Ok(None) | Err(Error::Corrupt(_)) => break,
+                    Err(other) => panic!("{other:?}"),
+                }
+                expected += 1;
+            }
+        }
+        Err(Error::Corrupt(_)) => {}
+        Err(other) => panic!("{other:?}"),
+    }
+    let accept_loss = match Log::open_in(dirs(), options()) {
+        Ok((log, _)) => {
+            drop(log);
+            false
+        }
+        Err(Error::Corrupt(wrong)) => {
+            assert!(corrupt, "verify does not see {wrong}: {reports:?}");
+            true
+        }
+        Err(other) => panic!("{other:?}"),
+    };
+    let (log, recovery) = Log::open_in(dirs(), Options { accept_loss, ..options() }).unwrap();
+    let mut reader = log.read_from(log.first_index()).unwrap();
+    let mut expected = log.first_index();
+    loop {
+        match reader.next_record() {
+            Ok(Some(record)) => assert_eq!(record.index, expected),
+            Ok(None) => {
+                assert_eq!(expected - 1, recovery.last_index, "{recovery:?}");
+                break;
+            }
+            Err(Error::Corrupt(_)) => break,
+            Err(other) => panic!("{other:?}"),
+        }
+        expected += 1;
+    }
+    let last = log.append_with(b"goes on", Ack::Durable).unwrap();
+    assert_eq!(last, recovery.last_index + 1);
+    log.close().unwrap();
+    let (_, again) = Log::open_in(dirs(), options()).unwrap();
+    assert_eq!((again.last_index, again.torn_tail), (last, None));
+}
