@@ -7,8 +7,9 @@
 //!              buffered     written               durable, and the ring's room is free again
 //! ```
 //!
-//! Locks, in the order in which they may be taken: role → sync turn → spares → the small ones
-//! (tail, unsynced, segments, counts, waiters), which nobody holds while anything waits.
+//! Locks, in the order in which they may be taken: role → preparing → sync turn → the small ones
+//! (tail, spares, unsynced, segments, counts, waiters), which nobody holds while anything waits, but
+//! for truncation, which holds the tail so that appends wait.
 //!
 //! Invariant: `durable` ≤ `written` ≤ `last`. Invariant: the ring holds every record that is not
 //! durable, except under [`Policy::Never`], where it holds every record that is not written.
@@ -59,6 +60,14 @@ pub(crate) struct Core {
     pub(crate) sync_turn: Mutex<Anchor>,
     pub(crate) segments: Segments,
     pub(crate) spares: Mutex<Spares>,
+    /// Held while a file is made ready, which takes its time.
+    pub(crate) preparing: Mutex<()>,
+    /// Held while retention takes segments away, so that they go in order.
+    pub(crate) retention: Mutex<()>,
+    /// Threads that want the writer's role and are no writers.
+    pub(crate) role_wanted: AtomicU64,
+    /// Which directory is written.
+    pub(crate) place: AtomicU64,
     stopped: Mutex<Option<Error>>,
     pub(crate) counts: Counts,
     pub(crate) writer_signal: Signal,
@@ -173,6 +182,10 @@ impl Core {
             sync_turn: Mutex::new(Anchor { previous: start.anchor }),
             segments: start.segments,
             spares: Mutex::default(),
+            preparing: Mutex::default(),
+            retention: Mutex::default(),
+            role_wanted: AtomicU64::new(0),
+            place: AtomicU64::new(0),
             stopped: Mutex::new(None),
             counts: Counts::new(),
             writer_signal: Signal::default(),
@@ -309,9 +322,7 @@ impl Core {
 
     /// Opens or closes the gate, unless it is closed for good.
     pub(crate) fn set_gate(&self, gate: Gate) {
-        if self.gate.get() < Gate::Stopped && self.gate.get() != gate {
-            self.gate.set(gate);
-        }
+        self.gate.change(|now| (now < Gate::Stopped).then_some(gate));
     }
 
     /// Records up to `index`, which end at `position` in the ring, are with the kernel.
@@ -329,6 +340,16 @@ impl Core {
         self.written.advance(index);
         if self.options.policy == Policy::Never {
             self.release(position);
+        }
+        self.wake_syncer();
+    }
+
+    /// The syncer sleeps until a sync is due; that one is, or is due at once, is told to it.
+    pub(crate) fn wake_syncer(&self) {
+        match self.sync_due() {
+            None => {}
+            Some(Duration::ZERO) => self.syncer_signal.wake(),
+            Some(_) => self.syncer_signal.wake_if_asleep(),
         }
     }
 
@@ -370,8 +391,8 @@ impl Core {
             return Some(Duration::ZERO);
         }
         match self.options.policy {
-            Policy::Never => None,
-            Policy::Always => Some(Duration::ZERO),
+            // Under `always` the writer syncs what it writes.
+            Policy::Never | Policy::Always => None,
             Policy::Interval { max_age, .. } => {
                 // The record was a little older than `since` when it was taken, and the sync takes
                 // its time.
@@ -384,11 +405,13 @@ impl Core {
 
     /// Closes the gate while the oldest record that is not durable is older than was promised.
     pub(crate) fn watch_age(&self) {
-        if let Policy::Interval { max_age, .. } = self.options.policy
-            && self.gate() == Gate::Open
-            && self.lag() > max_age * 2
-        {
-            self.set_gate(Gate::Overdue);
+        if let Policy::Interval { max_age, .. } = self.options.policy {
+            let is_late = self.lag() > max_age * 2;
+            self.gate.change(|now| match now {
+                Gate::Open if is_late => Some(Gate::Overdue),
+                Gate::Overdue if !is_late => Some(Gate::Open),
+                _ => None,
+            });
         }
     }
 
@@ -438,7 +461,7 @@ impl Core {
             stopped.get_or_insert_with(stop).clone()
         };
         tracing::error!(%error, "the log stops");
-        self.gate.set(Gate::Stopped);
+        self.gate.change(|now| (now < Gate::Stopped).then_some(Gate::Stopped));
         for mark in [&self.written, &self.durable, &self.last, &self.room] {
             mark.close(&error);
         }
@@ -448,9 +471,7 @@ impl Core {
 
     /// The log was closed.
     pub(crate) fn close(&self) {
-        if self.gate() != Gate::Stopped {
-            self.gate.set(Gate::Closed);
-        }
+        self.gate.change(|now| (now < Gate::Stopped).then_some(Gate::Closed));
         for mark in [&self.written, &self.durable, &self.last, &self.room] {
             mark.close(&Error::Closed);
         }
@@ -512,31 +533,38 @@ impl Core {
 
     /// Room that a segment certainly has for frames of the ring, from `byte_offset` on: a batch may
     /// not fit at its end, and there is a mark in every block.
-    pub(crate) fn certain_room(&self, byte_offset: u64) -> u64 {
-        let frames = records_end(self.options.segment_bytes).saturating_sub(byte_offset);
+    pub(crate) fn certain_room(&self, segment_bytes: u64, byte_offset: u64) -> u64 {
+        let frames = records_end(segment_bytes).saturating_sub(byte_offset);
         let frames = frames.saturating_sub(self.options.max_batch_bytes());
         frames - frames / 128
     }
 
     /// [`Core::certain_room`] of an empty segment.
     pub(crate) fn certain_room_of_spare(&self) -> u64 {
-        self.certain_room(BLOCK_BYTES + 128)
+        self.certain_room(self.options.segment_bytes, BLOCK_BYTES + 128)
     }
 }
 
 impl AtomicGate {
     fn get(&self) -> Gate {
-        match self.0.load(Relaxed) {
-            0 => Gate::Open,
-            1 => Gate::Overdue,
-            2 => Gate::OutOfSpace,
-            3 => Gate::Stopped,
-            _ => Gate::Closed,
-        }
+        Gate::of(self.0.load(Relaxed))
     }
 
-    fn set(&self, gate: Gate) {
-        self.0.store(gate as u64, SeqCst);
+    fn change(&self, mut to: impl FnMut(Gate) -> Option<Gate>) {
+        let change = |now| to(Gate::of(now)).map(|gate| gate as u64);
+        self.0.fetch_update(SeqCst, SeqCst, change).ok();
+    }
+}
+
+impl Gate {
+    fn of(number: u64) -> Self {
+        match number {
+            0 => Self::Open,
+            1 => Self::Overdue,
+            2 => Self::OutOfSpace,
+            3 => Self::Stopped,
+            _ => Self::Closed,
+        }
     }
 }
 

@@ -172,7 +172,12 @@ impl Log {
                 self.core.writer_signal.wake_if_asleep();
                 Ok(())
             }
-            Ack::Written => self.wait_written(index),
+            Ack::Written => {
+                if self.core.options.policy.ack() == Ack::Durable {
+                    self.core.want(index);
+                }
+                self.wait_written(index)
+            }
             Ack::Durable => self.wait_durable(index),
         }
     }
@@ -182,7 +187,7 @@ impl Log {
     /// # Errors
     /// [`Error::Stopped`] if it will not be, [`Error::Truncated`] if it was cut off.
     pub fn wait_written(&self, index: u64) -> Result<()> {
-        self.wait(index, &self.core.written)
+        self.wait(index, &self.core.written, false)
     }
 
     /// Waits until a record is durable: from then on it survives a power cut. Asks for a sync, under
@@ -191,19 +196,20 @@ impl Log {
     /// # Errors
     /// [`Error::Stopped`] if it will not be, [`Error::Truncated`] if it was cut off.
     pub fn wait_durable(&self, index: u64) -> Result<()> {
-        if self.core.durable.get() >= index {
-            return Ok(());
-        }
-        self.core.want(index);
-        self.wait(index, &self.core.durable)
+        self.wait(index, &self.core.durable, true)
     }
 
     /// Plays the writer where that is no slower than waking it: nobody else waits, nobody is at it.
-    fn wait(&self, index: u64, mark: &Watermark) -> Result<()> {
+    fn wait(&self, index: u64, mark: &Watermark, durable: bool) -> Result<()> {
+        // From here on a truncation is noticed, so that nobody waits for another record of this index.
+        let cuts = mark.cuts();
+        self.check_appended(index)?;
         if mark.get() >= index {
             return Ok(());
         }
-        self.check_appended(index)?;
+        if durable {
+            self.core.want(index);
+        }
         let alone = self.core.durable.waiting() == 0 && self.core.written.waiting() == 0;
         if (alone || !self.core.options.threads)
             && let Some(mut writer) = try_lock(&self.role)
@@ -229,7 +235,7 @@ impl Log {
             }
         }
         self.core.writer_signal.wake();
-        mark.wait(index)
+        mark.wait_since(index, cuts)
     }
 
     /// What was never appended will not come by waiting.
@@ -316,6 +322,7 @@ impl Log {
         // The oldest that is left must have a record that is durable: then its link is, and a power cut
         // leaves a log that knows where it was.
         let keep_from = keep_from.min(self.core.durable.get());
+        let _retention = lock(&self.core.retention);
         while let Some(old) = self.core.segments.pop_before(keep_from) {
             let name = segment_name(old.first_index);
             if let Err(error) = spares::give_back(&self.core, old.place, &name) {
@@ -370,7 +377,10 @@ impl Log {
     /// # Errors
     /// [`Error::OutOfRange`] if the log begins later. [`Error::Stopped`] if the disk fails.
     pub fn truncate_after(&self, last_index: u64) -> Result<()> {
-        let mut writer = lock(&self.role);
+        self.core.role_wanted.fetch_add(1, SeqCst);
+        let writer = lock(&self.role);
+        self.core.role_wanted.fetch_sub(1, SeqCst);
+        let mut writer = writer;
         let (first_index, newest) = (self.first_index(), self.core.last.get());
         if last_index.saturating_add(1) < first_index {
             return Err(Error::OutOfRange { index: last_index, first_index, last_index: newest });
@@ -382,12 +392,16 @@ impl Log {
             // So that nothing is on its way when the rest is cut.
             writer.finish(&self.core)?;
             let end = self.end_of(last_index)?;
+            // Before anything changes: on a full disk there may be none.
+            let spare = spares::take(&self.core, writer.active.segment.place)?;
             self.core.wanted.store(0, SeqCst);
             // Before the files change, so that a reader who does not find a record knows why.
             for mark in [&self.core.durable, &self.core.written, &self.core.last] {
                 mark.set_back(last_index);
             }
-            writer.cut(&self.core, last_index, end).map_err(|error| self.core.stop(error))?;
+            writer
+                .cut(&self.core, &spare, last_index, end)
+                .map_err(|error| self.core.stop(error))?;
             Ok(((), Some(last_index + 1)))
         })
     }
@@ -536,10 +550,18 @@ impl Opening {
         let generation = found.survey.generation;
         let (ring, taken, filled, accepted) = self.ring(log_id, last_index)?;
         let found = &mut self.found;
-        let cut = std::mem::take(&mut found.cut);
+        let mut cut = std::mem::take(&mut found.cut);
         let mut entries = found.survey.entries.clone();
         entries.retain(|entry| !cut.contains(entry));
+        // An empty segment of another size gives way: its name is needed, and it may be too small.
+        let of_this_size = |resume: &recovery::Resume| {
+            resume.scanned.last_index >= resume.piece.entry.first_index
+                || resume.piece.header.segment_bytes == self.options.segment_bytes
+        };
         let resume = found.resume.take();
+        let gives_way = resume.as_ref().filter(|resume| !of_this_size(resume));
+        cut.extend(gives_way.map(|resume| resume.piece.entry));
+        let resume = resume.filter(of_this_size);
         let writes_on = resume.is_some();
         let mut gone: Vec<Entry> = cut.iter().chain(&found.survey.stale).copied().collect();
         gone.sort_by_key(|entry| std::cmp::Reverse(entry.first_index));

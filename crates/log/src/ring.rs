@@ -93,6 +93,8 @@ impl Ring {
         let mut records = Vec::new();
         let mut payload = Vec::new();
         let mut next = None;
+        // Of a batch that is not at its end: how many come next.
+        let mut more: Option<u32> = None;
         while position < filled {
             let room = filled - position;
             let Some(held) = self.head_within(position, room) else {
@@ -100,13 +102,18 @@ impl Ring {
             };
             payload.resize(held.frame.payload_bytes as usize, 0);
             self.read(position + FRAME_BYTES as u64, &mut payload);
-            let follows = next.is_none_or(|next| next == held.frame.index);
+            let follows = next.is_none_or(|next| next == held.frame.index)
+                && more.is_none_or(|more| more == held.frame.more);
             if hash(&payload) != held.payload_hash || !follows {
                 return Found::Unusable("it holds a frame that is none");
             }
             records.push((position, held.frame.index));
-            next = Some(held.frame.index + 1);
+            next = Some(held.frame.index.saturating_add(1));
+            more = held.frame.more.checked_sub(1);
             position += held.frame.bytes() as u64;
+        }
+        if more.is_some() {
+            return Found::Unusable("it ends in the middle of a batch");
         }
         Found::Records(records)
     }
@@ -316,8 +323,11 @@ mod tests {
         let good = ring.found(7);
         let used = HEAD_WORDS + 16;
         for bit in 0..used * 64 {
+            // How many of its batch follow the last one: the writer would look for them.
+            let is_more = bit / 64 == HEAD_WORDS + 5 + 2 && (32..56).contains(&(bit % 64));
             let flip = |ring: &Ring| ring.words[bit / 64].fetch_xor(1 << (bit % 64), Relaxed);
             flip(&ring);
+            assert!(!is_more || matches!(ring.found(7), Found::Unusable(_)), "bit {bit}");
             if let Found::Records(records) = ring.found(7)
                 && Found::Records(records.clone()) != good
             {

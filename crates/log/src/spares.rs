@@ -16,21 +16,31 @@ const USED_MAX: usize = 2;
 
 /// A ready file in `place`, or a new one.
 pub(crate) fn take(core: &Core, place: usize) -> Result<Spare> {
-    let mut spares = lock(&core.spares);
-    let ready = spares.ready.iter().position(|spare| spare.place == place);
-    match ready {
-        Some(ready) => Ok(spares.ready.swap_remove(ready)),
-        None => prepare(core, place, &mut spares),
+    if let Some(ready) = take_ready(core, place) {
+        return Ok(ready);
     }
+    // Somebody may be making one; then it is waited for.
+    let _preparing = lock(&core.preparing);
+    match take_ready(core, place) {
+        Some(ready) => Ok(ready),
+        None => prepare(core, place),
+    }
+}
+
+fn take_ready(core: &Core, place: usize) -> Option<Spare> {
+    let mut spares = lock(&core.spares);
+    let ready = spares.ready.iter().position(|spare| spare.place == place)?;
+    Some(spares.ready.swap_remove(ready))
 }
 
 /// Makes one ready if it is time. Returns whether it did.
 pub(crate) fn keep_ready(core: &Core, place: usize) -> Result<bool> {
-    let mut spares = lock(&core.spares);
-    if !spares.wanted || !spares.ready.is_empty() {
+    let _preparing = lock(&core.preparing);
+    if !is_due(core) {
         return Ok(false);
     }
-    let spare = prepare(core, place, &mut spares)?;
+    let spare = prepare(core, place)?;
+    let mut spares = lock(&core.spares);
     spares.ready.push(spare);
     core.room_limit.fetch_add(core.certain_room_of_spare(), SeqCst);
     Ok(true)
@@ -44,18 +54,18 @@ pub(crate) fn is_due(core: &Core) -> bool {
 
 /// Keeps the file of a segment that is not part of the log any more, or removes it.
 pub(crate) fn give_back(core: &Core, place: usize, name: &str) -> Result<()> {
-    let mut spares = lock(&core.spares);
     let dir = &core.places[place].dir;
     // Where writes go elsewhere, an old file is worth no more than a new one.
-    if core.places[place].layout == Layout::Zeroed && spares.used.len() < USED_MAX {
+    let keeps =
+        core.places[place].layout == Layout::Zeroed && lock(&core.spares).used.len() < USED_MAX;
+    if keeps {
         let spare = spare_name(core.new_header()?.salt);
         dir.rename(name, &spare)?;
-        spares.used.push((place, spare));
+        lock(&core.spares).used.push((place, spare));
     } else {
         dir.remove(name)?;
     }
-    if spares.out_of_space {
-        spares.out_of_space = false;
+    if std::mem::take(&mut lock(&core.spares).out_of_space) {
         core.set_gate(Gate::Open);
         core.preparer_signal.wake();
         core.writer_signal.wake();
@@ -63,10 +73,14 @@ pub(crate) fn give_back(core: &Core, place: usize, name: &str) -> Result<()> {
     Ok(())
 }
 
-fn prepare(core: &Core, place: usize, spares: &mut crate::core::Spares) -> Result<Spare> {
+/// In the preparing turn, and under no other lock: it writes a whole file.
+fn prepare(core: &Core, place: usize) -> Result<Spare> {
     let header = core.new_header()?;
-    let used = spares.used.iter().position(|(of, _)| *of == place);
-    let recycled = used.map(|used| spares.used.swap_remove(used).1);
+    let recycled = {
+        let mut spares = lock(&core.spares);
+        let used = spares.used.iter().position(|(of, _)| *of == place);
+        used.map(|used| spares.used.swap_remove(used).1)
+    };
     let (blocks, name) = match recycled {
         Some(name) => (Blocks::Used, name),
         None if core.is_bulk.load(Relaxed) => (Blocks::Quick, spare_name(header.salt)),
@@ -74,13 +88,13 @@ fn prepare(core: &Core, place: usize, spares: &mut crate::core::Spares) -> Resul
     };
     match core.places[place].prepare(place, name, header, blocks) {
         Ok(spare) => {
-            if std::mem::take(&mut spares.out_of_space) {
+            if std::mem::take(&mut lock(&core.spares).out_of_space) {
                 core.set_gate(Gate::Open);
             }
             Ok(spare)
         }
         Err(error) if error.is_out_of_space() => {
-            if !std::mem::replace(&mut spares.out_of_space, true) {
+            if !std::mem::replace(&mut lock(&core.spares).out_of_space, true) {
                 tracing::warn!("no room for another segment");
                 core.tell(Event::OutOfSpace);
             }

@@ -1,7 +1,9 @@
 //! The log's own threads: writer, syncer, preparer. Each loops over one step that has no loop of its
 //! own, so that a log without threads takes the same steps ([`crate::Log::drive`]).
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
 use crate::core::{Core, Gate};
@@ -32,8 +34,14 @@ impl Threads {
             [("log-writer", write), ("log-syncer", sync), ("log-preparer", prepare)];
         for (name, body) in bodies {
             let (core, role) = (Arc::clone(core), Arc::clone(role));
-            let spawned =
-                thread::Builder::new().name(name.to_owned()).spawn(move || body(&core, &role));
+            let spawned = thread::Builder::new().name(name.to_owned()).spawn(move || {
+                let ran = catch_unwind(AssertUnwindSafe(|| body(&core, &role)));
+                if ran.is_err() {
+                    // It has said why; nobody shall wait for it.
+                    let error = std::io::Error::other("a thread of the log panicked");
+                    core.stop(plimsoll_sync::Error::io("run", name, error).into());
+                }
+            });
             let failed = |error| plimsoll_sync::Error::io("start a thread", name, error);
             threads.handles.push(spawned.map_err(failed)?);
         }
@@ -60,21 +68,20 @@ fn write(core: &Core, role: &Mutex<Writer>) {
     core.writer_signal.is_me();
     let mut in_vain = 0;
     loop {
+        // Whoever wants to cut the log off gets its turn between two of ours.
+        while core.role_wanted.load(SeqCst) > 0 && !is_over(core) {
+            thread::yield_now();
+        }
         let (turn, taken) = {
             let mut writer = lock(role);
-            let mut turn = writer.turn(core);
-            let mut worked = false;
-            while matches!(turn, Ok(Turn::Worked)) {
-                worked = true;
-                turn = writer.turn(core);
-            }
-            if worked {
-                in_vain = 0;
-            }
-            (turn, writer.taken)
+            (writer.turn(core), writer.taken)
         };
         core.watch_age();
-        wake_syncer(core);
+        core.wake_syncer();
+        if matches!(turn, Ok(Turn::Worked)) {
+            in_vain = 0;
+            continue;
+        }
         if is_over(core) {
             return;
         }
@@ -95,16 +102,6 @@ fn write(core: &Core, role: &Mutex<Writer>) {
                 in_vain = 0;
             }
         }
-    }
-}
-
-/// The syncer sleeps until a sync is due; what is due at once is told to it.
-fn wake_syncer(core: &Core) {
-    if core.sync_due().is_some() {
-        core.syncer_signal.wake_if_asleep();
-    }
-    if core.sync_due() == Some(Duration::ZERO) {
-        core.syncer_signal.wake();
     }
 }
 
@@ -140,10 +137,10 @@ pub(crate) fn sync_or_fail_over(core: &Core, role: &Mutex<Writer>) -> Result<()>
     }
 }
 
-fn prepare(core: &Core, role: &Mutex<Writer>) {
+fn prepare(core: &Core, _: &Mutex<Writer>) {
     core.preparer_signal.is_me();
     while !is_over(core) {
-        let place = lock(role).active.segment.place;
+        let place = usize::try_from(core.place.load(SeqCst)).expect("one of a few");
         let longest = match spares::keep_ready(core, place) {
             Ok(_) => None,
             Err(Error::OutOfSpace { .. }) => Some(STUCK),

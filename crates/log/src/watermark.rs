@@ -76,7 +76,17 @@ impl Watermark {
     /// [`Error::Stopped`] or [`Error::Closed`] if it never will, [`Error::Truncated`] if the record
     /// was cut off meanwhile.
     pub fn wait(&self, index: u64) -> Result<()> {
-        self.wait_until(index, None)
+        self.wait_until(index, None, None)
+    }
+
+    /// How often it went back; for [`Watermark::wait_since`].
+    pub(crate) fn cuts(&self) -> u64 {
+        lock(&self.waiters).cuts
+    }
+
+    /// As [`Watermark::wait`], if it has not gone back since `cuts` was read.
+    pub(crate) fn wait_since(&self, index: u64, cuts: u64) -> Result<()> {
+        self.wait_until(index, None, Some(cuts))
     }
 
     /// Waits until it has reached `index`, but no longer than `timeout`.
@@ -84,15 +94,22 @@ impl Watermark {
     /// # Errors
     /// As [`Watermark::wait`], and [`Error::TimedOut`].
     pub fn wait_timeout(&self, index: u64, timeout: Duration) -> Result<()> {
-        self.wait_until(index, Some(&Deadline::after(timeout)))
+        self.wait_until(index, Some(&Deadline::after(timeout)), None)
     }
 
-    /// As [`Watermark::wait`], for tasks: pending until then, when the task is woken.
+    /// As [`Watermark::wait`], for tasks: pending until then, when the task is woken. A truncation wakes
+    /// the task as well, and does not say so: look at [`crate::Log::last_index`].
     pub fn poll(&self, index: u64, context: &mut Context<'_>) -> Poll<Result<()>> {
         if self.get() >= index {
             return Poll::Ready(Ok(()));
         }
         let mut waiters = lock(&self.waiters);
+        // A task that asks again is in the list once.
+        let again = |waiter: &Waiter| {
+            matches!(&waiter.wake, Wake::Task(waker)
+                if waiter.index == index && waker.will_wake(context.waker()))
+        };
+        waiters.list.retain(|waiter| !again(waiter));
         match self.enter(&mut waiters, index, Wake::Task(context.waker().clone())) {
             Ok(Some(_ticket)) => Poll::Pending,
             Ok(None) => Poll::Ready(Ok(())),
@@ -105,12 +122,20 @@ impl Watermark {
         self.waiting.load(SeqCst)
     }
 
-    fn wait_until(&self, index: u64, deadline: Option<&Deadline>) -> Result<()> {
-        if self.get() >= index {
+    fn wait_until(
+        &self,
+        index: u64,
+        deadline: Option<&Deadline>,
+        since: Option<u64>,
+    ) -> Result<()> {
+        if since.is_none() && self.get() >= index {
             return Ok(());
         }
         let mut waiters = lock(&self.waiters);
         let cuts = waiters.cuts;
+        if since.is_some_and(|since| since != cuts) {
+            return Err(Error::Truncated { index });
+        }
         let Some(mut ticket) = self.enter(&mut waiters, index, Wake::Thread(thread::current()))?
         else {
             return Ok(());

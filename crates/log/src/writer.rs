@@ -163,7 +163,9 @@ impl Writer {
 
     /// How far appends may go.
     pub(crate) fn tell_room(&self, core: &Core) {
-        let here = core.certain_room(self.active.next_offset());
+        let segment_bytes = self.active.segment.header.segment_bytes;
+        let here = core.certain_room(segment_bytes, self.active.next_offset());
+        core.place.store(self.active.segment.place as u64, SeqCst);
         let mut spares = lock(&core.spares);
         spares.wanted = here < core.certain_room_of_spare() / 4 * 3;
         let spare = if spares.ready.is_empty() { 0 } else { core.certain_room_of_spare() };
@@ -359,15 +361,15 @@ impl Writer {
     pub(crate) fn cut(
         &mut self,
         core: &Core,
+        spare: &Spare,
         last_index: u64,
         end: Option<Previous>,
     ) -> Result<()> {
-        let place = self.active.segment.place;
-        let spare = spares::take(core, place)?;
+        let place = spare.place;
         let mut anchor = lock(&core.sync_turn);
         let first_index = last_index + 1;
         self.generation += 1;
-        let mut next = stage_begin(core, &spare, first_index, end, self.generation);
+        let mut next = stage_begin(core, spare, first_index, end, self.generation);
         next.stage_frame(Frame::mark(last_index, self.generation), &[]);
         next.write(None)?;
         next.publish_end();
@@ -397,7 +399,13 @@ impl Writer {
 
     /// Says in the segment that everything is durable, durably: the last thing that a log does.
     pub(crate) fn finish(&mut self, core: &Core) -> Result<()> {
-        while self.turn(core)? == Turn::Worked {}
+        loop {
+            match self.turn(core)? {
+                Turn::Worked => {}
+                Turn::Idle => break,
+                Turn::Stuck => return Err(Error::OutOfSpace { last_index: core.written.get() }),
+            }
+        }
         core.sync_now().or_else(|error| self.fail_over(core, error))?;
         let durable = core.durable.get();
         let end = records_end(self.active.segment.header.segment_bytes);

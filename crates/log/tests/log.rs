@@ -576,3 +576,64 @@ fn a_cut_between_two_segments_is_whole_at_every_moment() {
         expect(&read_all(&log), 1, last + 1);
     }
 }
+
+/// Threads that had nothing to do slept on when an appender played the writer itself: what it wrote
+/// was not synced until something else happened.
+#[test]
+fn what_an_appender_wrote_itself_is_synced_in_the_background() {
+    let dir = scratch();
+    let policy = Policy::Interval { max_age: Duration::from_millis(20), max_bytes: 1 << 20 };
+    let (log, _) = Log::open(dir.path(), Options { policy, ..small() }).unwrap();
+    let mut follower = log.follow(1, Ack::Written).unwrap();
+    // Long enough for the threads to sleep until they are woken.
+    assert!(follower.next_within(Duration::from_millis(200)).unwrap().is_none());
+    log.append_with(b"one", Ack::Written).unwrap();
+    log.durable().wait_timeout(1, Duration::from_secs(60)).unwrap();
+}
+
+/// A record that was too large for the empty segment that the log had been closed with made the
+/// writer's thread panic, and buffered appends went on saying `Ok`.
+#[test]
+fn a_log_may_be_opened_with_larger_segments() {
+    let dir = scratch();
+    Log::open(dir.path(), small()).unwrap().0.close().unwrap();
+    let larger = Options { segment_bytes: 1 << 20, ring_bytes: 512 << 10, ..Options::default() };
+    let (log, _) = Log::open(dir.path(), larger.clone()).unwrap();
+    log.append_with(&vec![7; 200_000], Ack::Durable).unwrap();
+    log.close().unwrap();
+    let (log, recovery) = Log::open(dir.path(), larger).unwrap();
+    assert_eq!((recovery.first_index, recovery.last_index), (1, 1));
+    log.append_with(&vec![7; 200_000], Ack::Durable).unwrap();
+}
+
+#[test]
+fn a_full_disk_refuses_records_and_cuts_and_keeps_what_it_accepted() {
+    let disk = plimsoll_simdisk::DiskOptions {
+        capacity_bytes: Some(300 << 10),
+        ..plimsoll_simdisk::DiskOptions::default()
+    };
+    let dir = Arc::new(SimDir::with(disk));
+    let options = Options { threads: false, ..small() };
+    let (log, _) = Log::open_in(vec![dir.clone()], options.clone()).unwrap();
+    let mut last = 0;
+    let refused = loop {
+        match log.append(&payload(last + 1)) {
+            Ok(index) => last = index,
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(refused, Error::OutOfSpace { last_index } if last_index == last), "{refused}");
+    assert!(last > 300, "{last}");
+    log.sync().unwrap();
+    expect(&read_all(&log), 1, last);
+    let cut = log.truncate_after(last - 1);
+    assert!(matches!(cut, Ok(()) | Err(Error::OutOfSpace { .. })), "{cut:?}");
+    assert!(log.last_index() >= last - 1, "the log goes on: {}", log.last_index());
+    // Retention makes room, without the log being opened again.
+    log.truncate_before(Retain::From(last / 2)).unwrap();
+    let next = log.append(b"there is room again").unwrap();
+    log.sync().unwrap();
+    log.close().unwrap();
+    let (log, _) = Log::open_in(vec![dir], options).unwrap();
+    assert_eq!(log.last_index(), next);
+}

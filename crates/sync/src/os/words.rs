@@ -21,7 +21,7 @@ pub struct Words {
 /// What a file of [`Words`] held when it was opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Held {
-    /// It is new, or had another size: all words are zero.
+    /// It is new: all words are zero.
     Nothing,
     /// What an earlier process left.
     Words,
@@ -43,8 +43,8 @@ mod unix {
             Ok(Self { shared: Shared::anonymous(words).map_err(failed)? })
         }
 
-        /// So many words of the file at `path`, which is made if it is not there, and made anew if it
-        /// has another size. They survive this process, and nothing else: a file on tmpfs(5) never
+        /// So many words of the file at `path`, which is made if it is not there or empty, and refused if
+        /// it has another size: it may be somebody's. They survive this process, and nothing else: a file on tmpfs(5) never
         /// waits for a disk, and a file anywhere else is refused.
         pub fn of_file(path: &Path, words: usize) -> Result<(Self, Held)> {
             let failed = |operation| move |error| Error::io(operation, path, error);
@@ -62,9 +62,13 @@ mod unix {
             }
             let bytes = words as u64 * 8;
             let held = file.metadata().map_err(failed("stat"))?.len();
-            if held != bytes {
-                file.set_len(0).map_err(failed("truncate"))?;
+            if held == 0 {
                 file.set_len(bytes).map_err(failed("truncate"))?;
+            } else if held != bytes {
+                let reason = format!(
+                    "it has {held} bytes, not {bytes}: ask for what it was made with, or remove it"
+                );
+                return Err(Error::io("map", path, io::Error::other(reason)));
             }
             // Every page, now: a full tmpfs is an error here and would be a SIGBUS later.
             super::super::sys::reserve(&file, 0, bytes).map_err(failed("allocate"))?;
@@ -141,8 +145,10 @@ mod tests {
         let (words, held) = Words::of_file(&path, 512).unwrap();
         assert_eq!((held, words[3].load(Ordering::Relaxed)), (Held::Words, 7));
         drop(words);
-        let (words, held) = Words::of_file(&path, 1024).unwrap();
-        assert_eq!((held, words[3].load(Ordering::Relaxed)), (Held::Nothing, 0));
+        let other = Words::of_file(&path, 1024).unwrap_err();
+        let reason = std::error::Error::source(&other).unwrap().to_string();
+        assert!(reason.contains("4096 bytes, not 8192"), "{reason}");
+        assert_eq!(Words::of_file(&path, 512).unwrap().0[3].load(Ordering::Relaxed), 7);
         let disk = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
         let refused = Words::of_file(&disk.path().join("ring"), 512).unwrap_err();
         assert!(std::error::Error::source(&refused).unwrap().to_string().contains("tmpfs"));
