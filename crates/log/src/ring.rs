@@ -22,7 +22,7 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use plimsoll_sync::{Held, Words, boot_id};
 
 use crate::error::Result;
-use crate::format::{FRAME_BYTES, Frame, Kind, frame_bytes, hash};
+use crate::format::{FRAME_BYTES, Frame, INDEX_END, Kind, frame_bytes, hash};
 
 const HEAD_WORDS: usize = 512;
 const MAGIC: u64 = u64::from_le_bytes(*b"PLIMRING");
@@ -85,6 +85,7 @@ impl Ring {
         let (mut position, filled) = (self.released(), self.filled());
         let sound = position <= filled
             && filled - position <= self.capacity
+            && filled < INDEX_END
             && position.is_multiple_of(8)
             && filled.is_multiple_of(8);
         if !sound {
@@ -100,7 +101,8 @@ impl Ring {
             };
             payload.resize(held.frame.payload_bytes as usize, 0);
             self.read(position + FRAME_BYTES as u64, &mut payload);
-            let follows = next.is_none_or(|next| next == held.frame.index);
+            let follows =
+                next.is_none_or(|next| next == held.frame.index) && held.frame.index < INDEX_END;
             if hash(&payload) != held.payload_hash || !follows {
                 return Found::Unusable("it holds a frame that is none");
             }
@@ -305,6 +307,18 @@ mod tests {
         assert_eq!(held, Held::Words);
         assert_eq!(ring.found(7), Found::Records(vec![(second, 2), (third, 3)]));
         assert!(matches!(ring.found(8), Found::Unusable(why) if why.contains("another log")));
+    }
+
+    #[test]
+    fn a_ring_with_positions_or_indexes_near_the_end_of_numbers_is_not_used() {
+        let ring = Ring::in_memory(CAPACITY).unwrap();
+        ring.reset(7);
+        ring.publish(put(&ring, 0, u64::MAX, b"record"));
+        assert!(matches!(ring.found(7), Found::Unusable(_)));
+        for word in [RELEASED, FILLED] {
+            ring.words[word].store(u64::MAX - 7, Relaxed);
+        }
+        assert!(matches!(ring.found(7), Found::Unusable(_)));
     }
 
     #[test]
