@@ -510,7 +510,7 @@ mod tests {
         let header = Header { log_id: 1 << 100, salt: SALT, segment_bytes: 64 << 20 };
         let bytes = header.encode();
         assert_eq!(Header::decode(&bytes), Ok(header));
-        for bit in 0..bytes.len() * 8 {
+        for bit in (0..bytes.len() * 8).step_by(if cfg!(miri) { 37 } else { 1 }) {
             let mut flipped = bytes;
             flipped[bit / 8] ^= 1 << (bit % 8);
             assert!(Header::decode(&flipped).is_err(), "bit {bit}");
