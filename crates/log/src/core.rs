@@ -22,7 +22,7 @@ use std::time::Duration;
 use crate::active::{Previous, Segment};
 use crate::clock::Clock;
 use crate::error::{Error, Result};
-use crate::format::{BLOCK_BYTES, Frame, Header, Kind, frame_bytes};
+use crate::format::{BLOCK_BYTES, Frame, Header, INDEX_END, Kind, frame_bytes};
 use crate::options::{Options, Policy, records_end};
 use crate::place::{Place, Spare};
 use crate::ring::Ring;
@@ -241,6 +241,9 @@ impl Core {
             drop(tail);
             self.wait_for_room(wanted, drive)?;
             tail = lock(&self.tail);
+        }
+        if records.len() as u64 > INDEX_END - tail.next_index {
+            return Err(Error::Exhausted { last_index: tail.next_index - 1 });
         }
         let mut position = tail.position;
         let mut more = u32::try_from(records.len()).expect("checked above");

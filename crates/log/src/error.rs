@@ -54,6 +54,13 @@ pub enum Error {
         max_bytes: u64,
     },
 
+    /// There are no more indexes: only a log that was made to look so gets there. Nothing was accepted.
+    #[error("record {last_index} is the last that a log can have")]
+    Exhausted {
+        /// The last record that was accepted.
+        last_index: u64,
+    },
+
     /// It did not happen in time. It still may.
     #[error("record {index} was not {state} in time; it still may be")]
     TimedOut {

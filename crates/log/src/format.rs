@@ -38,8 +38,13 @@ pub(crate) const FRAME_BYTES: usize = 24;
 /// Frames begin at multiples of this, so that a length never lies in two sectors.
 pub(crate) const FRAME_ALIGN: u64 = 8;
 
+/// Records have indexes below this: no log gets there by appending, and what is counted from bytes of
+/// a disk never overflows.
+pub(crate) const INDEX_END: u64 = 1 << 63;
+
 const MAGIC: [u8; 8] = *b"PLIMSEG\n";
 const HEADER_BYTES: usize = 64;
+const SEGMENT_BYTES_MAX: u64 = 1 << 40;
 const LINK_BYTES: u32 = 56;
 const SEAL_ENTRY_BYTES: usize = 16;
 /// The most records of one batch: what fits beside the kind.
@@ -165,6 +170,9 @@ pub enum Damage {
     /// A batch whose last records are missing.
     #[error("a batch is incomplete")]
     Batch,
+    /// A number that no log reaches.
+    #[error("no log has a record {0}")]
+    Index(u64),
 }
 
 /// XXH3-64 of a payload, which appenders compute before they take any lock.
@@ -228,7 +236,7 @@ impl Header {
         };
         let possible = u32_at(bytes, 12) == 4096
             && header.segment_bytes.is_multiple_of(BLOCK_BYTES)
-            && (2 * BLOCK_BYTES..=1 << 40).contains(&header.segment_bytes);
+            && (2 * BLOCK_BYTES..=SEGMENT_BYTES_MAX).contains(&header.segment_bytes);
         if possible { Ok(header) } else { Err(Damage::HeaderField) }
     }
 }
@@ -344,11 +352,12 @@ impl Frame {
             return Decoded::Needs(end);
         }
         let checksum = frame.checksum(salt, byte_offset, hash(&bytes[FRAME_BYTES..end]));
-        if checksum == u64_at(bytes, 0) {
-            Decoded::Frame(frame)
-        } else {
-            Decoded::Bad(Damage::FrameChecksum)
+        if checksum != u64_at(bytes, 0) {
+            return Decoded::Bad(Damage::FrameChecksum);
         }
+        // A segment may begin where records end.
+        let is_possible = frame.index < INDEX_END + u64::from(frame.kind == Kind::Link);
+        if is_possible { Decoded::Frame(frame) } else { Decoded::Bad(Damage::Index(frame.index)) }
     }
 }
 
@@ -392,7 +401,11 @@ impl Link {
             durable: field(5),
             unix_ns: field(6),
         };
-        if link.durable >= first_index { Err(Damage::Content("link")) } else { Ok(link) }
+        let is_possible = link.durable < first_index
+            && link.ordinal < INDEX_END
+            && link.generation < INDEX_END
+            && link.previous_end <= SEGMENT_BYTES_MAX;
+        if is_possible { Ok(link) } else { Err(Damage::Content("link")) }
     }
 }
 
@@ -497,7 +510,7 @@ mod tests {
         let header = Header { log_id: 1 << 100, salt: SALT, segment_bytes: 64 << 20 };
         let bytes = header.encode();
         assert_eq!(Header::decode(&bytes), Ok(header));
-        for bit in 0..bytes.len() * 8 {
+        for bit in (0..bytes.len() * 8).step_by(if cfg!(miri) { 37 } else { 1 }) {
             let mut flipped = bytes;
             flipped[bit / 8] ^= 1 << (bit % 8);
             assert!(Header::decode(&flipped).is_err(), "bit {bit}");
@@ -519,6 +532,24 @@ mod tests {
         assert_eq!(Link::decode(100, &link.encode()), Ok(link));
         let boasting = Link { durable: 100, ..link };
         assert_eq!(Link::decode(100, &boasting.encode()), Err(Damage::Content("link")));
+        for impossible in [
+            Link { ordinal: u64::MAX, ..link },
+            Link { generation: u64::MAX, ..link },
+            Link { previous_end: u64::MAX, ..link },
+        ] {
+            assert_eq!(Link::decode(100, &impossible.encode()), Err(Damage::Content("link")));
+        }
+    }
+
+    #[test]
+    fn a_frame_with_an_index_that_no_log_reaches_is_damage() {
+        for kind in [Kind::Link, Kind::Record, Kind::Mark, Kind::Seal, Kind::Pad] {
+            for index in [INDEX_END - 1, INDEX_END, INDEX_END + 1, u64::MAX] {
+                let decoded = Frame::decode(&framed(kind, index, b"", 4096), SALT, 4096, END);
+                let is_possible = index < INDEX_END || (kind, index) == (Kind::Link, INDEX_END);
+                assert_eq!(matches!(decoded, Decoded::Frame(_)), is_possible, "{kind:?} {index}");
+            }
+        }
     }
 
     #[test]

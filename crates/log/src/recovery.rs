@@ -18,7 +18,7 @@ use plimsoll_sync::{Access, AlignedBuf, Dir, Error as DiskError, File, SyncMetho
 use crate::active::Previous;
 use crate::cursor::Cursor;
 use crate::error::{Corruption, Error, Result};
-use crate::format::{BLOCK, Damage, Decoded, Header, Kind, Link, generation_bits};
+use crate::format::{BLOCK, Damage, Decoded, Header, INDEX_END, Kind, Link, generation_bits};
 use crate::place::{CUTTING, Place, SPARE, first_index_of, segment_name};
 use crate::scan::{Scanned, Stop, scan};
 use crate::segments::Entry;
@@ -126,6 +126,9 @@ pub(crate) fn read_piece(
 }
 
 fn read_piece_of(file: Arc<dyn File>, entry: Entry) -> Result<std::result::Result<Piece, Damage>> {
+    if entry.first_index > INDEX_END {
+        return Ok(Err(Damage::Index(entry.first_index)));
+    }
     let mut block = AlignedBuf::zeroed(BLOCK, BLOCK);
     let held = file.read_at(&mut block, 0)?;
     let header = match Header::decode(&block[..held]) {

@@ -10,10 +10,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use plimsoll_log::{
-    Ack, Clock, Corruption, Dumped, Error, Kind, Log, Options, Recovery, SegmentState, View,
+    Ack, Clock, Corruption, Damage, Dumped, Error, Kind, Log, Options, Recovery, SegmentState, View,
 };
 use plimsoll_simdisk::{DiskOptions, SimDir};
 use plimsoll_sync::{Access, Crash, Dir};
+use twox_hash::XxHash3_64;
 
 const SEGMENT_BYTES: u64 = 64 << 10;
 
@@ -220,11 +221,7 @@ impl Fixture {
         let next = log.append_with(b"one more", Ack::Durable).unwrap();
         assert_eq!(next, recovery.last_index + 1, "{case}");
         log.close().unwrap();
-        // What was accepted once need not be accepted again; but for files that carry the names of
-        // others, which still can be.
-        if case.contains("called") {
-            return;
-        }
+        // What was accepted once need not be accepted again.
         let (_, again) = open(dir, options()).unwrap_or_else(|e| panic!("{case}: again: {e}"));
         assert_eq!(again.last_index, next, "{case}");
     }
@@ -445,7 +442,7 @@ fn files_that_are_mixed_up_zeroed_or_of_another_log_give_no_wrong_record() {
     let names: Vec<_> = full.files.keys().cloned().collect();
     let bytes: Vec<_> = names.iter().map(|name| bytes_of(&full.dir, name)).collect();
     let foreign: Vec<_> = other.files.keys().map(|name| bytes_of(&other.dir, name)).collect();
-    let odd = ["00000000000000000002.seg", "18446744073709551615.seg", "09999999999999999999.seg"];
+    let odd = [2, 1 << 62, 1 << 63, (1 << 63) + 1, u64::MAX].map(|odd| format!("{odd:020}.seg"));
     // What is left of the marks is what is in files that were left alone.
     let mut cases = 0;
     let mut judge = |case: String, touched: &[&String], change: &dyn Fn(&SimDir)| {
@@ -481,7 +478,7 @@ fn files_that_are_mixed_up_zeroed_or_of_another_log_give_no_wrong_record() {
                 dir.rename("x", swapped).unwrap();
             });
         }
-        for odd in odd {
+        for odd in &odd {
             judge(format!("{name} called {odd}"), &[name], &|dir| dir.rename(name, odd).unwrap());
             let content = &bytes[number];
             judge(format!("{name} also called {odd}"), &[], &|dir| put(dir, odd, content));
@@ -582,6 +579,62 @@ fn zeros_in_front_of_a_mark_are_lost_records_to_verify_as_to_open() {
     });
     let verdict = full.judge("zeros in front of a mark", &dir, full.durable_of(name));
     assert_eq!(verdict, Verdict::Corrupt);
+}
+
+/// A segment with a link and a record, as somebody makes it who knows the format.
+fn forged(first_index: u64, record: u64) -> Vec<u8> {
+    const SALT: u64 = 7;
+    let mut file = b"PLIMSEG\n".to_vec();
+    file.extend([1_u32.to_le_bytes(), 4096_u32.to_le_bytes()].concat());
+    file.extend([0; 16]);
+    file.extend([SALT, SEGMENT_BYTES, 0].map(u64::to_le_bytes).concat());
+    file.extend(XxHash3_64::oneshot(&file).to_le_bytes());
+    file.resize(4096, 0);
+    let link = [0, 1, 0, 0, 0, first_index - 1, 0].map(u64::to_le_bytes).concat();
+    for (index, kind, payload) in [(first_index, 1_u32, link), (record, 2, b"forged!!".to_vec())] {
+        let mut keyed = (file.len() as u64).to_le_bytes().to_vec();
+        keyed.extend(index.to_le_bytes());
+        keyed.extend(u32::try_from(payload.len()).unwrap().to_le_bytes());
+        keyed.extend((kind << 24).to_le_bytes());
+        let head = keyed[8..].to_vec();
+        keyed.extend(XxHash3_64::oneshot(&payload).to_le_bytes());
+        file.extend(XxHash3_64::oneshot_with_seed(SALT, &keyed).to_le_bytes());
+        file.extend([head, payload].concat());
+    }
+    file.resize(usize::try_from(SEGMENT_BYTES).unwrap(), 0);
+    file
+}
+
+/// An append to a log that began near 2^64 overflowed its next index.
+#[test]
+fn a_log_near_the_end_of_numbers_is_refused_or_refuses_appends() {
+    let end = 1_u64 << 63;
+    for first_index in [end - 3, end - 2, end - 1, end] {
+        let dir = Arc::new(disk());
+        put(&dir, &format!("{first_index:020}.seg"), &forged(first_index, first_index));
+        let mut last = first_index.min(end - 1);
+        for _ in 0..3 {
+            let (log, recovery) = open(&dir, options()).unwrap();
+            assert_eq!(recovery.last_index, last);
+            let batch = [b"more"; 3];
+            let refused = log.append_batch_with(&batch, Ack::Durable).unwrap_err();
+            assert!(matches!(refused, Error::Exhausted { last_index } if last_index == last));
+            if last < end - 1 {
+                last += 1;
+                assert_eq!(log.append_with(b"one more", Ack::Durable).unwrap(), last);
+            }
+            log.close().unwrap();
+        }
+    }
+    for first_index in [end + 1, end + 2, u64::MAX - 1, u64::MAX] {
+        let dir = Arc::new(disk());
+        put(&dir, &format!("{first_index:020}.seg"), &forged(first_index, first_index));
+        let Error::Corrupt(wrong) = open(&dir, options()).unwrap_err() else { panic!() };
+        assert_eq!(wrong.damage, Damage::Index(first_index), "{wrong}");
+        let view = View::of(vec![dir.clone() as Arc<dyn Dir>]).unwrap();
+        let reports = view.verify(&|_, _| {}).unwrap();
+        assert_eq!(reports[0].state, SegmentState::Corrupt(*wrong));
+    }
 }
 
 /// What replaced a segment without a valid link counted from that segment's number, which nobody

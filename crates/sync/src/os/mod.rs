@@ -28,6 +28,7 @@ mod sys;
 mod sys;
 
 #[cfg(unix)]
+#[cfg_attr(miri, expect(dead_code, reason = "miri knows no shared mappings"))]
 mod map;
 #[cfg(unix)]
 mod unix;

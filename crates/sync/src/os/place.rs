@@ -114,6 +114,7 @@ fn magic(stat: &rustix::fs::StatFs) -> u64 {
 
 /// Whether the filesystem of `file` is memory.
 #[cfg(target_os = "linux")]
+#[cfg_attr(miri, expect(dead_code, reason = "miri knows no shared mappings"))]
 pub(super) fn lives_in_memory(file: &std::fs::File) -> io::Result<bool> {
     Ok(IN_MEMORY.contains(&magic(&rustix::fs::fstatfs(file)?)))
 }

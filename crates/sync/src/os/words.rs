@@ -7,14 +7,14 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::atomic::AtomicU64;
 
-#[cfg(unix)]
+#[cfg(all(unix, not(miri)))]
 use super::map::Shared;
 
 /// Words of memory, all zero at first: of this process, or of a file that outlives it.
 pub struct Words {
-    #[cfg(unix)]
+    #[cfg(all(unix, not(miri)))]
     shared: Shared,
-    #[cfg(not(unix))]
+    #[cfg(any(not(unix), miri))]
     owned: Box<[AtomicU64]>,
 }
 
@@ -27,7 +27,7 @@ pub enum Held {
     Words,
 }
 
-#[cfg(unix)]
+#[cfg(all(unix, not(miri)))]
 mod unix {
     use std::fs::OpenOptions;
     use std::io;
@@ -78,7 +78,8 @@ mod unix {
     }
 }
 
-#[cfg(not(unix))]
+// Miri knows no shared mappings.
+#[cfg(any(not(unix), miri))]
 mod elsewhere {
     use std::io;
     use std::path::Path;
@@ -103,9 +104,9 @@ impl Deref for Words {
     type Target = [AtomicU64];
 
     fn deref(&self) -> &[AtomicU64] {
-        #[cfg(unix)]
+        #[cfg(all(unix, not(miri)))]
         return self.shared.words();
-        #[cfg(not(unix))]
+        #[cfg(any(not(unix), miri))]
         return &self.owned;
     }
 }
@@ -132,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    #[cfg(target_os = "linux")]
+    #[cfg(all(target_os = "linux", not(miri)))]
     fn words_of_a_file_outlive_their_mapping_and_a_disk_is_refused() {
         let Ok(shm) = tempfile::tempdir_in("/dev/shm") else {
             return;
