@@ -314,8 +314,11 @@ pub(crate) fn find(places: &[Place], accept_loss: bool) -> Result<Found> {
     }
     let mut found = Found {
         last_index: {
+            // Where nothing is left, numbers go on where what is lost began.
             let first = survey.entries.first().or(survey.unbegun.last());
-            first.map_or(0, |first| first.first_index - 1)
+            let first = first.map(|first| first.first_index);
+            let lost = lost.as_ref().map(|wrong| *wrong.records.start());
+            first.or(lost).map_or(0, |first| first - 1)
         },
         survey,
         resume: None,

@@ -637,3 +637,28 @@ fn a_full_disk_refuses_records_and_cuts_and_keeps_what_it_accepted() {
     let (log, _) = Log::open_in(vec![dir], options).unwrap();
     assert_eq!(log.last_index(), next);
 }
+
+/// Numbers began anew at 1 where the damaged segment was the only one that was left.
+#[test]
+fn numbers_go_on_where_everything_was_lost() {
+    let dir = scratch();
+    let (log, _) = Log::open(dir.path(), small()).unwrap();
+    for index in 1..=400 {
+        log.append(&payload(index)).unwrap();
+    }
+    log.sync().unwrap();
+    let first = log.truncate_before(Retain::From(400)).unwrap();
+    assert!(first > 1);
+    log.close().unwrap();
+    let names = OsDir::open(dir.path()).unwrap().list().unwrap();
+    let only = names.iter().find(|name| name.ends_with(".seg")).unwrap();
+    let path = dir.path().join(only);
+    let mut bytes = std::fs::read(&path).unwrap();
+    bytes[3] ^= 1;
+    std::fs::write(&path, bytes).unwrap();
+    assert!(matches!(Log::open(dir.path(), small()), Err(Error::Corrupt(_))));
+    let accepting = Options { accept_loss: true, ..small() };
+    let (log, recovery) = Log::open(dir.path(), accepting).unwrap();
+    assert!(recovery.lost.is_some());
+    assert_eq!(log.append(b"after the loss").unwrap(), first);
+}
