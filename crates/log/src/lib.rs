@@ -52,6 +52,7 @@ mod cursor;
 mod error;
 mod format;
 mod log;
+mod opening;
 mod options;
 mod place;
 mod reader;
