@@ -54,7 +54,9 @@ impl Opening {
         cut.extend(gives_way.map(|resume| resume.piece.entry));
         let resume = resume.filter(of_this_size);
         let writes_on = resume.is_some();
+        // A new segment also takes the place of an empty one, wherever that is.
         let mut gone: Vec<Entry> = cut.iter().chain(&found.survey.stale).copied().collect();
+        gone.extend(entries.iter().filter(|old| !writes_on && old.first_index > last_index));
         gone.sort_by_key(|entry| std::cmp::Reverse(entry.first_index));
         let cuts = !writes_on || !gone.is_empty();
         if cuts && !self.recovery.created {

@@ -19,7 +19,9 @@ use std::time::Duration;
 /// others had a chance.
 #[cfg(shuttle)]
 pub(crate) mod thread {
-    pub(crate) use shuttle::thread::{Builder, JoinHandle, Thread, current, park, scope};
+    pub(crate) use shuttle::thread::{
+        Builder, JoinHandle, Thread, current, park, scope, yield_now,
+    };
 
     pub(crate) fn park_timeout(_: super::Duration) {
         shuttle::thread::yield_now();

@@ -613,3 +613,10 @@ fn nothing_acknowledged_is_lost_to_failing_disks() {
 fn a_disk_that_lies_may_lose_records_and_never_changes_one() {
     simulate(Disk::Lying, 200);
 }
+
+/// A new segment began in the first directory where an empty one in the second was not to be written
+/// on. That one stayed, and after the next cut it was taken for the newest.
+#[test]
+fn an_empty_segment_in_the_second_directory_does_not_stay_behind() {
+    World::new(79_171, Disk::Good, false).run(120, &mut Tally::default());
+}
