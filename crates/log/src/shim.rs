@@ -24,7 +24,7 @@ pub(crate) mod thread {
     };
 
     pub(crate) fn park_timeout(_: super::Duration) {
-        shuttle::thread::yield_now();
+        yield_now();
     }
 }
 
