@@ -60,7 +60,7 @@ pub enum Tail {
     /// in the middle of a write takes durable records with it; none that is sold does.
     #[default]
     Rewrite,
-    /// Leaves it alone and begins a new block: up to 4 KiB more for each sync.
+    /// Leaves it alone and begins a new block: up to 4 KiB more for each write.
     Pad,
 }
 
