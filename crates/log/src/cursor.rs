@@ -26,14 +26,19 @@ pub(crate) struct Cursor {
 impl Cursor {
     /// At the first frame of a segment.
     pub(crate) fn new(file: Arc<dyn File>, header: Header) -> Self {
-        Self {
-            file,
-            header,
-            buf: AlignedBuf::zeroed(READ_BYTES, BLOCK),
-            start: 0,
-            held: 0,
-            at: BLOCK_BYTES,
-        }
+        // No longer than the segment.
+        let bytes = usize::try_from(header.segment_bytes).map_or(READ_BYTES, |b| b.min(READ_BYTES));
+        Self::with_buffer(file, header, bytes)
+    }
+
+    /// As [`Cursor::new`], for the first frame only: reads one block.
+    pub(crate) fn at_link(file: Arc<dyn File>, header: Header) -> Self {
+        Self::with_buffer(file, header, BLOCK)
+    }
+
+    fn with_buffer(file: Arc<dyn File>, header: Header, bytes: usize) -> Self {
+        let buf = AlignedBuf::zeroed(bytes, BLOCK);
+        Self { file, header, buf, start: 0, held: 0, at: BLOCK_BYTES }
     }
 
     /// Byte offset of the next frame.
