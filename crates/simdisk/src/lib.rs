@@ -37,6 +37,7 @@
 //! one sector, and time.
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
+pub mod block;
 mod crash;
 mod directory;
 mod disk;
@@ -47,6 +48,8 @@ mod history;
 mod image;
 mod inode;
 mod machine;
+#[cfg(all(feature = "mounted", target_os = "linux"))]
+pub mod mounted;
 mod ranges;
 
 pub use fault::{Fault, FaultKind, Operation, Times};
