@@ -39,6 +39,7 @@
 //! one sector, and time.
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
+pub mod block;
 mod crash;
 mod directory;
 mod disk;
@@ -50,6 +51,8 @@ mod image;
 mod inode;
 mod machine;
 mod moment;
+#[cfg(all(feature = "mounted", target_os = "linux"))]
+pub mod mounted;
 mod ranges;
 
 pub use fault::{Fault, FaultKind, Operation, Times};
