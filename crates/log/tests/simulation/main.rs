@@ -7,10 +7,13 @@
 //!
 //! * `world.rs`: one history, in which the log crashes and is opened again.
 //! * `points.rs`: every moment of a history is crashed, in a copy.
+//! * `faults.rs`: an error at each operation of a history in turn.
+//! * `tails.rs`: damage to the end of a log, and what it must be called.
 //!
 //! `PLIMSOLL_SEEDS=100000 cargo test --release -p plimsoll-log --test simulation` runs more seeds,
 //! `PLIMSOLL_FROM=500` begins there; `PLIMSOLL_SEED=7` runs one, and tells its story.
-//! `PLIMSOLL_POINTS=1000000` visits so many crash points, with `PLIMSOLL_JOBS=2` threads.
+//! `PLIMSOLL_POINTS=1000000` visits so many crash points, with `PLIMSOLL_JOBS=2` threads;
+//! `PLIMSOLL_EVERY=1` visits every operation, and every byte.
 #![cfg(not(shuttle))]
 #![expect(
     clippy::print_stdout,
@@ -18,8 +21,10 @@
     reason = "a campaign that tells its story; indexes are small"
 )]
 
+mod faults;
 mod model;
 mod points;
+mod tails;
 mod world;
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};

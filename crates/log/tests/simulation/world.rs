@@ -7,7 +7,7 @@ use std::time::Duration;
 use plimsoll_log::{
     Ack, Clock, Error, Event, Log, Observer, Options, Policy, Retain, Ring, Tail, View,
 };
-use plimsoll_simdisk::{DiskOptions, Fault, FaultKind, Operation, Persistence, SimDir, Tear};
+use plimsoll_simdisk::{DiskOptions, Fault, FaultKind, Operation, Persistence, SimDir, Step, Tear};
 use plimsoll_sync::{Crash, System};
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
@@ -30,6 +30,8 @@ pub(crate) struct World {
     rings: u64,
     talks: bool,
     small_disk: bool,
+    /// Neither faults nor crashes are drawn.
+    is_calm: bool,
     is_over: bool,
 }
 
@@ -107,8 +109,38 @@ impl World {
             rings: 0,
             talks,
             small_disk,
+            is_calm: false,
             is_over: false,
         }
+    }
+
+    /// A world whose disks do what they are told, until somebody injects a fault.
+    pub(crate) fn calm(seed: u64) -> Self {
+        let mut world = Self::new(seed, Disk::Failing, false);
+        let options = DiskOptions {
+            persistence: if seed.is_multiple_of(3) {
+                Persistence::Journal
+            } else {
+                Persistence::Posix
+            },
+            history_steps: 1_000_000,
+            ..DiskOptions::default()
+        };
+        world.dirs = world.dirs.iter().map(|_| Arc::new(SimDir::with(options))).collect();
+        world.small_disk = false;
+        world.is_calm = true;
+        world
+    }
+
+    pub(crate) fn inject(&self, place: usize, fault: Fault) {
+        self.dirs[place].inject(fault);
+    }
+
+    /// Runs, cuts the power and checks. Returns what each disk had done until then.
+    pub(crate) fn run_calm(&mut self, steps: u32, tally: &mut Tally) -> Vec<Vec<Step>> {
+        let dirs = self.dirs.clone();
+        self.run(steps, tally);
+        dirs.iter().map(|dir| dir.history()).collect()
     }
 
     pub(crate) fn tell_options(&self) {
@@ -203,6 +235,7 @@ impl World {
             74..78 => self.truncate_after(),
             78..84 => self.read(),
             84..88 => self.close(tally),
+            88.. if self.is_calm => self.append(1),
             88..94 => self.fault(tally),
             _ => {
                 let crash = [Crash::Process, Crash::System, Crash::PowerCut];
