@@ -29,7 +29,7 @@ use plimsoll_simdisk::mounted::{
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
-const STEPS: u32 = 250;
+const STEPS: u32 = 500;
 /// The first write that holds these bytes fails, where a failover is wanted.
 const FAILS: &[u8; 8] = b"FAILHERE";
 
@@ -79,7 +79,7 @@ fn policies() -> [(&'static str, Policy); 3] {
 /// The payload of the record with this number.
 fn payload(serial: u64) -> Vec<u8> {
     let mut rng = Pcg64Mcg::seed_from_u64(serial);
-    let longest = if serial.is_multiple_of(19) { 6000 } else { 900 };
+    let longest = if serial.is_multiple_of(19) { 6000 } else { 2500 };
     let mut bytes = vec![0; rng.random_range(16..longest)];
     rng.fill(&mut bytes[..]);
     bytes[..8].copy_from_slice(&serial.to_le_bytes());
@@ -141,7 +141,7 @@ fn record(rig: Rig, policy: Policy, seed: u64, end: impl FnOnce(&Rig, &Log)) -> 
                 now.may_be_gone = now.may_be_gone.max(index - 1);
                 now.is_gone = open.truncate_before(Retain::From(index)).unwrap() - 1;
             }
-            92..97 => {
+            92..94 => {
                 let first = open.first_index() - 1;
                 let index = last.saturating_sub(rng.random_range(0..12)).max(first);
                 open.truncate_after(index).unwrap();
@@ -308,7 +308,7 @@ fn a_lying_disk_and_a_mount_without_barriers_are_caught() {
     let Some(rig) = rig_or_skip(Filesystem::Ext4, "barrier=0") else { return };
     let recording = record(rig, policy, 1, |_, _| ());
     let (verdicts, _) = visit(&recording, policy, Belief::default(), "", 60);
-    assert!(verdicts.get("ok").copied().unwrap_or(0) < 30, "nobody misses the barriers");
+    assert!(verdicts["lost"] >= 6, "nobody misses the barriers: {verdicts:?}");
 }
 
 /// As when the kernel dies: what the disk was given stays, what only the kernel had is gone. A cheap

@@ -24,15 +24,17 @@ const PAGE: usize = 4096;
 /// What the rules that fail data look for.
 const NEW: &[u8; 8] = b"SIMFAULT";
 const OLD: &[u8; 8] = b"OLDOLDOL";
+const NEIGHBOUR: &[u8; 8] = b"NEIGHBOU";
 
 /// A fault, and what it is called in the table.
-const FAULTS: [(&str, &str); 6] = [
+const FAULTS: [(&str, &str); 7] = [
     ("data write EIO", "write EIO has=SIMFAULT"),
     ("data write ENOSPC", "write ENOSPC has=SIMFAULT"),
     ("data write ETIMEDOUT", "write ETIMEDOUT has=SIMFAULT"),
     ("journal write EIO", "write EIO nth=2"),
     ("journal writes EIO, all", "write EIO nth=2 sticky"),
     ("flush EIO", "flush EIO"),
+    ("flushes EIO, all", "flush EIO sticky"),
 ];
 
 fn rig_or_skip(filesystem: Filesystem) -> Option<Rig> {
@@ -71,7 +73,7 @@ fn name(result: io::Result<()>) -> String {
 
 fn seen(read: io::Result<Vec<u8>>) -> String {
     match read {
-        Ok(bytes) if bytes == page(NEW) => "NEW".to_owned(),
+        Ok(bytes) if bytes == page(NEW) || bytes == page(NEIGHBOUR) => "NEW".to_owned(),
         Ok(bytes) if bytes == page(OLD) => "OLD".to_owned(),
         Ok(bytes) if bytes.iter().all(|&byte| byte == 0) => format!("{} zeros", bytes.len()),
         Ok(bytes) => format!("{} mixed bytes", bytes.len()),
@@ -79,13 +81,14 @@ fn seen(read: io::Result<Vec<u8>>) -> String {
     }
 }
 
-fn direct(dir: &OsDir) -> io::Result<Vec<u8>> {
+fn direct(directory: &Path) -> io::Result<Vec<u8>> {
     let failed = |error: plimsoll_sync::Error| match error {
         plimsoll_sync::Error::Io { source, .. } => {
             io::Error::from_raw_os_error(source.raw_os_error().unwrap_or(0))
         }
         other => io::Error::other(other.to_string()),
     };
+    let dir = OsDir::open(directory).map_err(failed)?;
     let file = dir.open("file", SyncMethod::Direct.access()).map_err(failed)?;
     let mut buf = AlignedBuf::zeroed(PAGE, PAGE);
     let read = file.read_at(&mut buf, 0).map_err(failed)?;
@@ -93,13 +96,13 @@ fn direct(dir: &OsDir) -> io::Result<Vec<u8>> {
 }
 
 /// What the disk holds once the machine is up again.
-fn after(trace: &Trace, mode: Mode) -> String {
+fn after(trace: &Trace, mode: Mode, name: &str) -> String {
     let timeline = Timeline::of(&trace.events, Belief::default());
     let state = State { point: trace.events.len(), mode };
     let platter = state.platter(&trace.base, &trace.events, &timeline);
     let filesystem = trace.about.filesystem.parse().unwrap();
     match Image::mount(&platter, filesystem, "", false) {
-        Ok(image) => seen(std::fs::read(image.directory().join("file"))),
+        Ok(image) => seen(std::fs::read(image.directory().join(name))),
         Err(error) => format!("not mounted: {error}"),
     }
 }
@@ -112,6 +115,8 @@ struct Row {
     cached: String,
     direct: String,
     later_write: String,
+    /// Of another file, overwritten after the fault: its sync, and what is there after a power cut.
+    neighbour: (String, String),
     after_crash: String,
     after_power_cut: String,
 }
@@ -120,9 +125,13 @@ struct Row {
 fn measure(filesystem: Filesystem, rule: &str) -> Option<Row> {
     let rig = rig_or_skip(filesystem)?;
     let path = rig.directory().join("file");
-    std::fs::write(&path, page(OLD)).unwrap();
-    let writer = open(&path);
-    writer.sync_all().unwrap();
+    let beside = rig.directory().join("neighbour");
+    let [writer, beside] = [&path, &beside].map(|path| {
+        std::fs::write(path, page(OLD)).unwrap();
+        let file = open(path);
+        file.sync_all().unwrap();
+        file
+    });
     // So that nothing else is waiting to be written.
     settle(&rig);
     let other = open(&path);
@@ -136,15 +145,19 @@ fn measure(filesystem: Filesystem, rule: &str) -> Option<Row> {
     };
     let mut bytes = vec![0; PAGE];
     let cached = seen(writer.read_exact_at(&mut bytes, 0).map(|()| bytes));
-    let dir = OsDir::open(rig.directory());
-    let direct = dir.map_or_else(|error| error.to_string(), |dir| seen(direct(&dir)));
+    let neighbour = match beside.write_all_at(&page(NEIGHBOUR), 0) {
+        Ok(()) => name(beside.sync_all()),
+        Err(error) => format!("write {}", name(Err(error))),
+    };
+    let direct = seen(direct(rig.directory()));
     let trace = rig.trace(rig.point());
     let later_write = name(other.write_all_at(b"later", 2 * PAGE as u64));
-    drop((writer, other));
+    drop((writer, other, beside));
     // A filesystem that has shut itself down may say so again.
     drop(rig.stop());
-    let after_crash = after(&trace, Mode::Arrived);
-    let after_power_cut = after(&trace, Mode::Durable);
+    let after_crash = after(&trace, Mode::Arrived, "file");
+    let after_power_cut = after(&trace, Mode::Durable, "file");
+    let neighbour = (neighbour, after(&trace, Mode::Durable, "neighbour"));
     Some(Row {
         syncs,
         opened_before,
@@ -152,6 +165,7 @@ fn measure(filesystem: Filesystem, rule: &str) -> Option<Row> {
         cached,
         direct,
         later_write,
+        neighbour,
         after_crash,
         after_power_cut,
     })
@@ -167,20 +181,22 @@ fn settle(rig: &Rig) {
 fn a_failed_sync_is_told_once_and_never_trusted_again() {
     println!(
         "| filesystem | fault | fsync 1, 2, 3 | fd opened before | fd opened after | cached read | \
-         direct read | later write | after a crash | after a power cut |"
+         direct read | later write | another file: fsync, after a power cut | after a crash | after a power cut |"
     );
-    println!("| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |");
+    println!("| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |");
     for filesystem in Filesystem::ALL {
         for (fault, rule) in FAULTS {
             let Some(row) = measure(filesystem, rule) else { return };
             let syncs = row.syncs.join(", ");
             println!(
-                "| {filesystem} | {fault} | {syncs} | {} | {} | {} | {} | {} | {} | {} |",
+                "| {filesystem} | {fault} | {syncs} | {} | {} | {} | {} | {} | {}, {} | {} | {} |",
                 row.opened_before,
                 row.opened_after,
                 row.cached,
                 row.direct,
                 row.later_write,
+                row.neighbour.0,
+                row.neighbour.1,
                 row.after_crash,
                 row.after_power_cut
             );

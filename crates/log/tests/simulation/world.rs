@@ -8,7 +8,7 @@ use plimsoll_log::{
     Ack, Clock, Error, Event, Log, Observer, Options, Policy, Retain, Ring, Tail, View,
 };
 use plimsoll_simdisk::{DiskOptions, Fault, FaultKind, Operation, Persistence, SimDir, Step, Tear};
-use plimsoll_sync::{Crash, System};
+use plimsoll_sync::{Crash, Dir, System};
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
@@ -32,6 +32,8 @@ pub(crate) struct World {
     small_disk: bool,
     /// Neither faults nor crashes are drawn.
     is_calm: bool,
+    /// Hardly anything is synced, so that several segments wait for it.
+    is_lazy: bool,
     is_over: bool,
 }
 
@@ -59,6 +61,18 @@ pub(crate) struct Tally {
 
 impl World {
     pub(crate) fn new(seed: u64, disk: Disk, talks: bool) -> Self {
+        let mut world = Self::busy(seed, disk, talks);
+        if seed % 4 == 2 {
+            // Padded writes fill segments faster than the ring.
+            let forever = Duration::from_secs(3600);
+            world.options.policy = Policy::Interval { max_age: forever, max_bytes: 1 << 30 };
+            world.options.tail = Tail::Pad;
+            world.is_lazy = true;
+        }
+        world
+    }
+
+    fn busy(seed: u64, disk: Disk, talks: bool) -> Self {
         let mut rng = Pcg64Mcg::seed_from_u64(seed);
         let policy = match rng.random_range(0..3) {
             0 => Policy::Never,
@@ -110,6 +124,7 @@ impl World {
             talks,
             small_disk,
             is_calm: false,
+            is_lazy: false,
             is_over: false,
         }
     }
@@ -219,7 +234,11 @@ impl World {
     }
 
     fn step(&mut self, tally: &mut Tally) {
-        let choice = self.rng.random_range(0..100);
+        let choice = match self.rng.random_range(0..100) {
+            // A drive, a wait, a read: something written instead.
+            50..70 | 78..84 if self.is_lazy => 0,
+            choice => choice,
+        };
         match choice {
             0..40 => self.append(1),
             40..50 => {
@@ -276,7 +295,11 @@ impl World {
         if bytes as u64 > self.options.ring_bytes / 2 {
             return;
         }
-        let ack = [Ack::Buffered, Ack::Written, Ack::Durable][self.rng.random_range(0..3)];
+        let ack = match self.rng.random_range(0..60) {
+            0 => Ack::Durable,
+            _ if self.is_lazy => Ack::Written,
+            draw => [Ack::Buffered, Ack::Written, Ack::Durable][draw % 3],
+        };
         let Some(log) = &self.log else { return };
         self.model().offered.clone_from(&payloads);
         let appended = log.append_batch_with(&payloads, ack);
@@ -315,9 +338,16 @@ impl World {
     fn wait(&mut self) {
         let Some(log) = &self.log else { return };
         let index = log.last_index();
-        let waited =
-            if self.rng.random() { log.wait_written(index) } else { log.sync().map(|_| ()) };
-        self.say(&format!("wait for {index}: {waited:?}"));
+        let durably = self.rng.random();
+        let waited = if durably { log.sync().map(|_| ()) } else { log.wait_written(index) };
+        self.say(&format!("wait for {index}, durable {durably}: {waited:?}"));
+        if waited.is_ok() {
+            let mut model = self.model();
+            model.written = model.written.max(index);
+            if durably {
+                model.durable = model.durable.max(index);
+            }
+        }
         self.note_marks();
     }
 
@@ -352,6 +382,15 @@ impl World {
         let near = self.rng.random::<bool>();
         let index = if near { last.saturating_sub(5).max(first) } else { first };
         let index = self.rng.random_range(index..=last);
+        // Where one segment ends and the next begins, a new one takes its name.
+        let begins = |name: &String| name.strip_suffix(".seg")?.parse::<u64>().ok();
+        let names = self.dirs.iter().flat_map(|dir| dir.list().unwrap_or_default());
+        let edges: Vec<u64> = names.filter_map(|name| begins(&name)).map(|edge| edge - 1).collect();
+        let edges: Vec<u64> = edges.into_iter().filter(|&e| (first..=last).contains(&e)).collect();
+        let index = match self.rng.random_range(0..3) {
+            0 if !edges.is_empty() => edges[self.rng.random_range(0..edges.len())],
+            _ => index,
+        };
         // A cut through a batch makes its front a batch of its own.
         self.model().cut_to = Some(index);
         let cut = log.truncate_after(index);
