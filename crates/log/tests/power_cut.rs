@@ -14,6 +14,7 @@
 
 use std::collections::BTreeMap;
 use std::env;
+use std::fmt::Write as _;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::process::Command;
@@ -30,7 +31,7 @@ use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
 const STEPS: u32 = 500;
-/// The first write that holds these bytes fails, where a failover is wanted.
+/// What records hold whose first write fails, where a failover is wanted.
 const FAILS: &[u8; 8] = b"FAILHERE";
 
 /// What was true after a step.
@@ -106,8 +107,16 @@ fn rig_or_skip(filesystem: Filesystem, mount_options: &str) -> Option<Rig> {
 /// Lets a log live on the rig. `end` is what happens to it then.
 fn record(rig: Rig, policy: Policy, seed: u64, end: impl FnOnce(&Rig, &Log)) -> Recording {
     if policy != Policy::Never {
-        let rule = "write EIO has=FAILHERE".parse().unwrap();
-        rig.set_faults(vec![rule], seed);
+        // The first write of each of these records fails.
+        let fails = (0..2000).map(|n| (seed << 32) + n).filter(|serial| serial % 97 == 0);
+        let rules = fails.map(|serial| {
+            let mut rule = "write EIO has=0x".to_owned();
+            for byte in serial.to_le_bytes().iter().chain(FAILS) {
+                write!(rule, "{byte:02x}").unwrap();
+            }
+            rule.parse().unwrap()
+        });
+        rig.set_faults(rules.collect(), seed);
     }
     let mut rng = Pcg64Mcg::seed_from_u64(seed);
     let mut serial = seed << 32;
@@ -166,6 +175,8 @@ fn record(rig: Rig, policy: Policy, seed: u64, end: impl FnOnce(&Rig, &Log)) -> 
         rig.mark(&(known.len() - 1).to_string()).unwrap();
     }
     let stats = log.as_ref().unwrap().stats();
+    let errors: u64 = rig.faults_applied().iter().map(|(_, times)| times).sum();
+    println!("{} records, {errors} errors of the disk", serial - (seed << 32));
     rotations += stats.rotations;
     failovers += stats.failovers;
     end(&rig, log.as_ref().unwrap());
