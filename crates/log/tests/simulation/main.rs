@@ -221,3 +221,28 @@ fn an_empty_segment_in_the_second_directory_does_not_stay_behind() {
     }
     assert!(torn > 0, "no power cut tore the empty segment");
 }
+
+/// Its front is written before the rest is staged; the write that syncs itself is the last one.
+#[test]
+fn a_record_larger_than_what_is_staged_is_durable_as_a_whole() {
+    let options = Options {
+        policy: Policy::Always,
+        segment_bytes: 16 << 20,
+        ring_bytes: 8 << 20,
+        threads: false,
+        clock: Clock::manual(1),
+        ..Options::default()
+    };
+    let dir = Arc::new(SimDir::new());
+    let (log, _) = Log::open_in(dyn_dirs(&[Arc::clone(&dir)]), options.clone()).unwrap();
+    let record: Vec<u8> = (0..3_500_000_u32).map(|byte| byte as u8).collect();
+    log.append(b"small").unwrap();
+    log.append(&record).unwrap();
+    for seed in 0..20 {
+        let found = Arc::new(dir.power_cut(seed));
+        let (log, _) = Log::open_in(dyn_dirs(&[found]), options.clone()).unwrap();
+        assert_eq!(log.last_index(), 2, "seed {seed}");
+        let mut reader = log.read_from(2).unwrap();
+        assert!(reader.next_record().unwrap().unwrap().payload == record, "seed {seed}");
+    }
+}
