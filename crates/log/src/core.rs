@@ -434,6 +434,7 @@ impl Core {
         let Some(last) = segments.last() else {
             return Ok(());
         };
+        let _span = tracing::trace_span!("sync", index, segments = segments.len()).entered();
         let begun = self.clock().now();
         // Where records end now is no later than what the sync covers.
         let previous = last.previous();

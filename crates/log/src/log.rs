@@ -77,6 +77,7 @@ impl Log {
     /// As [`Log::open`].
     pub fn open_in(dirs: Vec<Arc<dyn Dir>>, options: Options) -> Result<(Self, Recovery)> {
         options.check()?;
+        let _span = tracing::info_span!("open").entered();
         let Some(first) = dirs.first() else {
             return Err(Error::Options("a log needs a directory".to_owned()));
         };

@@ -80,6 +80,7 @@ fn prepare(core: &Core, place: usize) -> Result<Spare> {
         let mut spares = lock(&core.spares);
         let used = spares.used.iter().position(|(of, _)| *of == place);
         used.map(|used| spares.used.swap_remove(used).1)
+    let _span = tracing::debug_span!("prepare", place).entered();
     };
     let (blocks, name) = match recycled {
         Some(name) => (Blocks::Used, name),

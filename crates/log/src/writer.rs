@@ -118,6 +118,7 @@ impl Writer {
             return core.sync_now();
         }
         let with_write = core.places[self.active.segment.place].method.with_write;
+        let _span = tracing::trace_span!("write_sync", index = self.active.last_index).entered();
         let begun = core.clock().now();
         let bytes = self.active.write(with_write)?;
         self.active.publish_end();
@@ -139,6 +140,7 @@ impl Writer {
     /// Writes what is staged, and publishes it.
     fn write(&mut self, core: &Core) -> Result<()> {
         if self.active.unwritten() > 0 {
+            let _span = tracing::trace_span!("write", index = self.active.last_index).entered();
             let begun = core.clock().now();
             let bytes = self.active.write(None)?;
             self.count_write(core, bytes, core.clock().now().saturating_sub(begun));
@@ -230,6 +232,7 @@ impl Writer {
 
     /// Seals the segment and goes on in another.
     fn rotate(&mut self, core: &Core) -> Result<()> {
+        let _span = tracing::debug_span!("rotate", after = self.active.last_index).entered();
         let begun = core.clock().now();
         let spare = spares::take(core, self.active.segment.place)?;
         self.write(core)?;
@@ -270,6 +273,7 @@ impl Writer {
     /// A write or a sync failed. Puts what is not durable somewhere else, or stops the log.
     pub(crate) fn fail_over(&mut self, core: &Core, error: Error) -> Result<()> {
         let failed = self.active.segment.name.clone();
+        let _span = tracing::warn_span!("fail_over", segment = failed).entered();
         tracing::warn!(segment = failed, %error, "a segment failed");
         let durable = core.durable.get();
         let failures = if durable > self.failures.1 { 1 } else { self.failures.0 + 1 };
