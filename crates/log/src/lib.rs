@@ -54,6 +54,7 @@ mod format;
 mod log;
 mod opening;
 mod options;
+mod patience;
 mod place;
 mod reader;
 mod recovery;

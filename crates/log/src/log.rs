@@ -15,6 +15,7 @@ use crate::error::{Error, Result};
 use crate::format::{Decoded, Kind, hash};
 use crate::opening::Opening;
 use crate::options::{Ack, Options, Ring as RingPlace};
+use crate::patience::PatientDir;
 use crate::place::{Place, segment_name};
 use crate::reader::{Follower, Reader, Source};
 use crate::recovery::{self, Recovery, read_piece};
@@ -40,7 +41,7 @@ pub struct Log {
     role: Arc<Mutex<Writer>>,
     threads: Mutex<Threads>,
     /// Held for as long as the log is open.
-    _lock: Lock,
+    _lock: Arc<Lock>,
 }
 
 /// How much of its oldest end a log keeps.
@@ -76,13 +77,23 @@ impl Log {
     /// # Errors
     /// As [`Log::open`].
     pub fn open_in(dirs: Vec<Arc<dyn Dir>>, options: Options) -> Result<(Self, Recovery)> {
-        options.check()?;
         let _span = tracing::info_span!("open").entered();
+        options.check()?;
         let Some(first) = dirs.first() else {
             return Err(Error::Options("a log needs a directory".to_owned()));
         };
-        let lock = first.lock(LOCK)?;
+        if options.slow_after.is_some() && dirs.len() < 2 {
+            return Err(Error::Options("slow_after needs a second directory".to_owned()));
+        }
+        let lock = Arc::new(first.lock(LOCK)?);
         ring_note::check(&**first, &options.ring)?;
+        let dirs = match options.slow_after {
+            None => dirs,
+            Some(limit) => {
+                let patient = |dir| PatientDir::new(dir, limit, Arc::downgrade(&lock));
+                dirs.into_iter().map(|dir| Arc::new(patient(dir)) as Arc<dyn Dir>).collect()
+            }
+        };
         let places: Vec<Place> =
             dirs.into_iter().map(|dir| Place::probe(dir, options.direct)).collect::<Result<_>>()?;
         let found = recovery::find(&places, options.accept_loss)?;

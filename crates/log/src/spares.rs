@@ -3,6 +3,7 @@
 //! One is kept ready once a quarter of the active segment is used. It is also the reserve: when the
 //! disk is full, what the ring holds still has room in it.
 
+use std::io::ErrorKind;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 use crate::core::{Core, Gate};
@@ -60,8 +61,12 @@ pub(crate) fn give_back(core: &Core, place: usize, name: &str) -> Result<()> {
         core.places[place].layout == Layout::Zeroed && lock(&core.spares).used.len() < USED_MAX;
     if keeps {
         let spare = spare_name(core.new_header()?.salt);
-        dir.rename(name, &spare)?;
-        lock(&core.spares).used.push((place, spare));
+        match dir.rename(name, &spare) {
+            Ok(()) => lock(&core.spares).used.push((place, spare)),
+            // A write to it may still come.
+            Err(error) if error.kind() == Some(ErrorKind::ResourceBusy) => dir.remove(name)?,
+            Err(error) => return Err(error.into()),
+        }
     } else {
         dir.remove(name)?;
     }
@@ -75,12 +80,12 @@ pub(crate) fn give_back(core: &Core, place: usize, name: &str) -> Result<()> {
 
 /// In the preparing turn, and under no other lock: it writes a whole file.
 fn prepare(core: &Core, place: usize) -> Result<Spare> {
+    let _span = tracing::debug_span!("prepare", place).entered();
     let header = core.new_header()?;
     let recycled = {
         let mut spares = lock(&core.spares);
         let used = spares.used.iter().position(|(of, _)| *of == place);
         used.map(|used| spares.used.swap_remove(used).1)
-    let _span = tracing::debug_span!("prepare", place).entered();
     };
     let (blocks, name) = match recycled {
         Some(name) => (Blocks::Used, name),

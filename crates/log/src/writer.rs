@@ -289,7 +289,6 @@ impl Writer {
             match self.replace(core, place) {
                 Ok(()) => {
                     let first_index = self.active.segment.link.first_index;
-                    core.counts.change(|counts| counts.failovers += 1);
                     core.tell(Event::FailedOver { segment: &failed, first_index });
                     return Ok(());
                 }
@@ -355,6 +354,8 @@ impl Writer {
         }
         next.active.loose = false;
         *self = next;
+        // Whoever waits is told next, and may look.
+        core.counts.change(|counts| counts.failovers += 1);
         core.on_durable(index, position, core.clock().now().saturating_sub(begun));
         drop(anchor);
         self.tell_room(core);
