@@ -210,6 +210,43 @@ impl Log {
         self.wait(index, &self.core.durable, true)
     }
 
+    /// As [`Log::wait_written`], but no longer than `timeout`, even where the disk hangs: the log's own
+    /// threads do the work, which costs waking one. In a log without them only what is driven happens.
+    ///
+    /// # Errors
+    /// As [`Log::wait_written`], and [`Error::TimedOut`]: it still may be written.
+    pub fn wait_written_timeout(&self, index: u64, timeout: Duration) -> Result<()> {
+        self.wait_timeout(index, &self.core.written, false, timeout)
+    }
+
+    /// As [`Log::wait_durable`], but no longer than `timeout`; see [`Log::wait_written_timeout`]. The
+    /// sync is asked for at once, and goes on when nobody waits for it any more.
+    ///
+    /// # Errors
+    /// As [`Log::wait_durable`], and [`Error::TimedOut`]: it still may become durable.
+    pub fn wait_durable_timeout(&self, index: u64, timeout: Duration) -> Result<()> {
+        self.wait_timeout(index, &self.core.durable, true, timeout)
+    }
+
+    fn wait_timeout(
+        &self,
+        index: u64,
+        mark: &Watermark,
+        durable: bool,
+        timeout: Duration,
+    ) -> Result<()> {
+        let cuts = mark.cuts();
+        self.check_appended(index)?;
+        if mark.get() >= index {
+            return Ok(());
+        }
+        if durable {
+            self.core.want(index);
+        }
+        self.core.writer_signal.wake();
+        mark.wait_timeout_since(index, timeout, cuts)
+    }
+
     /// Plays the writer where that is no slower than waking it: nobody else waits, nobody is at it.
     fn wait(&self, index: u64, mark: &Watermark, durable: bool) -> Result<()> {
         // From here on a truncation is noticed, so that nobody waits for another record of this index.

@@ -97,6 +97,16 @@ impl Watermark {
         self.wait_until(index, Some(&Deadline::after(timeout)), None)
     }
 
+    /// As [`Watermark::wait_timeout`], if it has not gone back since `cuts` was read.
+    pub(crate) fn wait_timeout_since(
+        &self,
+        index: u64,
+        timeout: Duration,
+        cuts: u64,
+    ) -> Result<()> {
+        self.wait_until(index, Some(&Deadline::after(timeout)), Some(cuts))
+    }
+
     /// As [`Watermark::wait`], for tasks: pending until then, when the task is woken. A truncation wakes
     /// the task as well, and does not say so: look at [`crate::Log::last_index`].
     pub fn poll(&self, index: u64, context: &mut Context<'_>) -> Poll<Result<()>> {
