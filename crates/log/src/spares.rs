@@ -3,7 +3,7 @@
 //! One is kept ready once a quarter of the active segment is used. It is also the reserve: when the
 //! disk is full, what the ring holds still has room in it.
 
-use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::Ordering::Relaxed;
 
 use crate::core::{Core, Gate};
 use crate::error::{Error, Result};
@@ -42,7 +42,7 @@ pub(crate) fn keep_ready(core: &Core, place: usize) -> Result<bool> {
     let spare = prepare(core, place)?;
     let mut spares = lock(&core.spares);
     spares.ready.push(spare);
-    core.room_limit.fetch_add(core.certain_room_of_spare(), SeqCst);
+    core.raise_room_limit(core.certain_room_of_spare());
     Ok(true)
 }
 
