@@ -429,6 +429,16 @@ impl SparseIndex {
         }
     }
 
+    /// How many records are noted.
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Adds what a later state of the same index has more.
+    pub(crate) fn catch_up(&mut self, later: &Self) {
+        self.entries.extend_from_slice(&later.entries[self.entries.len()..]);
+    }
+
     /// A place at or before the frame of a record; `None` before the first note.
     pub(crate) fn before(&self, index: u64) -> Option<u64> {
         let after = self.entries.partition_point(|&(noted, _)| noted <= index);

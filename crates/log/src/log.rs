@@ -179,8 +179,10 @@ impl Log {
             Ack::Buffered => {
                 if self.core.options.policy.ack() == Ack::Durable {
                     self.core.want(index);
+                    self.core.writer_signal.wake_if_asleep();
                 }
-                self.core.writer_signal.wake_if_asleep();
+                // The fence is in `Core::accept`.
+                self.core.writer_signal.wake_if_asleep_after_fence();
                 Ok(())
             }
             Ack::Written => {
@@ -444,7 +446,7 @@ impl Log {
             let spare = spares::take(&self.core, writer.active.segment.place)?;
             self.core.wanted.store(0, SeqCst);
             // Before the files change, so that a reader who does not find a record knows why.
-            for mark in [&self.core.durable, &self.core.written, &self.core.last] {
+            for mark in [&self.core.durable, &self.core.written, &*self.core.last] {
                 mark.set_back(last_index);
             }
             writer

@@ -139,7 +139,7 @@ fn read_piece_of(file: Arc<dyn File>, entry: Entry) -> Result<std::result::Resul
         }
         Err(damage) => return Ok(Err(damage)),
     };
-    let mut cursor = Cursor::new(file, header);
+    let mut cursor = Cursor::of_head(file, header);
     let link = match cursor.peek()? {
         Decoded::Frame(frame) if frame.kind == Kind::Link => {
             Link::decode(frame.index, cursor.payload(&frame)).ok()

@@ -4,7 +4,7 @@
 //! disk is full, what the ring holds still has room in it.
 
 use std::io::ErrorKind;
-use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::Ordering::Relaxed;
 
 use crate::core::{Core, Gate};
 use crate::error::{Error, Result};
@@ -43,7 +43,7 @@ pub(crate) fn keep_ready(core: &Core, place: usize) -> Result<bool> {
     let spare = prepare(core, place)?;
     let mut spares = lock(&core.spares);
     spares.ready.push(spare);
-    core.room_limit.fetch_add(core.certain_room_of_spare(), SeqCst);
+    core.raise_room_limit(core.certain_room_of_spare());
     Ok(true)
 }
 
