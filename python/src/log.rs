@@ -360,6 +360,7 @@ impl Log {
 impl Recovery {
     fn __repr__(&self) -> String {
         let Self { first_index, last_index, clean, torn_tail, .. } = self;
+        let clean = if *clean { "True" } else { "False" };
         let torn = torn_tail.as_ref().map_or(String::new(), |torn| format!(", torn: {torn}"));
         format!("<plimsoll.Recovery: records {first_index} to {last_index}, clean={clean}{torn}>")
     }
