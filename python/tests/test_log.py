@@ -170,7 +170,9 @@ class Waiting(Scratch):
 
     def test_ctrl_c_ends_a_wait(self):
         program = (
-            "import sys, plimsoll\n"
+            "import signal, sys, plimsoll\n"
+            # A process in the background of a shell begins without it.
+            "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
             "log = plimsoll.Log(sys.argv[1])\n"
             "print('ready', flush=True)\n"
             "try:\n"
