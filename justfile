@@ -42,6 +42,10 @@ c-header:
 c-install prefix:
     crates/capi/install {{prefix}}
 
+# Builds the Python wheel and runs its tests
+python:
+    python/test
+
 # Licences, bans and duplicate versions (needs cargo-deny)
 deny:
     cargo deny check bans licenses sources

@@ -70,15 +70,14 @@ pub unsafe extern "C" fn plimsoll_open(
 ) -> Code {
     guard(error, || {
         let log = log.ok_or_else(|| null("log"))?;
-        // SAFETY: C promises that these are NULL or what they say.
-        let (first, options) = unsafe { (path_of(path, "path")?, options_of(options)?) };
-        // SAFETY: as above; they are read before this returns.
-        let (ring_file, second) = unsafe {
-            (
-                optional_path(options.ring_file, "options.ring_file")?,
-                optional_path(options.second_path, "options.second_path")?,
-            )
-        };
+        // SAFETY: C promises that it is NULL or a path.
+        let first = unsafe { path_of(path, "path")? };
+        // SAFETY: C promises that they are NULL or as large as they say.
+        let options = unsafe { options_of(options)? };
+        // SAFETY: C promises that it is NULL or a path.
+        let ring_file = unsafe { optional_path(options.ring_file, "options.ring_file")? };
+        // SAFETY: as above.
+        let second = unsafe { optional_path(options.second_path, "options.second_path")? };
         // SAFETY: as above. Before anything is opened, so that there is nothing to undo.
         let room = unsafe { struct_room(recovery, "recovery")? };
         let options = options.check(ring_file)?;
@@ -494,19 +493,19 @@ unsafe fn options_of(options: *const Options) -> Result<Options> {
     let mut taken = Options::new();
     // SAFETY: the caller's promise.
     let room = unsafe { struct_room(options.cast_mut(), "options")? };
-    let known = room.min(size_of::<Options>());
-    let from = options.cast::<u8>();
-    // SAFETY: `options` has `room` bytes, and any bytes are options.
-    unsafe { from.copy_to_nonoverlapping((&raw mut taken).cast(), known) };
-    let newer = room - known;
-    if newer > 0 {
-        // SAFETY: behind what is known here there are so many more.
-        let more = unsafe { std::slice::from_raw_parts(from.add(known), newer) };
-        if more.iter().any(|byte| *byte != 0) {
-            let what = "options has fields that this version of the library does not know; \
-                use a newer one, or leave them 0";
-            return Err(Refusal::invalid(what));
-        }
+    if room == 0 {
+        return Ok(taken);
+    }
+    // SAFETY: not NULL, and the caller promises so many bytes.
+    let given = unsafe { std::slice::from_raw_parts(options.cast::<u8>(), room) };
+    let (known, newer) = given.split_at(room.min(size_of::<Options>()));
+    let to = (&raw mut taken).cast::<u8>();
+    // SAFETY: no longer than `taken`, and any bytes are options.
+    unsafe { to.copy_from_nonoverlapping(known.as_ptr(), known.len()) };
+    if newer.iter().any(|byte| *byte != 0) {
+        let what = "options has fields that this version of the library does not know; \
+            use a newer one, or leave them 0";
+        return Err(Refusal::invalid(what));
     }
     Ok(taken)
 }
@@ -536,18 +535,20 @@ unsafe fn struct_room<T>(of: *mut T, what: &str) -> Result<usize> {
 /// first field stays.
 ///
 /// # Safety
-/// `to` has `room` bytes to write; the first field of `T` is a size.
+/// `to` has `room` bytes to write, none or at least those of a size, which is the first field of `T`.
 unsafe fn fill<T>(to: *mut T, room: usize, value: &T) {
-    let size = size_of::<usize>();
-    if room < size {
+    if room == 0 {
         return;
     }
-    let known = room.min(size_of::<T>());
-    let (to, from) = (to.cast::<u8>(), std::ptr::from_ref(value).cast::<u8>());
-    // SAFETY: both have `known` bytes, of which the first `size` are left alone.
-    unsafe { from.add(size).copy_to_nonoverlapping(to.add(size), known - size) };
-    // SAFETY: `to` has `room` bytes.
-    unsafe { to.add(known).write_bytes(0, room - known) };
+    // What is between two fields is nothing in particular.
+    let from = std::ptr::from_ref(value).cast::<MaybeUninit<u8>>();
+    // SAFETY: so long is a `T`.
+    let from = unsafe { std::slice::from_raw_parts(from, size_of::<T>()) };
+    // SAFETY: the caller's promise, and it is not NULL if there is room.
+    let to = unsafe { std::slice::from_raw_parts_mut(to.cast::<MaybeUninit<u8>>(), room) };
+    let known = size_of::<usize>()..room.min(size_of::<T>());
+    to[known.clone()].copy_from_slice(&from[known.clone()]);
+    to[known.end..].fill(MaybeUninit::new(0));
 }
 
 #[cfg(test)]

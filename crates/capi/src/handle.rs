@@ -43,12 +43,13 @@ impl LogHandle {
     pub(crate) fn wait(&self, index: u64, level: Ack, timeout_ns: u64) -> Result<()> {
         let timeout = (timeout_ns != FOREVER).then(|| Duration::from_nanos(timeout_ns));
         self.with(|log| {
-            Ok(match (level, timeout) {
+            match (level, timeout) {
                 (Ack::Durable, None) => log.wait_durable(index)?,
                 (Ack::Durable, Some(timeout)) => log.wait_durable_timeout(index, timeout)?,
                 (_, None) => log.wait_written(index)?,
                 (_, Some(timeout)) => log.wait_written_timeout(index, timeout)?,
-            })
+            }
+            Ok(())
         })
     }
 

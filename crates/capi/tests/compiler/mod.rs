@@ -1,6 +1,7 @@
 //! The C and C++ compilers of this machine, and the libraries that cargo just built.
 #![allow(dead_code, unreachable_pub, clippy::allow_attributes, reason = "each test uses a part")]
 
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -18,7 +19,8 @@ pub fn find((name, variable, program, standard): Language) -> Option<Command> {
     {
         let required = std::env::var("PLIMSOLL_REQUIRE").unwrap_or_default();
         assert!(!required.split(',').any(|word| word == "c"), "no {name} compiler: {program}");
-        eprintln!("SKIPPED: no {name} compiler here ({program})");
+        let mut out = std::io::stdout();
+        writeln!(out, "SKIPPED: no {name} compiler here ({program})").unwrap();
         return None;
     }
     let mut compiler = Command::new(program);
