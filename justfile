@@ -34,6 +34,10 @@ check-targets:
         cargo check --workspace --target $target || exit 1; \
     done
 
+# Instructions of the log's hot paths against those recorded (needs valgrind)
+instructions:
+    .ci/instructions
+
 # Licences, bans and duplicate versions (needs cargo-deny)
 deny:
     cargo deny check bans licenses sources
