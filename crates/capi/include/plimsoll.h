@@ -80,6 +80,9 @@ typedef enum {
   PLIMSOLL_BUG = 16,
   // An error that this version of the header has no name for. The text says what.
   PLIMSOLL_OTHER = 17,
+  // Another version of Plimsoll wrote this log; the text says which. Nothing was changed. Use that
+  // one, or a newer.
+  PLIMSOLL_VERSION = 18,
 } plimsoll_code;
 
 // How far a record must be when an append returns.
@@ -141,6 +144,9 @@ typedef struct {
   // Bytes of records that may be accepted and not yet durable, a power of two, at most half a
   // segment; 0: 32 MiB, or half a segment if that is less.
   uint64_t ring_bytes;
+  // With second_path: a write or a sync that takes longer counts as failed, and the log goes on in the
+  // second directory; 0: never.
+  uint64_t slow_after_ns;
   // NULL, or a file on tmpfs (like /dev/shm/NAME) for the ring: then a record survives a crash of the
   // process from the moment an append returns. One file for one log.
   const char *ring_file;

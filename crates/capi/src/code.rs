@@ -54,6 +54,9 @@ pub enum Code {
     BUG = 16,
     /// An error that this version of the header has no name for. The text says what.
     OTHER = 17,
+    /// Another version of Plimsoll wrote this log; the text says which. Nothing was changed. Use that
+    /// one, or a newer.
+    VERSION = 18,
 }
 
 /// A code as C passes it: any number.
@@ -107,7 +110,7 @@ impl From<DiskError> for Refusal {
 
 impl Code {
     /// All of them, by number.
-    const ALL: [Self; 18] = [
+    const ALL: [Self; 19] = [
         Self::OK,
         Self::AT_END,
         Self::WOULD_BLOCK,
@@ -126,6 +129,7 @@ impl Code {
         Self::BUSY,
         Self::BUG,
         Self::OTHER,
+        Self::VERSION,
     ];
 
     pub(crate) fn of(number: CodeNumber) -> Option<Self> {
@@ -152,6 +156,7 @@ impl Code {
             Self::BUSY => c"PLIMSOLL_BUSY",
             Self::BUG => c"PLIMSOLL_BUG",
             Self::OTHER => c"PLIMSOLL_OTHER",
+            Self::VERSION => c"PLIMSOLL_VERSION",
         }
     }
 }
@@ -195,6 +200,7 @@ impl Refusal {
                 Error::Truncated { .. } => Code::TRUNCATED,
                 Error::Corrupt(_) => Code::CORRUPT,
                 Error::Options(_) => Code::INVALID,
+                Error::Version { .. } => Code::VERSION,
                 _ => Code::OTHER,
             },
         }
@@ -296,7 +302,7 @@ mod tests {
             assert_eq!(code.name().to_str().unwrap(), format!("PLIMSOLL_{code:?}"));
         }
         assert_eq!(Code::of(-1), None);
-        assert_eq!(Code::of(18), None);
+        assert_eq!(Code::of(19), None);
     }
 
     #[test]

@@ -78,6 +78,9 @@ pub struct Options {
     /// Bytes of records that may be accepted and not yet durable, a power of two, at most half a
     /// segment; 0: 32 MiB, or half a segment if that is less.
     pub ring_bytes: u64,
+    /// With second_path: a write or a sync that takes longer counts as failed, and the log goes on in the
+    /// second directory; 0: never.
+    pub slow_after_ns: u64,
     /// NULL, or a file on tmpfs (like /dev/shm/NAME) for the ring: then a record survives a crash of the
     /// process from the moment an append returns. One file for one log.
     pub ring_file: *const c_char,
@@ -103,6 +106,7 @@ impl Options {
             max_bytes: 0,
             segment_bytes: 0,
             ring_bytes: 0,
+            slow_after_ns: 0,
             ring_file: std::ptr::null(),
             second_path: std::ptr::null(),
             page_cache: 0,
@@ -142,6 +146,7 @@ impl Options {
             ring_bytes: or(self.ring_bytes, defaults.ring_bytes.min(most)),
             ring: ring_file.map_or(log::Ring::Memory, log::Ring::File),
             direct: self.page_cache == 0,
+            slow_after: (self.slow_after_ns > 0).then(|| Duration::from_nanos(self.slow_after_ns)),
             accept_loss: self.accept_loss != 0,
             ..defaults
         })
