@@ -182,9 +182,12 @@ class Waiting(Scratch):
         )
         command = [sys.executable, "-c", program, str(self.dir)]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-            self.assertEqual(process.stdout.readline(), "ready\n")
-            process.send_signal(signal.SIGINT)
-            out, _ = process.communicate(timeout=60)
+            try:
+                self.assertEqual(process.stdout.readline(), "ready\n")
+                process.send_signal(signal.SIGINT)
+                out, _ = process.communicate(timeout=60)
+            finally:
+                process.kill()
         self.assertEqual((out, process.returncode), ("interrupted\n", 0))
 
 
