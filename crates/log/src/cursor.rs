@@ -28,17 +28,23 @@ impl Cursor {
     pub(crate) fn new(file: Arc<dyn File>, header: Header) -> Self {
         // No longer than the segment.
         let bytes = usize::try_from(header.segment_bytes).map_or(READ_BYTES, |b| b.min(READ_BYTES));
-        Self::with_buffer(file, header, bytes)
+        Self::reading(file, header, bytes)
     }
 
-    /// As [`Cursor::new`], for the first frame only: reads one block.
-    pub(crate) fn at_link(file: Arc<dyn File>, header: Header) -> Self {
-        Self::with_buffer(file, header, BLOCK)
+    fn reading(file: Arc<dyn File>, header: Header, bytes: usize) -> Self {
+        Self {
+            file,
+            header,
+            buf: AlignedBuf::zeroed(bytes, BLOCK),
+            start: 0,
+            held: 0,
+            at: BLOCK_BYTES,
+        }
     }
 
-    fn with_buffer(file: Arc<dyn File>, header: Header, bytes: usize) -> Self {
-        let buf = AlignedBuf::zeroed(bytes, BLOCK);
-        Self { file, header, buf, start: 0, held: 0, at: BLOCK_BYTES }
+    /// At the first frame, where that is all that is looked at: no more is read than it needs.
+    pub(crate) fn of_head(file: Arc<dyn File>, header: Header) -> Self {
+        Self::reading(file, header, BLOCK)
     }
 
     /// Byte offset of the next frame.
