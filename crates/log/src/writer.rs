@@ -416,15 +416,13 @@ impl Writer {
         core.places[place].begin_cut()?;
         next.active.enter(&core.places[place], &spare.name)?;
         let cut = core.segments.replace(Entry { first_index: durable + 1, place });
-        let mut is_cut = true;
-        for old in cut.iter().rev() {
+        for old in &cut {
             if (old.place, old.first_index) != (place, durable + 1) {
                 // Its generation says that it is not part of the log, should it stay.
-                let dir = &core.places[old.place].dir;
-                is_cut &= dir.remove(&segment_name(old.first_index)).is_ok();
+                lock(&core.stale).push(*old);
             }
         }
-        if is_cut {
+        if core.sweep().is_ok() {
             core.places[place].end_cut().ok();
         }
         let (index, position) = (next.active.last_index, next.taken);
@@ -473,7 +471,9 @@ impl Writer {
                 core.places[old.place].dir.remove(&segment_name(old.first_index))?;
             }
         }
-        core.places[place].end_cut()?;
+        if lock(&core.stale).is_empty() {
+            core.places[place].end_cut()?;
+        }
         {
             let mut unsynced = lock(&core.unsynced);
             unsynced.segments.clear();
