@@ -202,9 +202,9 @@ fn an_empty_segment_in_the_second_directory_does_not_stay_behind() {
     dirs[0].inject(Fault::new(Operation::Write, FaultKind::FailRaw(5)).sticky());
     log.append_with(b"in the second", Ack::Durable).unwrap();
     log.truncate_after(1).unwrap();
-    // Of two blocks the first may be lost and the second not.
-    log.append_with(&[7; 3900], Ack::Written).unwrap();
-    log.append_with(&[7; 3900], Ack::Written).unwrap();
+    // The second record begins in the second block; the first block may be lost and that one not.
+    log.append_with(&[7; 4200], Ack::Written).unwrap();
+    log.append_with(&[7; 2000], Ack::Written).unwrap();
     let mut torn = 0;
     for seed in 0..200 {
         let found = dirs.each_ref().map(|dir| Arc::new(dir.power_cut(seed)));
