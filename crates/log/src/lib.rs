@@ -62,6 +62,7 @@ mod recovery;
 mod ring;
 mod ring_note;
 mod scan;
+mod second_note;
 mod segments;
 mod shim;
 mod signal;

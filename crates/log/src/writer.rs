@@ -42,6 +42,9 @@ pub(crate) struct Writer {
     since: Duration,
     /// Failures since something last became durable, and what was durable then.
     failures: (u32, u64),
+    /// Segments that are no part of the log were left on a disk that was too slow: the next open looks
+    /// at all heads.
+    leaves_stale: bool,
     pub(crate) flusher: Arc<Flusher>,
 }
 
@@ -64,6 +67,7 @@ impl Writer {
             generation,
             since: core.clock().now(),
             failures: (0, 0),
+            leaves_stale: false,
             flusher: Arc::new(Flusher::inline(core.clock().clone())),
         }
     }
@@ -219,12 +223,13 @@ impl Writer {
         core.place.store(self.active.segment.place as u64, SeqCst);
         let mut spares = lock(&core.spares);
         spares.wanted = here < core.certain_room_of_spare() / 4 * 3;
-        let spare = if spares.ready.is_empty() { 0 } else { core.certain_room_of_spare() };
+        let is_ready = spares.is_ready(self.active.segment.place as u64);
+        let spare = if is_ready { core.certain_room_of_spare() } else { 0 };
         core.set_room_limit(self.taken + here + spare);
-        let prepare = spares.wanted && spares.ready.is_empty();
+        let prepare = spares.wanted && !is_ready;
         drop(spares);
         if prepare {
-            core.preparer_signal.wake_if_asleep();
+            core.preparer_signal().wake_if_asleep();
         }
     }
 
@@ -401,6 +406,7 @@ impl Writer {
             generation,
             since: begun,
             failures: self.failures,
+            leaves_stale: self.leaves_stale,
             flusher: Arc::clone(&self.flusher),
         };
         next.active.stage_frame(Frame::mark(durable, generation), &[]);
@@ -416,15 +422,17 @@ impl Writer {
         core.places[place].begin_cut()?;
         next.active.enter(&core.places[place], &spare.name)?;
         let cut = core.segments.replace(Entry { first_index: durable + 1, place });
-        let mut is_cut = true;
         for old in cut.iter().rev() {
             if (old.place, old.first_index) != (place, durable + 1) {
-                // Its generation says that it is not part of the log, should it stay.
+                // Its generation says that it is not part of the log, should it stay. A disk that is
+                // too slow is not waited for.
+                let is_slow = core.options.slow_after.is_some() && old.place != place;
                 let dir = &core.places[old.place].dir;
-                is_cut &= dir.remove(&segment_name(old.first_index)).is_ok();
+                let is_gone = !is_slow && dir.remove(&segment_name(old.first_index)).is_ok();
+                next.leaves_stale |= !is_gone;
             }
         }
-        if is_cut {
+        if !next.leaves_stale {
             core.places[place].end_cut().ok();
         }
         let (index, position) = (next.active.last_index, next.taken);
@@ -473,7 +481,9 @@ impl Writer {
                 core.places[old.place].dir.remove(&segment_name(old.first_index))?;
             }
         }
-        core.places[place].end_cut()?;
+        if !self.leaves_stale {
+            core.places[place].end_cut()?;
+        }
         {
             let mut unsynced = lock(&core.unsynced);
             unsynced.segments.clear();
