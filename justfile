@@ -70,6 +70,25 @@ sizes:
 kill kills="3000":
     PLIMSOLL_KILLS={{kills}} cargo test --release -p plimsoll-log --test kill -- --nocapture
 
+# Visits so many crash points, in two threads
+points points="100000":
+    PLIMSOLL_POINTS={{points}} PLIMSOLL_JOBS=2 GLIBC_TUNABLES=glibc.malloc.mmap_threshold=1048576 \
+        cargo test --release -p plimsoll-log --test simulation every_moment -- --nocapture
+
+# Plants each known bug in a copy of the log: the simulation must find it
+mutants names="all":
+    PLIMSOLL_MUTANTS={{names}} cargo test -p plimsoll-log --test mutants every_mutant_is_found -- --nocapture
+
+# Power cuts of the log on ext4, xfs and btrfs, so many states of each (as root)
+power-cuts states="10000":
+    PLIMSOLL_REQUIRE=realfs PLIMSOLL_STATES={{states}} \
+        cargo test --release -p plimsoll-log --features mounted --test power_cut -- --nocapture
+
+# What a failed sync says and keeps on ext4, xfs and btrfs (as root)
+failed-sync:
+    PLIMSOLL_REQUIRE=realfs \
+        cargo test -p plimsoll-simdisk --features mounted --test failed_sync -- --nocapture
+
 # The log's interleavings, so many schedules a test
 interleavings iterations="300":
     PLIMSOLL_ITERATIONS={{iterations}} RUSTFLAGS="--cfg shuttle" CARGO_TARGET_DIR=target/shuttle \

@@ -26,7 +26,9 @@ pub(crate) struct Cursor {
 impl Cursor {
     /// At the first frame of a segment.
     pub(crate) fn new(file: Arc<dyn File>, header: Header) -> Self {
-        Self::reading(file, header, READ_BYTES)
+        // No longer than the segment.
+        let bytes = usize::try_from(header.segment_bytes).map_or(READ_BYTES, |b| b.min(READ_BYTES));
+        Self::reading(file, header, bytes)
     }
 
     fn reading(file: Arc<dyn File>, header: Header, bytes: usize) -> Self {

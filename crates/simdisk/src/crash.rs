@@ -5,6 +5,9 @@
 //! survive is drawn first, from none to all, so that the extremes are as likely as the middle: of a
 //! hundred coins, all heads would never be seen.
 //!
+//! With a journal ([`crate::Persistence::Journal`]) names and lengths survive up to some operation and
+//! not beyond it, whatever file they belong to, and a length survives with what is in new blocks.
+//!
 //! Invariants: durable bytes that nothing pending touches are in every image. After barriers, what
 //! is left of one epoch means that all of the earlier ones is left.
 
@@ -15,10 +18,10 @@ use plimsoll_sync::Crash;
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
-use crate::Tear;
 use crate::directory::Directory;
 use crate::disk::Disk;
 use crate::inode::{Change, Effect, Inode, Stage};
+use crate::{Persistence, Tear};
 
 /// The disk as it is found after `crash`. Nobody has a file of it open.
 ///
@@ -30,7 +33,8 @@ pub(crate) fn crash(disk: &Disk, crash: Crash, tear: Tear, seed: u64) -> Disk {
         inode.handles = 0;
     }
     if crash == Crash::Process {
-        after.directory.forgive();
+        let order = after.order();
+        after.directory.forgive(order);
     } else {
         let mut chooser = Chooser::new(disk, crash, tear, seed);
         chooser.directory(&mut after.directory);
@@ -55,6 +59,8 @@ struct Chooser {
     last_epoch: u64,
     /// The epoch of what the device has not got.
     current_epoch: u64,
+    /// The last operation whose names and lengths survive, if they do so in order.
+    journal_end: Option<u64>,
 }
 
 /// What may happen to something pending.
@@ -87,13 +93,53 @@ impl Chooser {
             Stage::Kernel => None,
         });
         let first_epoch = epochs.min().unwrap_or(disk.epoch);
-        Self {
+        let mut chooser = Self {
             crash,
             tears_pages: tear == Tear::Bytes512,
             survival,
             last_epoch: rng.random_range(first_epoch..=disk.epoch),
             current_epoch: disk.epoch,
             rng,
+            journal_end: None,
+        };
+        if disk.persistence == Persistence::Journal {
+            chooser.journal_end = Some(chooser.draw_journal_end(disk));
+        }
+        chooser
+    }
+
+    fn draw_journal_end(&mut self, disk: &Disk) -> u64 {
+        let lengths = disk.files.values().flat_map(|inode| &inode.pending);
+        let lengths = lengths.filter(|effect| effect.pages().is_none());
+        let names = disk.directory.pending.iter().map(|change| (change.order, change.stage));
+        let mut changes: Vec<(u64, Stage)> =
+            lengths.map(|effect| (effect.order, effect.stage)).chain(names).collect();
+        changes.sort_unstable_by_key(|&(order, _)| order);
+        let verdicts = changes.iter().map(|&(order, stage)| (order, self.verdict(stage)));
+        let (mut least, mut open) = (0, Vec::new());
+        for (order, verdict) in verdicts {
+            match verdict {
+                Verdict::Kept => {
+                    least = order;
+                    open.clear();
+                }
+                Verdict::Open => open.push(order),
+                Verdict::Lost => break,
+            }
+        }
+        let kept = match self.survival {
+            0 => 0,
+            4 => open.len(),
+            _ => self.rng.random_range(0..=open.len()),
+        };
+        kept.checked_sub(1).map_or(least, |last| open[last])
+    }
+
+    /// Whether a name or a length survives that is not decided yet.
+    fn metadata_survives(&mut self, order: u64) -> bool {
+        match self.journal_end {
+            Some(end) => order <= end,
+            None => self.survives(),
         }
     }
 
@@ -104,7 +150,7 @@ impl Chooser {
             let survives = match self.verdict(change.stage) {
                 Verdict::Kept => true,
                 Verdict::Lost => false,
-                Verdict::Open => self.survives(),
+                Verdict::Open => self.metadata_survives(change.order),
             };
             previous_kept = survives && (previous_kept || !change.follows);
             if previous_kept {
@@ -126,8 +172,21 @@ impl Chooser {
     fn inode(&mut self, inode: &mut Inode, order: u64, epoch: u64) {
         let pending = std::mem::take(&mut inode.pending);
         let mut kept = Vec::new();
+        let shown = self.length_kept(&pending);
         for write in pending.chunk_by(|a, b| a.order == b.order) {
-            self.write(write, &mut kept);
+            if write[0].order > shown {
+                self.write(write, &mut kept);
+                continue;
+            }
+            // Data of new blocks goes out before the length that shows it.
+            let shows =
+                |effect: &Effect| effect.pages().is_some() && effect.is_new(&inode.durable.blocks);
+            let (new, old): (Vec<Effect>, Vec<Effect>) = write.iter().cloned().partition(shows);
+            for mut effect in new {
+                effect.stage = self.stage_after(effect.stage);
+                kept.push(effect);
+            }
+            self.write(&old, &mut kept);
         }
         let mut found = inode.durable.clone();
         for effect in &kept {
@@ -154,6 +213,13 @@ impl Chooser {
         inode.pending = kept;
     }
 
+    /// The last operation whose length the journal keeps, 0 if there is none.
+    fn length_kept(&self, pending: &[Effect]) -> u64 {
+        let Some(end) = self.journal_end else { return 0 };
+        let lengths = pending.iter().filter(|effect| effect.pages().is_none());
+        lengths.map(|effect| effect.order).filter(|&order| order <= end).max().unwrap_or(0)
+    }
+
     /// What is left of the effects of one operation.
     fn write(&mut self, effects: &[Effect], kept: &mut Vec<Effect>) {
         let units = effects.iter().map(|effect| self.units(effect)).sum();
@@ -167,7 +233,9 @@ impl Chooser {
                 Verdict::Kept => true,
                 Verdict::Lost => false,
                 Verdict::Open => match &mut effect.change {
-                    Change::Grown { .. } | Change::Cut { .. } => self.survives(),
+                    Change::Grown { .. } | Change::Cut { .. } => {
+                        self.metadata_survives(effect.order)
+                    }
                     Change::Sectors { sectors, .. } => {
                         *sectors = self.tear(*sectors, fate, first_unit, units);
                         *sectors != 0

@@ -1,7 +1,8 @@
 //! The names: what the kernel has, what the medium has, and what is on its way.
 //!
 //! Each entry persists by itself. Of a rename the new name comes first: after a crash a renamed
-//! file has its old name, both or the new one, and is never without any.
+//! file has its old name, both or the new one, and is never without any. With a journal a rename is
+//! whole.
 
 use std::collections::BTreeMap;
 
@@ -23,6 +24,8 @@ pub(crate) struct Directory {
 /// A name leads somewhere else, or nowhere.
 #[derive(Debug, Clone)]
 pub(crate) struct EntryChange {
+    /// Changes of one operation share a number.
+    pub(crate) order: u64,
     pub(crate) stage: Stage,
     pub(crate) name: String,
     pub(crate) to: Option<FileId>,
@@ -31,17 +34,17 @@ pub(crate) struct EntryChange {
 }
 
 impl Directory {
-    pub(crate) fn link(&mut self, name: &str, id: FileId) {
-        self.change(name, Some(id), false);
+    pub(crate) fn link(&mut self, order: u64, name: &str, id: FileId) {
+        self.change(order, name, Some(id), false);
     }
 
-    pub(crate) fn unlink(&mut self, name: &str) {
-        self.change(name, None, false);
+    pub(crate) fn unlink(&mut self, order: u64, name: &str) {
+        self.change(order, name, None, false);
     }
 
-    pub(crate) fn rename(&mut self, from: &str, to: &str, id: FileId) {
-        self.change(to, Some(id), false);
-        self.change(from, None, true);
+    pub(crate) fn rename(&mut self, order: u64, from: &str, to: &str, id: FileId) {
+        self.change(order, to, Some(id), false);
+        self.change(order, from, None, true);
     }
 
     pub(crate) fn hand_over(&mut self, epoch: u64) {
@@ -65,7 +68,7 @@ impl Directory {
 
     /// The process that was told of a failed sync is gone. To the next one the entries that it sees are
     /// changes like any other: its own sync of the directory makes them durable, or fails again.
-    pub(crate) fn forgive(&mut self) {
+    pub(crate) fn forgive(&mut self, order: u64) {
         let mut expected = self.durable.clone();
         for change in &self.pending {
             change.apply(&mut expected);
@@ -73,11 +76,11 @@ impl Directory {
         let live = self.live.clone();
         for (name, id) in &live {
             if expected.get(name) != Some(id) {
-                self.change(name, Some(*id), false);
+                self.change(order, name, Some(*id), false);
             }
         }
         for name in expected.keys().filter(|name| !live.contains_key(*name)) {
-            self.change(name, None, false);
+            self.change(order, name, None, false);
         }
     }
 
@@ -87,8 +90,9 @@ impl Directory {
         names.chain(self.pending.iter().filter_map(|change| change.to.as_ref())).any(|&to| to == id)
     }
 
-    fn change(&mut self, name: &str, to: Option<FileId>, follows: bool) {
-        let change = EntryChange { stage: Stage::Kernel, name: name.to_owned(), to, follows };
+    fn change(&mut self, order: u64, name: &str, to: Option<FileId>, follows: bool) {
+        let name = name.to_owned();
+        let change = EntryChange { order, stage: Stage::Kernel, name, to, follows };
         change.apply(&mut self.live);
         self.pending.push(change);
     }

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::ops::Range;
 
+use crate::Persistence;
 use crate::directory::{Directory, FileId};
 use crate::image::{PAGE, pages_of};
 use crate::inode::Inode;
@@ -20,14 +21,15 @@ pub(crate) struct Disk {
     pub(crate) directory: Directory,
     /// Barriers so far.
     pub(crate) epoch: u64,
+    pub(crate) persistence: Persistence,
     pub(crate) capacity_bytes: Option<u64>,
     pub(crate) next_order: u64,
     next_file: u64,
 }
 
 impl Disk {
-    pub(crate) fn with_capacity(capacity_bytes: Option<u64>) -> Self {
-        Self { capacity_bytes, ..Self::default() }
+    pub(crate) fn new(persistence: Persistence, capacity_bytes: Option<u64>) -> Self {
+        Self { persistence, capacity_bytes, ..Self::default() }
     }
 
     pub(crate) fn find(&self, name: &str) -> io::Result<FileId> {
@@ -48,7 +50,8 @@ impl Disk {
         self.next_file += 1;
         let inode = Inode { name: name.to_owned(), ..Inode::default() };
         self.files.insert(id, inode);
-        self.directory.link(name, id);
+        let order = self.order();
+        self.directory.link(order, name, id);
         Ok(id)
     }
 
@@ -57,7 +60,8 @@ impl Disk {
         if self.directory.live.get(to) == Some(&id) {
             return Ok(()); // as rename(2) does with two names of one file
         }
-        self.directory.rename(from, to, id);
+        let order = self.order();
+        self.directory.rename(order, from, to, id);
         to.clone_into(&mut self.file(id).name);
         self.forget_unreachable();
         Ok(())
@@ -65,7 +69,8 @@ impl Disk {
 
     pub(crate) fn remove(&mut self, name: &str) -> io::Result<()> {
         self.find(name)?;
-        self.directory.unlink(name);
+        let order = self.order();
+        self.directory.unlink(order, name);
         self.forget_unreachable();
         Ok(())
     }
@@ -110,7 +115,18 @@ impl Disk {
 
     pub(crate) fn hand_over(&mut self, id: FileId, pages: Option<&Range<u64>>, metadata: bool) {
         let epoch = self.epoch;
+        if metadata && self.persistence == Persistence::Journal {
+            // As it is committed: for all files at once.
+            self.hand_over_directory();
+        }
         self.file(id).hand_over(pages, metadata, epoch);
+    }
+
+    pub(crate) fn hand_over_directory(&mut self) {
+        if self.persistence == Persistence::Journal {
+            self.files.values_mut().for_each(|inode| inode.hand_over_new(self.epoch));
+        }
+        self.directory.hand_over(self.epoch);
     }
 
     /// The file goes to the device, and nothing that comes later overtakes it.
@@ -120,8 +136,19 @@ impl Disk {
     }
 
     pub(crate) fn persist(&mut self, id: FileId, pages: Option<&Range<u64>>) {
+        if self.persistence == Persistence::Journal && self.file(id).changes_metadata(pages) {
+            self.commit();
+        }
         self.file(id).persist(pages);
         self.keep_order();
+    }
+
+    /// The journal is on the medium: names and lengths of all files, and before them what is in blocks
+    /// that are new.
+    fn commit(&mut self) {
+        self.files.values_mut().for_each(Inode::persist_new);
+        self.directory.persist();
+        self.forget_unreachable();
     }
 
     pub(crate) fn persist_all(&mut self) {
@@ -132,6 +159,9 @@ impl Disk {
     }
 
     pub(crate) fn persist_directory(&mut self) {
+        if self.persistence == Persistence::Journal {
+            self.commit();
+        }
         self.directory.persist();
         self.keep_order();
         self.forget_unreachable();

@@ -162,6 +162,12 @@ impl Faults {
 }
 
 impl Operation {
+    /// Whether a disk may be another after it.
+    #[must_use]
+    pub const fn changes_disk(self) -> bool {
+        !matches!(self, Self::Open | Self::Read | Self::List | Self::Lock)
+    }
+
     /// The operation as a verb.
     #[must_use]
     pub const fn name(self) -> &'static str {

@@ -14,13 +14,16 @@ use crate::disk::Disk;
 use crate::file::SimFile;
 use crate::history::History;
 use crate::machine::{Machine, Shared, Twist};
-use crate::{Fault, Operation, Step};
+use crate::moment::Watcher;
+use crate::{Fault, Moment, Operation, Step};
 
 /// What kind of disk, under what kind of system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DiskOptions {
     /// Whose promises the sync methods keep. The system this was compiled for unless set.
     pub system: System,
+    /// What survives a crash without what. [`Persistence::Posix`] unless set.
+    pub persistence: Persistence,
     /// What the device writes at once. 4096 bytes unless set.
     pub tear: Tear,
     /// What direct buffers, lengths and byte offsets must be a multiple of, a power of two. 512
@@ -30,6 +33,20 @@ pub struct DiskOptions {
     pub capacity_bytes: Option<u64>,
     /// How many of the latest operations [`SimDir::history`] knows. 1000 unless set; 0 is fastest.
     pub history_steps: usize,
+}
+
+/// What survives a crash without what.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Persistence {
+    /// Everything by itself: sectors, lengths and names. No more than POSIX promises.
+    #[default]
+    Posix,
+    /// As filesystems with one ordered journal do it (ext4 `data=ordered`, xfs): names and lengths
+    /// survive in the order in which they were changed, whatever file they belong to, and any sync that
+    /// writes one makes all earlier ones durable. Data in new blocks goes out before the length that
+    /// shows it; what is overwritten in old blocks waits for its own sync. So a missing sync of a
+    /// directory is hidden here, as it is there.
+    Journal,
 }
 
 /// The largest piece of a write that never tears.
@@ -69,10 +86,10 @@ impl SimDir {
     /// If the alignment for direct access is not a power of two.
     #[must_use]
     pub fn with(options: DiskOptions) -> Self {
-        Self::on(Disk::with_capacity(options.capacity_bytes), options)
+        Self::on(Disk::new(options.persistence, options.capacity_bytes), options)
     }
 
-    fn on(disk: Disk, options: DiskOptions) -> Self {
+    pub(crate) fn on(disk: Disk, options: DiskOptions) -> Self {
         let alignment = options.direct_alignment;
         assert!(alignment.is_power_of_two(), "alignment {alignment} is not a power of two");
         Self {
@@ -122,6 +139,12 @@ impl SimDir {
     /// yet synced.
     pub fn stop_at(&self, number: u64) {
         self.machine.lock().stop_at = Some(number);
+    }
+
+    /// From now on `watch` is shown every moment before an operation that changes the disk, inside the
+    /// call that makes it. It must not touch this directory, which waits for it.
+    pub fn watch(&self, watch: impl FnMut(&Moment<'_>) + Send + 'static) {
+        self.machine.lock().watcher = Watcher::new(self.options, watch);
     }
 
     /// Whether the machine went down.
@@ -195,14 +218,13 @@ impl SimDir {
     /// The sync of the directory, whatever its latch says.
     pub(crate) fn sync_entries(&self) -> Result<()> {
         let synced = self.machine.lock().step(Operation::SyncDir, "", "", |disk, twist| {
-            let epoch = disk.epoch;
             match twist {
                 Twist::Fail(error) => {
                     disk.directory.mark_clean();
                     disk.forget_unreachable();
                     return Err(error);
                 }
-                Twist::Lie => disk.directory.hand_over(epoch),
+                Twist::Lie => disk.hand_over_directory(),
                 Twist::None | Twist::Short(_) => disk.persist_directory(),
             }
             Ok(())
@@ -294,6 +316,7 @@ impl Default for DiskOptions {
     fn default() -> Self {
         Self {
             system: System::HERE,
+            persistence: Persistence::default(),
             tear: Tear::default(),
             direct_alignment: 512,
             capacity_bytes: None,

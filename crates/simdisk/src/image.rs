@@ -93,6 +93,11 @@ impl Image {
         })
     }
 
+    /// The pages that were written, by number, in order.
+    pub(crate) fn pages(&self) -> impl Iterator<Item = (u64, &Page)> {
+        self.pages.iter().map(|(&number, page)| (number, &**page))
+    }
+
     fn page_mut(&mut self, page: u64) -> &mut Arc<Page> {
         self.blocks.insert(page..page + 1);
         Arc::make_mut(&mut self.pages).entry(page).or_insert_with(|| Arc::new([0; PAGE_BYTES]))

@@ -19,6 +19,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::image::{Image, PAGE, PAGE_BYTES, Page, page_part, pages_of, pieces, sectors_of};
+use crate::ranges::Ranges;
 
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Inode {
@@ -160,6 +161,48 @@ impl Inode {
         }
     }
 
+    /// Whether a sync of these pages (all if `None`) has more to write than data in old blocks.
+    pub(crate) fn changes_metadata(&self, pages: Option<&Range<u64>>) -> bool {
+        self.pending.iter().any(|effect| match effect.pages() {
+            None => true,
+            Some(mine) => {
+                let inside = pages.is_none_or(|p| mine.start < p.end && p.start < mine.end);
+                inside && !self.durable.blocks.contains_all(&mine)
+            }
+        })
+    }
+
+    /// The length is on the medium, and the data that is in new blocks. What is overwritten in old
+    /// ones still waits.
+    pub(crate) fn persist_new(&mut self) {
+        if self.cut_is_pending() {
+            return self.persist(None);
+        }
+        if !self.pending.iter().any(|effect| effect.pages().is_none()) {
+            return;
+        }
+        let old = self.durable.blocks.clone();
+        for effect in std::mem::take(&mut self.pending) {
+            if effect.is_new(&old) {
+                effect.change.apply(&mut self.durable);
+            } else {
+                self.pending.push(effect);
+            }
+        }
+    }
+
+    /// As [`Inode::persist_new`], but into the device's volatile cache.
+    pub(crate) fn hand_over_new(&mut self, epoch: u64) {
+        if !self.pending.iter().any(|effect| effect.pages().is_none()) {
+            return;
+        }
+        for effect in &mut self.pending {
+            if effect.stage == Stage::Kernel && effect.is_new(&self.durable.blocks) {
+                effect.stage = Stage::Device { epoch };
+            }
+        }
+    }
+
     /// Whatever the device got before barrier `epoch` is on the medium.
     pub(crate) fn persist_before(&mut self, epoch: u64) {
         let early =
@@ -223,8 +266,13 @@ impl Inode {
 }
 
 impl Effect {
+    /// Whether it changes the length, or writes into blocks that the medium does not know.
+    pub(crate) fn is_new(&self, old: &Ranges) -> bool {
+        self.pages().is_none_or(|pages| !old.contains_all(&pages))
+    }
+
     /// The pages it writes; none if it changes the length.
-    fn pages(&self) -> Option<Range<u64>> {
+    pub(crate) fn pages(&self) -> Option<Range<u64>> {
         match &self.change {
             Change::Sectors { page, .. } => Some(*page..page + 1),
             Change::Zeros { pages } => Some(pages.clone()),

@@ -1,8 +1,8 @@
 //! A disk that forgets, tears and fails on demand, the same way every time.
 //!
 //! [`SimDir`] implements [`plimsoll_sync::Dir`] in memory and passes the same contract as the real
-//! disk. It is pessimistic: it keeps what POSIX and the sync methods promise, and nothing that
-//! filesystems merely happen to do.
+//! disk. Unless told otherwise ([`Persistence`]) it is pessimistic: it keeps what POSIX and the sync
+//! methods promise, and nothing that filesystems merely happen to do.
 //!
 //! * [`SimDir::crash`] returns one of the states that a crash could leave, chosen by a seed, as
 //!   another `SimDir`; the first goes on. Each write, length change and directory entry that is not
@@ -11,6 +11,8 @@
 //!   disk behaves as Linux does: a retry would succeed and the bytes would be lost.
 //! * [`SimDir::stop_at`] stops the machine between two operations, so that every moment of a run
 //!   can be visited.
+//! * [`SimDir::watch`] shows every moment of a run as it passes, so that each can be crashed while the
+//!   run goes on.
 //! * [`SimDir::history`] tells what was done. The same operations, faults and seeds give the same
 //!   history and the same crash states, on every machine.
 //!
@@ -37,6 +39,7 @@
 //! one sector, and time.
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
+pub mod block;
 mod crash;
 mod directory;
 mod disk;
@@ -47,8 +50,12 @@ mod history;
 mod image;
 mod inode;
 mod machine;
+mod moment;
+#[cfg(all(feature = "mounted", target_os = "linux"))]
+pub mod mounted;
 mod ranges;
 
 pub use fault::{Fault, FaultKind, Operation, Times};
-pub use fs::{DiskOptions, SimDir, Tear};
+pub use fs::{DiskOptions, Persistence, SimDir, Tear};
 pub use history::Step;
+pub use moment::Moment;

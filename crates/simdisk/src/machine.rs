@@ -12,6 +12,7 @@ use crate::directory::FileId;
 use crate::disk::Disk;
 use crate::fault::Faults;
 use crate::history::History;
+use crate::moment::Watcher;
 use crate::{FaultKind, Operation, Step};
 
 #[derive(Debug, Default)]
@@ -24,6 +25,7 @@ pub(crate) struct Machine {
     pub(crate) operations: u64,
     pub(crate) stop_at: Option<u64>,
     pub(crate) is_down: bool,
+    pub(crate) watcher: Watcher,
 }
 
 /// What a fault makes of an operation that it does not simply forbid.
@@ -50,6 +52,7 @@ impl Machine {
         self.check_up()?;
         let number = self.operations;
         self.operations += 1;
+        self.watcher.look(&self.disk, number, operation, name);
         let mut fault = self.faults.meet(operation, name);
         if self.stop_at.is_some_and(|stop_at| number >= stop_at) {
             fault = Some(FaultKind::PowerOff);

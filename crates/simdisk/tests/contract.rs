@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use plimsoll_simdisk::{DiskOptions, SimDir, Tear};
+use plimsoll_simdisk::{DiskOptions, Persistence, SimDir, Tear};
 use plimsoll_sync::{Crash, Dir, contract};
 
 #[test]
@@ -13,6 +13,7 @@ fn sim_dir_keeps_the_contract() {
 #[test]
 fn every_kind_of_disk_keeps_the_contract() {
     let options = DiskOptions {
+        persistence: Persistence::Journal,
         tear: Tear::Bytes512,
         direct_alignment: 4096,
         capacity_bytes: Some(64 << 20),

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use plimsoll_simdisk::{DiskOptions, Fault, FaultKind, Operation, SimDir, Tear};
+use plimsoll_simdisk::{DiskOptions, Fault, FaultKind, Operation, Persistence, SimDir, Tear};
 use plimsoll_sync::{Access, Allocation, Crash, Dir, File, SyncMethod, System};
 use proptest::prelude::*;
 
@@ -166,9 +166,16 @@ proptest! {
     fn every_byte_of_an_image_is_durable_or_pending_or_zero(
         steps in steps(),
         small in any::<bool>(),
+        journal in any::<bool>(),
         seed in any::<u64>(),
     ) {
-        let mut dir = disk(if small { Tear::Bytes512 } else { Tear::Bytes4096 });
+        // What a journal leaves, the pessimist expects too.
+        let mut dir = SimDir::with(DiskOptions {
+            system: System::Linux,
+            tear: if small { Tear::Bytes512 } else { Tear::Bytes4096 },
+            persistence: if journal { Persistence::Journal } else { Persistence::Posix },
+            ..DiskOptions::default()
+        });
         let mut model = Model::new();
         dir.create("a", Access::default()).unwrap();
         for step in &steps {

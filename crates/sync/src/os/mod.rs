@@ -12,6 +12,8 @@
 mod batch;
 mod dir;
 mod file;
+#[cfg(target_os = "linux")]
+mod loop_device;
 mod place;
 
 #[cfg(target_os = "linux")]
@@ -61,5 +63,7 @@ impl How {
 pub use batch::{Batch, BatchWrite, Batched};
 pub use dir::OsDir;
 pub(crate) use dir::Then;
+#[cfg(target_os = "linux")]
+pub use loop_device::LoopDevice;
 pub use place::{Space, boot_id, device_number, finest_timer, space, thread_cpu_time};
 pub use words::{Held, Words};

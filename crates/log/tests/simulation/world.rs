@@ -1,71 +1,39 @@
-//! The log against a model, on a simulated disk: random operations, faults and crashes, all of it from
-//! one seed.
-//!
-//! The model is a list of records and three numbers. What must hold, whatever happens: what `open`
-//! returns is a prefix of what was appended, whole batches only, with everything that was
-//! acknowledged at a level that survives the crash; and what was cut off stays away.
-//!
-//! `PLIMSOLL_SEEDS=100000 cargo test --release -p plimsoll-log --test simulation` runs more seeds;
-//! `PLIMSOLL_SEED=7` runs one, and tells its story.
-#![cfg(not(shuttle))]
-#![expect(
-    clippy::print_stdout,
-    clippy::cast_possible_truncation,
-    reason = "a campaign that tells its story; indexes are small"
-)]
+//! One history: a log, its disks and a model of it, and steps that a seed draws.
 
-use std::env;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use plimsoll_log::{
-    Ack, Clock, Error, Event, Log, Observer, Options, Policy, Retain, Ring, SegmentState, Tail,
-    View,
+    Ack, Clock, Error, Event, Log, Observer, Options, Policy, Retain, Ring, Tail, View,
 };
-use plimsoll_simdisk::{DiskOptions, Fault, FaultKind, Operation, SimDir, Tear};
+use plimsoll_simdisk::{DiskOptions, Fault, FaultKind, Operation, Persistence, SimDir, Step, Tear};
 use plimsoll_sync::{Crash, Dir, System};
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
-/// How the disk may misbehave.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Disk {
-    /// It loses power, and nothing else.
-    Good,
-    /// Operations fail, and say so.
-    Failing,
-    /// It says that it did what it did not do.
-    Lying,
-}
+use crate::Disk;
+use crate::model::{Model, Shared};
+use crate::points::{Counts, Points, dyn_dirs, nothing_is_wrong};
 
-#[derive(Debug, Default)]
-struct Model {
-    /// Payloads of records 1, 2, …
-    records: Vec<Vec<u8>>,
-    /// For each record, how many of its batch follow.
-    more: Vec<usize>,
-    /// The last record acknowledged as written, and as durable.
-    written: u64,
-    durable: u64,
-    /// What retention may have taken, and what it has.
-    may_be_gone: u64,
-    is_gone: u64,
-}
-
-struct World {
+pub(crate) struct World {
     rng: Pcg64Mcg,
     seed: u64,
     disk: Disk,
     dirs: Vec<Arc<SimDir>>,
     options: Options,
     clock: Clock,
-    log: Option<Log>,
-    model: Model,
+    log: Option<Arc<Log>>,
+    model: Shared,
+    points: Option<Arc<Mutex<Points>>>,
     shm: Option<tempfile::TempDir>,
     rings: u64,
     talks: bool,
     small_disk: bool,
+    /// Neither faults nor crashes are drawn.
+    is_calm: bool,
+    /// Hardly anything is synced, so that several segments wait for it.
+    is_lazy: bool,
     is_over: bool,
 }
 
@@ -80,7 +48,7 @@ impl Observer for Teller {
 
 /// What the seeds of a run did, so that a run that tests nothing is noticed.
 #[derive(Debug, Default)]
-struct Tally {
+pub(crate) struct Tally {
     operations: u64,
     records: u64,
     crashes: u64,
@@ -92,7 +60,19 @@ struct Tally {
 }
 
 impl World {
-    fn new(seed: u64, disk: Disk, talks: bool) -> Self {
+    pub(crate) fn new(seed: u64, disk: Disk, talks: bool) -> Self {
+        let mut world = Self::busy(seed, disk, talks);
+        if seed % 4 == 2 {
+            // Padded writes fill segments faster than the ring.
+            let forever = Duration::from_secs(3600);
+            world.options.policy = Policy::Interval { max_age: forever, max_bytes: 1 << 30 };
+            world.options.tail = Tail::Pad;
+            world.is_lazy = true;
+        }
+        world
+    }
+
+    fn busy(seed: u64, disk: Disk, talks: bool) -> Self {
         let mut rng = Pcg64Mcg::seed_from_u64(seed);
         let policy = match rng.random_range(0..3) {
             0 => Policy::Never,
@@ -105,6 +85,11 @@ impl World {
         let small_disk = disk == Disk::Failing && rng.random_ratio(1, 4);
         let disk_options = DiskOptions {
             system: System::HERE,
+            persistence: if seed.is_multiple_of(3) {
+                Persistence::Journal
+            } else {
+                Persistence::Posix
+            },
             tear: if rng.random() { Tear::Bytes512 } else { Tear::Bytes4096 },
             capacity_bytes: small_disk.then_some(512 << 10),
             history_steps: if talks { 200 } else { 0 },
@@ -124,7 +109,6 @@ impl World {
             clock: clock.clone(),
             ..Options::default()
         };
-        let model = Model::default();
         Self {
             rng,
             seed,
@@ -133,19 +117,75 @@ impl World {
             options,
             clock,
             log: None,
-            model,
+            model: Shared::default(),
+            points: None,
             shm,
             rings: 0,
             talks,
             small_disk,
+            is_calm: false,
+            is_lazy: false,
             is_over: false,
         }
+    }
+
+    /// A world whose disks do what they are told, until somebody injects a fault.
+    pub(crate) fn calm(seed: u64) -> Self {
+        let mut world = Self::new(seed, Disk::Failing, false);
+        let options = DiskOptions {
+            persistence: if seed.is_multiple_of(3) {
+                Persistence::Journal
+            } else {
+                Persistence::Posix
+            },
+            history_steps: 1_000_000,
+            ..DiskOptions::default()
+        };
+        world.dirs = world.dirs.iter().map(|_| Arc::new(SimDir::with(options))).collect();
+        world.small_disk = false;
+        world.is_calm = true;
+        world
+    }
+
+    pub(crate) fn inject(&self, place: usize, fault: Fault) {
+        self.dirs[place].inject(fault);
+    }
+
+    /// Runs, cuts the power and checks. Returns what each disk had done until then.
+    pub(crate) fn run_calm(&mut self, steps: u32, tally: &mut Tally) -> Vec<Vec<Step>> {
+        let dirs = self.dirs.clone();
+        self.run(steps, tally);
+        dirs.iter().map(|dir| dir.history()).collect()
+    }
+
+    pub(crate) fn tell_options(&self) {
+        let (seed, places) = (self.seed, self.dirs.len());
+        self.say(&format!("seed {seed}: {:?}, {places} directories", self.options));
     }
 
     fn say(&self, text: &str) {
         if self.talks {
             println!("  {text}");
         }
+    }
+
+    fn model(&self) -> MutexGuard<'_, Model> {
+        self.model.lock()
+    }
+
+    /// From here on every moment is a crash point. Not with a ring in a file, which a copy of the disk
+    /// does not have.
+    pub(crate) fn watch(&mut self) {
+        self.shm = None;
+        let model = self.model.clone();
+        let options = self.options.clone();
+        let points = Points::new(self.seed, self.disk, self.small_disk, options, model);
+        self.points = Some(Arc::new(Mutex::new(points)));
+    }
+
+    pub(crate) fn points(&self) -> Counts {
+        let points = self.points.as_ref().expect("it was watched");
+        points.lock().unwrap_or_else(PoisonError::into_inner).counts
     }
 
     fn ring_path(&self) -> Option<PathBuf> {
@@ -163,16 +203,19 @@ impl World {
         match crash {
             // After a sync has failed and nothing helped, the kernel calls pages clean that the disk
             // has not got.
-            _ if self.has_stopped() => self.model.durable,
+            _ if self.has_stopped() => self.model().durable,
             Crash::Process if buffered_survives && self.log.is_some() => {
-                self.model.records.len() as u64
+                self.model().records.len() as u64
             }
-            Crash::Process => self.model.written.max(self.model.durable),
-            Crash::System | Crash::PowerCut => self.model.durable,
+            Crash::Process => {
+                let model = self.model();
+                model.written.max(model.durable)
+            }
+            Crash::System | Crash::PowerCut => self.model().durable,
         }
     }
 
-    fn run(&mut self, operations: u32, tally: &mut Tally) {
+    pub(crate) fn run(&mut self, operations: u32, tally: &mut Tally) {
         self.open(0, tally);
         for _ in 0..operations {
             if !self.is_over {
@@ -182,13 +225,20 @@ impl World {
         }
         if !self.is_over {
             self.crash(Crash::PowerCut, tally);
-            self.check_view();
+            // Somebody else who looks finds nothing wrong.
+            if self.disk != Disk::Lying {
+                nothing_is_wrong(&self.dirs);
+            }
         }
-        tally.records += self.model.records.len() as u64;
+        tally.records += self.model().records.len() as u64;
     }
 
     fn step(&mut self, tally: &mut Tally) {
-        let choice = self.rng.random_range(0..100);
+        let choice = match self.rng.random_range(0..100) {
+            // A drive, a wait, a read: something written instead.
+            50..70 | 78..84 if self.is_lazy => 0,
+            choice => choice,
+        };
         match choice {
             0..40 => self.append(1),
             40..50 => {
@@ -204,6 +254,7 @@ impl World {
             74..78 => self.truncate_after(),
             78..84 => self.read(),
             84..88 => self.close(tally),
+            88.. if self.is_calm => self.append(1),
             88..94 => self.fault(tally),
             _ => {
                 let crash = [Crash::Process, Crash::System, Crash::PowerCut];
@@ -217,11 +268,12 @@ impl World {
             matches!(log.try_append(b""), Err(Error::Stopped { .. } | Error::Closed))
         });
         if let Some(log) = &self.log
-            && log.last_index() > self.model.records.len() as u64
+            && log.last_index() > self.model().records.len() as u64
         {
             // The probe was accepted.
-            self.model.records.push(Vec::new());
-            self.model.more.push(0);
+            let mut model = self.model();
+            model.records.push(Vec::new());
+            model.more.push(0);
         }
         if stopped || self.dirs.iter().any(|dir| dir.is_down()) {
             self.say("the log has stopped, or the machine is down");
@@ -243,28 +295,35 @@ impl World {
         if bytes as u64 > self.options.ring_bytes / 2 {
             return;
         }
-        let ack = [Ack::Buffered, Ack::Written, Ack::Durable][self.rng.random_range(0..3)];
+        let ack = match self.rng.random_range(0..60) {
+            0 => Ack::Durable,
+            _ if self.is_lazy => Ack::Written,
+            draw => [Ack::Buffered, Ack::Written, Ack::Durable][draw % 3],
+        };
         let Some(log) = &self.log else { return };
+        self.model().offered.clone_from(&payloads);
         let appended = log.append_batch_with(&payloads, ack);
         self.say(&format!("append {records} records, {bytes} bytes, {ack}: {appended:?}"));
-        let before = self.model.records.len() as u64;
+        let mut model = self.model();
+        model.offered.clear();
+        let before = model.records.len() as u64;
         let accepted = log.last_index() >= before + records as u64;
         if let Ok(indexes) = &appended {
-            assert_eq!(*indexes.start(), before + 1, "seed {}", self.seed);
+            assert_eq!(*indexes.start(), before + 1);
             match ack {
                 Ack::Buffered => {}
-                Ack::Written => self.model.written = *indexes.end(),
-                Ack::Durable => self.model.durable = *indexes.end(),
+                Ack::Written => model.written = *indexes.end(),
+                Ack::Durable => model.durable = *indexes.end(),
             }
         }
         if accepted {
-            self.model.more.extend((0..records).rev());
-            self.model.records.extend(payloads);
+            model.more.extend((0..records).rev());
+            model.records.extend(payloads);
         } else {
-            assert!(appended.is_err(), "seed {}", self.seed);
+            assert!(appended.is_err(), "an index and no record");
         }
         if self.disk == Disk::Good && !self.dirs.iter().any(|dir| dir.is_down()) {
-            assert!(appended.is_ok(), "seed {}: {appended:?}", self.seed);
+            assert!(appended.is_ok(), "{appended:?}");
         }
     }
 
@@ -279,44 +338,65 @@ impl World {
     fn wait(&mut self) {
         let Some(log) = &self.log else { return };
         let index = log.last_index();
-        let waited =
-            if self.rng.random() { log.wait_written(index) } else { log.sync().map(|_| ()) };
-        self.say(&format!("wait for {index}: {waited:?}"));
+        let durably = self.rng.random();
+        let waited = if durably { log.sync().map(|_| ()) } else { log.wait_written(index) };
+        self.say(&format!("wait for {index}, durable {durably}: {waited:?}"));
+        if waited.is_ok() {
+            let mut model = self.model();
+            model.written = model.written.max(index);
+            if durably {
+                model.durable = model.durable.max(index);
+            }
+        }
         self.note_marks();
     }
 
     /// What the marks say is an acknowledgement.
     fn note_marks(&mut self) {
         let Some(log) = &self.log else { return };
-        self.model.written = self.model.written.max(log.written().get());
-        self.model.durable = self.model.durable.max(log.durable().get());
-        assert!(log.durable().get() <= log.written().get(), "seed {}", self.seed);
-        assert!(log.written().get() <= log.last_index(), "seed {}", self.seed);
+        let mut model = self.model();
+        model.written = model.written.max(log.written().get());
+        model.durable = model.durable.max(log.durable().get());
+        assert!(log.durable().get() <= log.written().get(), "durable before it was written");
+        assert!(log.written().get() <= log.last_index(), "written before it was appended");
     }
 
     fn truncate_before(&mut self) {
         let Some(log) = &self.log else { return };
-        let index = self.rng.random_range(1..=self.model.records.len() as u64 + 1);
+        let last = self.model().records.len() as u64;
+        let index = self.rng.random_range(1..=last + 1);
+        let may_be_gone = self.model().may_be_gone.max(index - 1);
+        self.model().may_be_gone = may_be_gone;
         let kept = log.truncate_before(Retain::From(index));
         self.say(&format!("truncate before {index}: {kept:?}"));
-        self.model.may_be_gone = self.model.may_be_gone.max(index - 1);
         if let Ok(first_index) = kept {
-            assert!(first_index <= index.max(log.first_index()), "seed {}", self.seed);
-            self.model.is_gone = first_index - 1;
+            assert!(first_index <= index.max(log.first_index()), "{first_index} is kept");
+            self.model().is_gone = first_index - 1;
         }
     }
 
     fn truncate_after(&mut self) {
         let Some(log) = &self.log else { return };
         let first = log.first_index() - 1;
-        let last = self.model.records.len() as u64;
+        let last = self.model().records.len() as u64;
         let near = self.rng.random::<bool>();
         let index = if near { last.saturating_sub(5).max(first) } else { first };
         let index = self.rng.random_range(index..=last);
+        // Where one segment ends and the next begins, a new one takes its name.
+        let begins = |name: &String| name.strip_suffix(".seg")?.parse::<u64>().ok();
+        let names = self.dirs.iter().flat_map(|dir| dir.list().unwrap_or_default());
+        let edges: Vec<u64> = names.filter_map(|name| begins(&name)).map(|edge| edge - 1).collect();
+        let edges: Vec<u64> = edges.into_iter().filter(|&e| (first..=last).contains(&e)).collect();
+        let index = match self.rng.random_range(0..3) {
+            0 if !edges.is_empty() => edges[self.rng.random_range(0..edges.len())],
+            _ => index,
+        };
         // A cut through a batch makes its front a batch of its own.
+        self.model().cut_to = Some(index);
         let cut = log.truncate_after(index);
         self.say(&format!("truncate after {index}: {cut:?}"));
-        let model = &mut self.model;
+        let model = &mut *self.model();
+        model.cut_to = None;
         model.written = model.written.min(index);
         model.durable = model.durable.min(index);
         if cut.is_ok() {
@@ -339,9 +419,6 @@ impl World {
             }
         } else {
             // Half of it may have happened, whatever became of batches.
-            for more in model.more.iter_mut().skip(index as usize).chain([]) {
-                *more = 0;
-            }
             model.more.iter_mut().for_each(|more| *more = 0);
         }
     }
@@ -359,9 +436,9 @@ impl World {
         loop {
             match reader.next_record() {
                 Ok(Some(record)) => {
-                    assert_eq!(record.index, next, "seed {}", self.seed);
-                    let expected = &self.model.records[next as usize - 1];
-                    assert!(record.payload == expected, "seed {}: record {next}", self.seed);
+                    assert_eq!(record.index, next);
+                    let model = self.model();
+                    assert!(Some(record.payload) == model.payload(next), "{next} is another one");
                     next += 1;
                 }
                 Ok(None) => break,
@@ -370,12 +447,12 @@ impl World {
                     let down = self.dirs.iter().any(|dir| dir.is_down());
                     let fault =
                         matches!(error, Error::Disk(_)) && (down || self.disk == Disk::Failing);
-                    assert!(lies || fault, "seed {}: {error}", self.seed);
+                    assert!(lies || fault, "{error}");
                     return;
                 }
             }
         }
-        assert_eq!(next, written + 1, "seed {}", self.seed);
+        assert_eq!(next, written + 1, "not all can be read");
         self.say(&format!("read {from} to {written}"));
     }
 
@@ -384,16 +461,17 @@ impl World {
         let last = log.last_index();
         let failovers = log.stats().failovers;
         tally.failovers += failovers;
-        let closed = log.close();
+        let closed = Arc::into_inner(log).expect("nobody else has it").close();
         self.say(&format!("close: {closed:?}"));
         if closed.is_ok() {
-            self.model.durable = last;
-            self.model.written = last;
+            let mut model = self.model();
+            model.durable = last;
+            model.written = last;
         }
         let stopped = matches!(closed, Err(Error::Stopped { .. }));
         let must = match closed {
             Ok(()) => last,
-            Err(_) if stopped => self.model.durable,
+            Err(_) if stopped => self.model().durable,
             Err(_) => self.must_be_there(Crash::Process),
         };
         if self.dirs.iter().any(|dir| dir.is_down()) {
@@ -464,8 +542,7 @@ impl World {
 
     /// What is on the disk, for whoever follows a seed.
     fn tell_disk(&self) {
-        let dirs = self.dirs.iter().map(|dir| Arc::clone(dir) as Arc<dyn Dir>).collect();
-        let reports = View::of(dirs).and_then(|view| view.verify(&|_, _| {}));
+        let reports = View::of(dyn_dirs(&self.dirs)).and_then(|view| view.verify(&|_, _| {}));
         for report in reports.into_iter().flatten() {
             self.say(&format!(
                 "on disk: {}/{} to {}, which ends at {}: {:?}",
@@ -475,39 +552,49 @@ impl World {
     }
 
     fn open(&mut self, must_be_there: u64, tally: &mut Tally) {
+        {
+            let mut model = self.model();
+            model.log = Weak::new();
+            model.written = must_be_there;
+            model.durable = model.durable.min(must_be_there);
+        }
         for attempt in 0.. {
             tally.opens += 1;
-            let dirs: Vec<Arc<dyn Dir>> =
-                self.dirs.iter().map(|dir| Arc::clone(dir) as Arc<dyn Dir>).collect();
+            if let Some(points) = &self.points {
+                Points::watch(points, &self.dirs);
+            }
             let ring = self.ring_path().map_or(Ring::Memory, Ring::File);
             let observer = self.talks.then(|| Arc::new(Teller) as Arc<dyn Observer>);
-            let opened = Log::open_in(dirs, Options { ring, observer, ..self.options.clone() });
+            let options = Options { ring, observer, ..self.options.clone() };
+            let opened = Log::open_in(dyn_dirs(&self.dirs), options);
             match opened {
                 Ok((log, recovery)) => {
                     self.say(&format!("open: {recovery:?}"));
                     tally.torn_tails += u64::from(recovery.torn_tail.is_some());
+                    let log = Arc::new(log);
+                    self.model().log = Arc::downgrade(&log);
                     self.log = Some(log);
                     return self.check(must_be_there);
                 }
                 Err(Error::Corrupt(wrong)) => {
-                    assert_eq!(self.disk, Disk::Lying, "seed {}: {wrong}", self.seed);
+                    assert_eq!(self.disk, Disk::Lying, "{wrong}");
                     tally.refused += 1;
                     self.say(&format!("refused: {wrong}"));
                     // The operator accepts the loss: begin anew.
                     self.dirs = self.dirs.iter().map(|_| Arc::new(SimDir::new())).collect();
                     self.rings += 1;
-                    self.model = Model::default();
+                    *self.model() = Model::default();
                     self.options.accept_loss = false;
                     return self.open(0, tally);
                 }
                 Err(error) => {
                     // A fault that was waiting, or no room to begin a segment.
                     let down = self.dirs.iter().any(|dir| dir.is_down());
-                    assert!(down || self.disk != Disk::Good, "seed {}: {error}", self.seed);
+                    assert!(down || self.disk != Disk::Good, "{error}");
                     self.say(&format!("open fails: {error:?}"));
                     if attempt > 5 {
                         // A full disk stays full.
-                        assert!(self.small_disk, "seed {}: {error}", self.seed);
+                        assert!(self.small_disk, "{error}");
                         self.is_over = true;
                         return;
                     }
@@ -529,94 +616,15 @@ impl World {
 
     /// What a log that was just opened holds.
     fn check(&mut self, must_be_there: u64) {
-        let seed = self.seed;
         let log = self.log.as_ref().expect("just opened");
-        let (first, last) = (log.first_index(), log.last_index());
-        let model = &mut self.model;
-        let lies = self.disk == Disk::Lying;
-        assert!(last <= model.records.len() as u64, "seed {seed}: {last} were never appended");
-        assert!(
-            lies || last >= must_be_there,
-            "seed {seed}: {must_be_there} were acknowledged, {last} are there"
-        );
-        assert!(lies || first <= model.may_be_gone + 1, "seed {seed}: the log begins with {first}");
-        assert!(
-            lies || last < first || first > model.is_gone,
-            "seed {seed}: {first} was truncated"
-        );
-        let whole = last == 0 || last < first || model.more[last as usize - 1] == 0;
-        assert!(whole, "seed {seed}: half a batch at {last}");
-        model.records.truncate(last as usize);
-        model.more.truncate(last as usize);
-        let on_disk = log.written().get();
-        let mut next = first;
-        let mut reader = log.read_from(first).unwrap();
-        while let Some(record) = reader.next_record().unwrap_or_else(|error| {
-            let down = self.dirs.iter().any(|dir| dir.is_down());
-            assert!(self.disk == Disk::Failing || lies || down, "seed {seed}: {error}");
-            next = on_disk + 1;
-            None
-        }) {
-            assert_eq!(record.index, next, "seed {seed}");
-            let expected = &self.model.records[next as usize - 1];
-            assert!(record.payload == expected, "seed {seed}: record {next} is another one");
-            next += 1;
-        }
-        assert_eq!(next, on_disk.max(first - 1) + 1, "seed {seed}: not all can be read");
-        self.model.written = on_disk;
-        self.model.durable = log.durable().get();
+        let last = log.last_index();
+        self.model().check_ends(log, must_be_there, self.disk);
+        self.model().keep(last);
+        let down = || self.dirs.iter().any(|dir| dir.is_down());
+        let may_fail = |_: &Error| self.disk != Disk::Good || down();
+        self.model().check_records(log, may_fail);
+        let mut model = self.model();
+        model.written = log.written().get();
+        model.durable = log.durable().get();
     }
-
-    /// Somebody else who looks finds nothing wrong.
-    fn check_view(&self) {
-        if self.disk == Disk::Lying {
-            return;
-        }
-        let dirs: Vec<Arc<dyn Dir>> =
-            self.dirs.iter().map(|dir| Arc::clone(dir) as Arc<dyn Dir>).collect();
-        let Ok(view) = View::of(dirs) else { return };
-        let reports = view.verify(&|_, _| {});
-        for report in reports.into_iter().flatten() {
-            let corrupt = matches!(report.state, SegmentState::Corrupt(_));
-            assert!(!corrupt, "seed {}: {report:?}", self.seed);
-        }
-    }
-}
-
-fn simulate(disk: Disk, seeds: u64) {
-    let one: Option<u64> = env::var("PLIMSOLL_SEED").ok().and_then(|seed| seed.parse().ok());
-    let seeds: u64 = match (one, env::var("PLIMSOLL_SEEDS")) {
-        (_, Ok(seeds)) => seeds.parse().expect("PLIMSOLL_SEEDS is a number"),
-        (_, Err(_)) => seeds,
-    };
-    let all = one.map_or(0..seeds, |seed| seed..seed + 1);
-    let mut tally = Tally::default();
-    for seed in all {
-        let mut world = World::new(seed, disk, one.is_some());
-        world.say(&format!("seed {seed}: {:?}, {} directories", world.options, world.dirs.len()));
-        world.run(120, &mut tally);
-    }
-    println!("{disk:?}: {seeds} seeds, {tally:?}");
-}
-
-#[test]
-fn nothing_acknowledged_is_lost_to_crashes() {
-    simulate(Disk::Good, 200);
-}
-
-#[test]
-fn nothing_acknowledged_is_lost_to_failing_disks() {
-    simulate(Disk::Failing, 200);
-}
-
-#[test]
-fn a_disk_that_lies_may_lose_records_and_never_changes_one() {
-    simulate(Disk::Lying, 200);
-}
-
-/// A new segment began in the first directory where an empty one in the second was not to be written
-/// on. That one stayed, and after the next cut it was taken for the newest.
-#[test]
-fn an_empty_segment_in_the_second_directory_does_not_stay_behind() {
-    World::new(79_171, Disk::Good, false).run(120, &mut Tally::default());
 }

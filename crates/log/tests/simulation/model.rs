@@ -1,0 +1,112 @@
+//! What a log should hold: a list of records and how far they were acknowledged.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use plimsoll_log::{Error, Log};
+use plimsoll_sync::Crash;
+
+use crate::Disk;
+
+/// The records of a log, and what was said of them. Indexes are counted from 1.
+#[derive(Debug, Default)]
+pub(crate) struct Model {
+    /// Payloads of records 1, 2, …
+    pub(crate) records: Vec<Vec<u8>>,
+    /// For each record, how many of its batch follow.
+    pub(crate) more: Vec<usize>,
+    /// The last record acknowledged as written, and as durable.
+    pub(crate) written: u64,
+    pub(crate) durable: u64,
+    /// What retention may have taken, and what it has.
+    pub(crate) may_be_gone: u64,
+    pub(crate) is_gone: u64,
+    /// A batch whose append has not returned.
+    pub(crate) offered: Vec<Vec<u8>>,
+    /// Where a truncation that has not returned cuts.
+    pub(crate) cut_to: Option<u64>,
+    /// Its marks are promises as well.
+    pub(crate) log: Weak<Log>,
+}
+
+/// The model, for the world and for whoever watches its disks.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Shared(Arc<Mutex<Model>>);
+
+impl Shared {
+    /// Never held while the log works: whoever watches its disk needs it then.
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Model> {
+        self.0.try_lock().unwrap_or_else(|error| match error {
+            std::sync::TryLockError::Poisoned(poisoned) => PoisonError::into_inner(poisoned),
+            std::sync::TryLockError::WouldBlock => panic!("the model is held during a call"),
+        })
+    }
+}
+
+impl Model {
+    /// A log was opened and holds records up to `last`: those are the log now.
+    pub(crate) fn keep(&mut self, last: u64) {
+        let last = usize::try_from(last).expect("indexes are small");
+        self.records.truncate(last);
+        self.more.truncate(last);
+    }
+
+    /// What a crash at this moment must leave.
+    pub(crate) fn promised(&self, crash: Crash, disk: Disk) -> u64 {
+        let marks = self.log.upgrade().map(|log| (log.written().get(), log.durable().get()));
+        let (written, durable) = marks.unwrap_or_default();
+        let durable = durable.max(self.durable);
+        let promised = match crash {
+            // Between a sync that failed and the segment that replaces it, only memory has the rest.
+            Crash::Process if disk == Disk::Good => written.max(self.written).max(durable),
+            _ => durable,
+        };
+        self.cut_to.map_or(promised, |index| promised.min(index))
+    }
+
+    /// What a log that was just opened holds: a prefix, whole batches, at least `must`.
+    pub(crate) fn check_ends(&self, log: &Log, must: u64, disk: Disk) {
+        let (first, last) = (log.first_index(), log.last_index());
+        let most = self.records.len() + self.offered.len();
+        assert!(last <= most as u64, "{last} were never appended");
+        let whole = last == 0
+            || last < first
+            || Some(last) == self.cut_to
+            || last == most as u64
+            || self.more.get(last as usize - 1) == Some(&0);
+        assert!(whole, "half a batch at {last}");
+        if disk == Disk::Lying {
+            return;
+        }
+        assert!(last >= must, "{must} were acknowledged, {last} are there");
+        assert!(first <= self.may_be_gone + 1, "the log begins with {first}");
+        assert!(last < first || first > self.is_gone, "{first} was truncated");
+    }
+
+    /// Everything that the kernel has can be read, and is what was appended. Stops where a read fails
+    /// and `may_fail`.
+    pub(crate) fn check_records(&self, log: &Log, may_fail: impl Fn(&Error) -> bool) {
+        let (mut next, end) = (log.first_index(), log.written().get());
+        let mut reader = log.read_from(next).unwrap();
+        loop {
+            match reader.next_record() {
+                Ok(Some(record)) => {
+                    assert_eq!(record.index, next);
+                    assert!(Some(record.payload) == self.payload(next), "{next} is another one");
+                    next += 1;
+                }
+                Ok(None) => break,
+                Err(error) => {
+                    assert!(may_fail(&error), "{error}");
+                    return;
+                }
+            }
+        }
+        assert_eq!(next, end.max(log.first_index() - 1) + 1, "not all can be read");
+    }
+
+    pub(crate) fn payload(&self, index: u64) -> Option<&[u8]> {
+        let at = usize::try_from(index - 1).expect("indexes are small");
+        let offered = || self.offered.get(at - self.records.len());
+        self.records.get(at).or_else(offered).map(Vec::as_slice)
+    }
+}

@@ -1,0 +1,430 @@
+//! The live disk: what a host reads from it, what its rules do, and what it records.
+//!
+//! A request has two moments. It *arrives*: what a write brings is at once what reads see, as in a
+//! volatile cache. It *ends*: the host is told. Between the two lies whatever time the device takes.
+//!
+//! Invariant: events are in the order in which the host could observe them: an end is recorded before
+//! the host is told, a mark when it is heard.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::event::{End, Errno, Event};
+use super::platter::Platter;
+use super::rules::{Act, On, Rule, Rules};
+
+/// How far a misdirected write may land from where it belongs, in sectors.
+const MISDIRECTED_SECTORS_MAX: usize = 64;
+const SECTOR: u64 = 512;
+/// What a mark may say.
+const MARK_BYTES_MAX: usize = 1024;
+/// What is kept in memory of an event beside its payload.
+const EVENT_BYTES: u64 = 64;
+
+/// A disk with a volatile cache, that records what is asked of it.
+#[derive(Debug)]
+pub struct Device {
+    base: Platter,
+    seen: Platter,
+    events: Vec<Event>,
+    requests: u32,
+    /// How often it began anew: what arrived before does not end after.
+    generation: u32,
+    rules: Rules,
+    unreadable: Vec<Range<u64>>,
+    recorded_bytes: u64,
+    limit_bytes: u64,
+    is_full: bool,
+}
+
+/// A request that has arrived and not ended.
+#[derive(Debug)]
+#[must_use = "a request that is never ended is never durable"]
+pub struct Ticket {
+    generation: u32,
+    request: u32,
+    end: End,
+}
+
+impl Ticket {
+    /// What the host is told.
+    pub fn answer(&self) -> Result<(), Errno> {
+        match self.end {
+            End::Failed(errno) => Err(errno),
+            End::Done | End::Lied => Ok(()),
+        }
+    }
+}
+
+impl Device {
+    /// A disk that holds `base`, all of it durable. What it records takes at most `limit_bytes` of
+    /// memory: after that it refuses writes, and [`Device::is_full`].
+    #[must_use]
+    pub fn new(base: Platter, rules: Rules, limit_bytes: u64) -> Self {
+        Self {
+            seen: base.clone(),
+            base,
+            events: Vec::new(),
+            requests: 0,
+            generation: 0,
+            unreadable: rules.unreadable().collect(),
+            rules,
+            recorded_bytes: 0,
+            limit_bytes,
+            is_full: false,
+        }
+    }
+
+    /// Begins anew: what is on the disk now was always there, and these rules are in force.
+    pub fn begin(&mut self, rules: Rules) {
+        let (limit_bytes, generation) = (self.limit_bytes, self.generation + 1);
+        *self = Self { generation, ..Self::new(self.seen.clone(), rules, limit_bytes) };
+    }
+
+    /// How large it is.
+    #[must_use]
+    pub fn disk_bytes(&self) -> u64 {
+        self.base.disk_bytes()
+    }
+
+    /// Fills `buf`, beyond the end of the disk with zeros.
+    pub fn read(&mut self, byte_offset: u64, buf: &mut [u8]) -> Result<(), Errno> {
+        let touched = byte_offset..byte_offset.saturating_add(buf.len() as u64);
+        let act = self.rules.act(On::Read, &touched, &[]);
+        if let Some(Act::Fail(errno)) = act {
+            return Err(errno);
+        }
+        if self.unreadable.iter().any(|range| overlap(range, &touched)) {
+            return Err(Errno::Eio);
+        }
+        self.seen.read(byte_offset, buf);
+        if act == Some(Act::Flip) && !buf.is_empty() {
+            flip(buf, &mut self.rules);
+        }
+        Ok(())
+    }
+
+    /// A write arrives. One that reaches beyond the end is refused.
+    pub fn write(&mut self, byte_offset: u64, bytes: &[u8]) -> Ticket {
+        let touched = byte_offset..byte_offset.saturating_add(bytes.len() as u64);
+        let act = self.rules.act(On::Write, &touched, bytes);
+        let mut at = byte_offset;
+        let mut stored: Arc<[u8]> = Arc::from(bytes);
+        let mut end = End::Done;
+        match act {
+            Some(Act::Fail(errno)) => end = End::Failed(errno),
+            Some(Act::Lie) => end = End::Lied,
+            Some(Act::Misdirect) => at = self.elsewhere(byte_offset, bytes.len() as u64),
+            Some(Act::Flip) if !bytes.is_empty() => {
+                let mut wrong = bytes.to_vec();
+                flip(&mut wrong, &mut self.rules);
+                stored = Arc::from(wrong);
+            }
+            _ => {}
+        }
+        if !self.seen.holds(at, stored.len() as u64) || u32::try_from(bytes.len()).is_err() {
+            // Nothing of it may be kept, not even its place.
+            (at, stored, end) = (0, Arc::from([]), End::Failed(Errno::Eio));
+        }
+        if !self.has_room(stored.len() as u64) {
+            (stored, end) = (Arc::from([]), End::Failed(Errno::Enospc));
+        }
+        if end == End::Done {
+            self.seen.write(at, &stored);
+            self.heal(&(at..at + stored.len() as u64));
+        }
+        self.arrive(Event::Write { byte_offset: at, bytes: stored }, end)
+    }
+
+    /// A discard arrives. One that reaches beyond the end is refused.
+    pub fn discard(&mut self, byte_offset: u64, byte_count: u64) -> Ticket {
+        let touched = byte_offset..byte_offset.saturating_add(byte_count);
+        let end = match self.rules.act(On::Discard, &touched, &[]) {
+            Some(Act::Fail(errno)) => End::Failed(errno),
+            Some(Act::Lie) => End::Lied,
+            _ if !self.has_room(0) => End::Failed(Errno::Enospc),
+            _ => End::Done,
+        };
+        if !self.seen.holds(byte_offset, byte_count) {
+            let nothing = Event::Discard { byte_offset: 0, byte_count: 0 };
+            return self.arrive(nothing, End::Failed(Errno::Eio));
+        }
+        if end == End::Done {
+            self.seen.discard(byte_offset, byte_count);
+            self.heal(&touched);
+        }
+        self.arrive(Event::Discard { byte_offset, byte_count }, end)
+    }
+
+    /// A flush arrives.
+    pub fn flush(&mut self) -> Ticket {
+        let end = match self.rules.act(On::Flush, &(0..0), &[]) {
+            Some(Act::Fail(errno)) => End::Failed(errno),
+            Some(Act::Lie) => End::Lied,
+            _ => End::Done,
+        };
+        self.arrive(Event::Flush, end)
+    }
+
+    /// A request ends. To be called before the host is told.
+    pub fn end(&mut self, ticket: Ticket) {
+        let Ticket { generation, request, end } = ticket;
+        if generation == self.generation {
+            self.record(Event::Ended { request, end });
+        }
+    }
+
+    /// The workload says something: one line, at most 1 KiB. What it says comes after all that the
+    /// disk was asked for and answered before.
+    pub fn mark(&mut self, text: &str) -> Result<(), String> {
+        if text.len() > MARK_BYTES_MAX {
+            return Err(format!("a mark is at most {MARK_BYTES_MAX} bytes"));
+        }
+        if text.is_empty() || text.contains(['\n', '\0']) {
+            return Err("a mark is one line of text".to_owned());
+        }
+        if !self.has_room(text.len() as u64) {
+            return Err("the recording is full".to_owned());
+        }
+        self.rules.mark(text);
+        self.record(Event::Mark(Arc::from(text)));
+        Ok(())
+    }
+
+    /// How many events there were: the point of a power cut now.
+    #[must_use]
+    pub fn point(&self) -> usize {
+        self.events.len()
+    }
+
+    /// Whether more was asked of it than may be recorded.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.is_full
+    }
+
+    /// What was there at first, and all that happened since.
+    #[must_use]
+    pub fn recorded(&self) -> (&Platter, &[Event]) {
+        (&self.base, &self.events)
+    }
+
+    /// The rules, with what they did.
+    #[must_use]
+    pub fn rules(&self) -> &Rules {
+        &self.rules
+    }
+
+    /// Puts other rules in force.
+    pub fn set_rules(&mut self, rules: Vec<Rule>, seed: u64) {
+        self.rules = Rules::new(rules, seed);
+        self.unreadable = self.rules.unreadable().collect();
+    }
+
+    fn arrive(&mut self, event: Event, end: End) -> Ticket {
+        let request = self.requests;
+        self.requests = request.checked_add(1).expect("the limit comes long before");
+        self.record(event);
+        Ticket { generation: self.generation, request, end }
+    }
+
+    fn record(&mut self, event: Event) {
+        self.recorded_bytes += EVENT_BYTES
+            + match &event {
+                Event::Write { bytes, .. } => bytes.len() as u64,
+                Event::Mark(text) => text.len() as u64,
+                _ => 0,
+            };
+        self.events.push(event);
+    }
+
+    fn has_room(&mut self, bytes: u64) -> bool {
+        self.is_full |= self.recorded_bytes.saturating_add(bytes) > self.limit_bytes;
+        !self.is_full
+    }
+
+    fn heal(&mut self, written: &Range<u64>) {
+        let mut left = Vec::with_capacity(self.unreadable.len());
+        for range in self.unreadable.drain(..) {
+            if overlap(&range, written) {
+                left.push(range.start..written.start.max(range.start));
+                left.push(written.end.min(range.end)..range.end);
+            } else {
+                left.push(range);
+            }
+        }
+        left.retain(|range| !range.is_empty());
+        self.unreadable = left;
+    }
+
+    /// A place nearby, on the disk, that is not the right one.
+    fn elsewhere(&mut self, byte_offset: u64, byte_count: u64) -> u64 {
+        let far = (1 + self.rules.draw(MISDIRECTED_SECTORS_MAX)) as u64 * SECTOR;
+        let ahead = byte_offset.saturating_add(far);
+        if self.seen.holds(ahead, byte_count) { ahead } else { byte_offset.saturating_sub(far) }
+    }
+}
+
+fn overlap(a: &Range<u64>, b: &Range<u64>) -> bool {
+    a.start < b.end && b.start < a.end
+}
+
+fn flip(bytes: &mut [u8], rules: &mut Rules) {
+    let bit = rules.draw(bytes.len() * 8);
+    bytes[bit / 8] ^= 1 << (bit % 8);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::states::{Mode, State};
+    use super::super::timeline::{Belief, Timeline};
+    use super::*;
+
+    fn device(lines: &[&str]) -> Device {
+        let rules = lines.iter().map(|line| line.parse().unwrap()).collect();
+        Device::new(Platter::new(1 << 20), Rules::new(rules, 7), 1 << 20)
+    }
+
+    fn write(device: &mut Device, byte_offset: u64, bytes: &[u8]) -> Result<(), Errno> {
+        let ticket = device.write(byte_offset, bytes);
+        let answer = ticket.answer();
+        device.end(ticket);
+        answer
+    }
+
+    fn flush(device: &mut Device) -> Result<(), Errno> {
+        let ticket = device.flush();
+        let answer = ticket.answer();
+        device.end(ticket);
+        answer
+    }
+
+    fn byte(device: &mut Device, byte_offset: u64) -> Result<u8, Errno> {
+        let mut byte = [0];
+        device.read(byte_offset, &mut byte).map(|()| byte[0])
+    }
+
+    /// What a power cut now leaves if it takes all it can.
+    fn left(device: &Device) -> Platter {
+        let (base, events) = device.recorded();
+        let timeline = Timeline::of(events, Belief::default());
+        State { point: device.point(), mode: Mode::Durable }.platter(base, events, &timeline)
+    }
+
+    fn byte_left(device: &Device, byte_offset: u64) -> u8 {
+        let mut byte = [0];
+        left(device).read(byte_offset, &mut byte);
+        byte[0]
+    }
+
+    #[test]
+    fn what_is_flushed_is_left_and_what_is_not_is_gone() {
+        let mut device = device(&[]);
+        write(&mut device, 0, &[1; 512]).unwrap();
+        flush(&mut device).unwrap();
+        write(&mut device, 0, &[2; 512]).unwrap();
+        assert_eq!(byte(&mut device, 0), Ok(2));
+        assert_eq!(byte_left(&device, 0), 1);
+    }
+
+    #[test]
+    fn a_dropped_flush_leaves_nothing() {
+        let mut device = device(&["flush dropped sticky"]);
+        write(&mut device, 0, &[1; 512]).unwrap();
+        assert_eq!(flush(&mut device), Ok(()));
+        assert_eq!((byte(&mut device, 0), byte_left(&device, 0)), (Ok(1), 0));
+    }
+
+    #[test]
+    fn a_lost_write_is_not_there_when_it_is_read() {
+        let mut device = device(&["write lost nth=2"]);
+        write(&mut device, 0, &[1; 512]).unwrap();
+        write(&mut device, 0, &[2; 512]).unwrap();
+        flush(&mut device).unwrap();
+        assert_eq!((byte(&mut device, 0), byte_left(&device, 0)), (Ok(1), 1));
+    }
+
+    #[test]
+    fn a_failed_write_stores_nothing_and_says_so() {
+        let mut device = device(&["write ENOSPC sticky", "flush ETIMEDOUT"]);
+        assert_eq!(write(&mut device, 0, &[1; 512]), Err(Errno::Enospc));
+        assert_eq!(flush(&mut device), Err(Errno::Etimedout));
+        assert_eq!((flush(&mut device), byte(&mut device, 0)), (Ok(()), Ok(0)));
+    }
+
+    #[test]
+    fn a_misdirected_write_is_somewhere_else() {
+        for place in [0, (1 << 20) - 512] {
+            let mut device = device(&["write misdirected"]);
+            write(&mut device, place, &[9; 512]).unwrap();
+            assert_eq!(byte(&mut device, place), Ok(0));
+            let mut all = vec![0; 1 << 20];
+            device.read(0, &mut all).unwrap();
+            assert_eq!(all.iter().filter(|&&byte| byte == 9).count(), 512);
+        }
+    }
+
+    #[test]
+    fn a_flipped_bit_is_one_bit() {
+        let mut stored = device(&["write flip"]);
+        write(&mut stored, 0, &[0; 512]).unwrap();
+        let mut read = device(&["read flip"]);
+        for device in [&mut stored, &mut read] {
+            let mut all = [0; 512];
+            device.read(0, &mut all).unwrap();
+            assert_eq!(all.iter().map(|byte| byte.count_ones()).sum::<u32>(), 1);
+        }
+        let mut again = [0; 512];
+        read.read(0, &mut again).unwrap();
+        assert_eq!(again, [0; 512], "what is stored was right");
+    }
+
+    #[test]
+    fn an_unreadable_sector_is_readable_once_it_is_written() {
+        let mut device = device(&["read unreadable range=4KiB..8KiB"]);
+        assert_eq!(byte(&mut device, 0), Ok(0));
+        assert_eq!(byte(&mut device, 5000), Err(Errno::Eio));
+        write(&mut device, 4096, &[1; 1024]).unwrap();
+        assert_eq!(byte(&mut device, 4096), Ok(1));
+        assert_eq!(byte(&mut device, 4096 + 1024), Err(Errno::Eio));
+    }
+
+    #[test]
+    fn a_request_beyond_the_end_is_refused() {
+        let mut device = device(&[]);
+        assert_eq!(write(&mut device, (1 << 20) - 1, &[1; 512]), Err(Errno::Eio));
+        assert_eq!(write(&mut device, u64::MAX, &[1; 512]), Err(Errno::Eio));
+        assert!(device.discard(u64::MAX, 1).answer().is_err());
+        assert_eq!(byte(&mut device, u64::MAX), Ok(0));
+    }
+
+    #[test]
+    fn a_recording_that_is_full_refuses_writes() {
+        let mut device = Device::new(Platter::new(1 << 20), Rules::new(vec![], 0), 10_000);
+        for _ in 0..2 {
+            write(&mut device, 0, &[1; 4096]).unwrap();
+        }
+        assert_eq!(write(&mut device, 0, &[2; 4096]), Err(Errno::Enospc));
+        assert!(device.is_full() && device.mark("more").is_err());
+        assert_eq!(byte(&mut device, 0), Ok(1));
+    }
+
+    #[test]
+    fn what_arrived_before_it_began_anew_does_not_end_after() {
+        let mut device = device(&[]);
+        let early = device.write(0, &[1; 512]);
+        device.begin(Rules::new(vec![], 0));
+        device.end(early);
+        assert_eq!(device.point(), 0);
+        assert_eq!(byte_left(&device, 0), 1, "it is part of what was always there");
+    }
+
+    #[test]
+    fn a_mark_is_one_line() {
+        let mut device = device(&[]);
+        assert!(device.mark("17").is_ok());
+        assert!(device.mark("1\n2").is_err() && device.mark("").is_err());
+        assert!(device.mark(&"x".repeat(2000)).is_err());
+        assert_eq!(device.recorded().1.len(), 1);
+    }
+}

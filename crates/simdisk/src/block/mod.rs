@@ -1,0 +1,36 @@
+//! A block device that forgets, tears and lies: what was asked of it, and what a power cut may leave.
+//!
+//! All of this takes values and returns values; `mounted` puts it under real filesystems.
+//!
+//! * [`Device`] is the live disk: it takes reads, writes, flushes and discards, does what its
+//!   [`Rule`]s say, and records each in order as an [`Event`].
+//! * A [`Trace`] is a recording: the disk as it was, and the events. It can be saved and read back.
+//! * [`Timeline`] knows when each write became durable: when its completion precedes the arrival of
+//!   a flush that completed. That is the rule of dm-log-writes.
+//! * A [`State`] is one thing that a power cut may leave: a point of the trace, a mode, a seed.
+//!   [`Plan`] chooses which to visit, [`shrink()`] finds the fewest lost writes that still do harm.
+//! * [`Latency`] says when a device of some kind would answer.
+
+mod device;
+mod event;
+mod latency;
+mod plan;
+mod platter;
+mod rules;
+mod shrink;
+mod states;
+mod timeline;
+mod trace;
+mod trace_file;
+
+pub use device::{Device, Ticket};
+pub use event::{End, Errno, Event};
+pub use latency::{Latency, Model};
+pub use plan::{Coverage, Plan, Wanted};
+pub use platter::Platter;
+pub use rules::{Act, On, Rule, Rules, parse_bytes};
+pub use shrink::shrink;
+pub use states::{Fate, Loss, Medium, Mode, State, Survivor};
+pub use timeline::{Belief, Request, Timeline};
+pub use trace::{About, Trace};
+pub use trace_file::TraceError;

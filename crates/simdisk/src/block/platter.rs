@@ -1,0 +1,132 @@
+//! The bytes of a whole disk, of which only the pages that were written take memory.
+
+use std::ops::Range;
+
+use crate::image::{Image, PAGE, PAGE_BYTES, pieces};
+
+/// A disk's content at one moment. A clone shares its pages until one of the two is written.
+#[derive(Debug, Clone)]
+pub struct Platter {
+    image: Image,
+}
+
+impl Platter {
+    /// A disk of zeros.
+    #[must_use]
+    pub fn new(disk_bytes: u64) -> Self {
+        let mut image = Image::default();
+        image.len = disk_bytes;
+        Self { image }
+    }
+
+    /// How large the disk is.
+    #[must_use]
+    pub fn disk_bytes(&self) -> u64 {
+        self.image.len
+    }
+
+    /// Whether a range lies on the disk.
+    #[must_use]
+    pub fn holds(&self, byte_offset: u64, byte_count: u64) -> bool {
+        byte_offset.checked_add(byte_count).is_some_and(|end| end <= self.image.len)
+    }
+
+    /// Puts bytes there. They must lie on the disk.
+    pub fn write(&mut self, byte_offset: u64, bytes: &[u8]) {
+        assert!(self.holds(byte_offset, bytes.len() as u64), "a write beyond the end of the disk");
+        for piece in pieces(byte_offset, bytes.len()) {
+            self.image.put(piece.page, piece.inside, &bytes[piece.buf]);
+        }
+    }
+
+    /// Fills `buf` from there; beyond the end are zeros.
+    pub fn read(&self, byte_offset: u64, buf: &mut [u8]) {
+        let read = self.image.read_at(buf, byte_offset);
+        buf[read..].fill(0);
+    }
+
+    /// Makes a range zeros.
+    pub fn discard(&mut self, byte_offset: u64, byte_count: u64) {
+        assert!(self.holds(byte_offset, byte_count), "a discard beyond the end of the disk");
+        let end = byte_offset + byte_count;
+        let whole = byte_offset.div_ceil(PAGE)..end / PAGE;
+        if whole.start >= whole.end {
+            self.zero_bytes(byte_offset..end);
+            return;
+        }
+        self.image.zero(whole.clone());
+        self.zero_bytes(byte_offset..whole.start * PAGE);
+        self.zero_bytes(whole.end * PAGE..end);
+    }
+
+    fn zero_bytes(&mut self, range: Range<u64>) {
+        let bytes = usize::try_from(range.end - range.start).expect("less than two pages");
+        self.write(range.start, &vec![0; bytes]);
+    }
+
+    /// The pages that are not all zeros, in order, with where they begin.
+    pub fn pages(&self) -> impl Iterator<Item = (u64, &[u8; PAGE_BYTES])> {
+        let used = self.image.pages().filter(|(_, page)| page.iter().any(|&byte| byte != 0));
+        used.map(|(number, page)| (number * PAGE, page))
+    }
+
+    /// As [`Platter::pages`], but neighbours are put together, up to `limit_bytes`.
+    pub fn runs(&self, limit_bytes: usize, mut each: impl FnMut(u64, &[u8])) {
+        let mut run = Vec::with_capacity(limit_bytes);
+        let mut start = 0;
+        for (byte_offset, page) in self.pages() {
+            if start + run.len() as u64 != byte_offset || run.len() + PAGE_BYTES > limit_bytes {
+                if !run.is_empty() {
+                    each(start, &run);
+                }
+                run.clear();
+                start = byte_offset;
+            }
+            run.extend_from_slice(page);
+        }
+        if !run.is_empty() {
+            each(start, &run);
+        }
+    }
+}
+
+impl PartialEq for Platter {
+    /// Whether everybody who reads the two disks sees the same.
+    fn eq(&self, other: &Self) -> bool {
+        self.disk_bytes() == other.disk_bytes() && self.pages().eq(other.pages())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn a_platter_is_an_array_of_bytes(
+            steps in prop::collection::vec((0usize..40_000, 0usize..9_000, 0u8..4), 0..20)
+        ) {
+            let mut bytes = vec![0; 50_000];
+            let mut platter = Platter::new(50_000);
+            for (at, count, value) in steps {
+                bytes[at..at + count].fill(value);
+                if value == 0 {
+                    platter.discard(at as u64, count as u64);
+                } else {
+                    platter.write(at as u64, &vec![value; count]);
+                }
+            }
+            let mut read = vec![9; 50_000];
+            platter.read(0, &mut read);
+            prop_assert!(read == bytes);
+            let mut copy = Platter::new(50_000);
+            platter.runs(16 << 10, |at, run| {
+                let fits = usize::try_from(50_000 - at).unwrap().min(run.len());
+                copy.write(at, &run[..fits]);
+            });
+            prop_assert!(copy == platter);
+        }
+    }
+}

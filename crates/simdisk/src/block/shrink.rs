@@ -1,0 +1,97 @@
+//! From a state that does harm to the fewest lost writes that still do: delta debugging (ddmin, by
+//! Zeller and Hildebrandt) over what was lost.
+
+use super::states::{Loss, Mode, State};
+
+/// Finds a smaller set of `losses` at `point` with which `fails` is still true, such that no single
+/// one of them can be left out. `fails` is asked for as few states as that takes, and for the first
+/// one, with all losses, too: `None` if that does not fail.
+///
+/// Stops early, with the best so far, when `fails` returns an error.
+pub fn shrink<E>(
+    point: usize,
+    losses: Vec<Loss>,
+    mut fails: impl FnMut(&State) -> Result<bool, E>,
+) -> Result<Option<State>, E> {
+    let state = |losses: &[Loss]| State { point, mode: Mode::Without(losses.to_vec()) };
+    if !fails(&state(&losses))? {
+        return Ok(None);
+    }
+    if fails(&state(&[]))? {
+        // Nothing needs to be lost for it.
+        return Ok(Some(state(&[])));
+    }
+    let mut left = losses;
+    let mut parts = 2;
+    while left.len() > 1 {
+        let size = left.len().div_ceil(parts);
+        let mut smaller = None;
+        for number in 0..left.len().div_ceil(size) {
+            let part = number * size..((number + 1) * size).min(left.len());
+            // Only this part; or all but this part.
+            let only = left[part.clone()].to_vec();
+            let mut rest = left.clone();
+            rest.drain(part);
+            if only.len() < left.len() && fails(&state(&only))? {
+                smaller = Some((only, 2));
+                break;
+            }
+            if parts > 2 && !rest.is_empty() && fails(&state(&rest))? {
+                smaller = Some((rest, (parts - 1).max(2)));
+                break;
+            }
+        }
+        match smaller {
+            Some((smaller, next)) => (left, parts) = (smaller, next),
+            None if parts >= left.len() => break,
+            None => parts = (parts * 2).min(left.len()),
+        }
+    }
+    Ok(Some(state(&left)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn losses(requests: impl IntoIterator<Item = u32>) -> Vec<Loss> {
+        requests.into_iter().map(|request| Loss { request, bytes: None }).collect()
+    }
+
+    fn lost(state: &State) -> Vec<u32> {
+        let Mode::Without(losses) = &state.mode else { panic!("{state}") };
+        losses.iter().map(|loss| loss.request).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_left_is_what_is_needed(
+            all in 1u32..60, needed in prop::collection::btree_set(0u32..60, 0..4)
+        ) {
+            let mut asked = 0;
+            let found = shrink(9, losses(0..all), |state| {
+                asked += 1;
+                let lost = lost(state);
+                Ok::<_, Infallible>(needed.iter().all(|request| lost.contains(request)))
+            });
+            let found = found.unwrap();
+            if needed.iter().all(|&request| request < all) {
+                let found = lost(&found.unwrap());
+                prop_assert_eq!(found, needed.iter().copied().collect::<Vec<_>>());
+                prop_assert!(asked < 4 * all + 60, "{} questions", asked);
+            } else {
+                prop_assert!(found.is_none());
+            }
+        }
+    }
+
+    #[test]
+    fn a_state_that_does_no_harm_is_not_shrunk() {
+        let found = shrink(9, losses(0..5), |_| Ok::<_, Infallible>(false)).unwrap();
+        assert_eq!(found, None);
+    }
+}

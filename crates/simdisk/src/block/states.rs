@@ -1,0 +1,560 @@
+//! What a power cut may leave: a point of a trace, a mode and a seed. The same three give the same
+//! disk, byte for byte.
+//!
+//! Invariants: what is durable at the point is in every state of it; what had not arrived is in none;
+//! a sector holds what one of these left there. In which share pending writes survive is drawn
+//! first, from none to all: of a hundred coins all heads would never be seen.
+
+use std::fmt;
+use std::ops::Range;
+use std::str::FromStr;
+
+use rand::{Rng, SeedableRng};
+use rand_pcg::Pcg64Mcg;
+
+use super::event::Event;
+use super::platter::Platter;
+use super::timeline::Timeline;
+
+/// A sector: nothing of a device is smaller.
+const SECTOR: u32 = 512;
+/// What a drive with physical sectors of 4 KiB writes whole.
+const TEAR_DEFAULT: u32 = 4096;
+/// Numbers in a list of losses: more than any trace has pending at once, and a bound for a text.
+const LOSSES_MAX: usize = 1 << 20;
+
+/// What a power cut may leave of a trace.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct State {
+    /// So many events had happened.
+    pub point: usize,
+    /// What became of the writes that were pending.
+    pub mode: Mode,
+}
+
+/// What became of the writes that were pending.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Mode {
+    /// All lost.
+    Durable,
+    /// All there: the kernel died, not the disk.
+    Arrived,
+    /// Each is there or not, as the seed says.
+    Subset {
+        /// Chooses.
+        seed: u64,
+    },
+    /// Each is there, or not, or in parts.
+    Torn {
+        /// Chooses.
+        seed: u64,
+        /// Parts of so many bytes, at multiples of it, are whole.
+        tear_bytes: u32,
+    },
+    /// All there but these.
+    Without(Vec<Loss>),
+}
+
+/// A write that is missing, or a part of it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Loss {
+    /// The number of the request.
+    pub request: u32,
+    /// Which of its bytes, counted from its first, the end excluded; all if `None`.
+    pub bytes: Option<(u32, u32)>,
+}
+
+/// What is left of a write.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Fate {
+    /// All of it.
+    Whole,
+    /// Nothing.
+    Lost,
+    /// These parts, as bytes from its first.
+    Parts(Vec<Range<u32>>),
+}
+
+/// A pending request and what became of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Survivor {
+    /// Its number.
+    pub request: u32,
+    /// What is left.
+    pub fate: Fate,
+}
+
+impl State {
+    /// What became of each write that was pending at the point, as they arrived.
+    #[must_use]
+    pub fn fates(&self, events: &[Event], timeline: &Timeline) -> Vec<Survivor> {
+        let pending = timeline.pending(self.point);
+        let with = |fate: &dyn Fn(u32) -> Fate| -> Vec<Survivor> {
+            pending.iter().map(|&request| Survivor { request, fate: fate(request) }).collect()
+        };
+        match &self.mode {
+            Mode::Durable => with(&|_| Fate::Lost),
+            Mode::Arrived => with(&|_| Fate::Whole),
+            Mode::Subset { seed } => {
+                let mut chooser = Chooser::new(*seed);
+                let mut fate = || if chooser.survives() { Fate::Whole } else { Fate::Lost };
+                pending.iter().map(|&request| Survivor { request, fate: fate() }).collect()
+            }
+            Mode::Torn { seed, tear_bytes } => {
+                let mut chooser = Chooser::new(*seed);
+                let mut fate = |request| {
+                    let arrived = timeline.requests()[request as usize].arrived;
+                    chooser.tear(&events[arrived], *tear_bytes)
+                };
+                pending.iter().map(|&request| Survivor { request, fate: fate(request) }).collect()
+            }
+            Mode::Without(losses) => with(&|request| {
+                let of = losses.iter().filter(|loss| loss.request == request);
+                let arrived = timeline.requests()[request as usize].arrived;
+                without(&events[arrived], of)
+            }),
+        }
+    }
+
+    /// Puts what survived on a platter that holds what was durable at the point.
+    pub fn survive(&self, events: &[Event], timeline: &Timeline, platter: &mut Platter) {
+        for survivor in self.fates(events, timeline) {
+            let arrived = timeline.requests()[survivor.request as usize].arrived;
+            apply(&events[arrived], &survivor.fate, platter);
+        }
+    }
+
+    /// The disk as this state has it.
+    #[must_use]
+    pub fn platter(&self, base: &Platter, events: &[Event], timeline: &Timeline) -> Platter {
+        let mut medium = Medium::new(base.clone());
+        medium.advance(self.point, events, timeline);
+        let mut platter = medium.platter;
+        self.survive(events, timeline, &mut platter);
+        platter
+    }
+
+    /// What this state lost of what had arrived.
+    #[must_use]
+    pub fn losses(&self, events: &[Event], timeline: &Timeline) -> Vec<Loss> {
+        let mut losses = Vec::new();
+        for Survivor { request, fate } in self.fates(events, timeline) {
+            match fate {
+                Fate::Whole => {}
+                Fate::Lost => losses.push(Loss { request, bytes: None }),
+                Fate::Parts(kept) => {
+                    let arrived = timeline.requests()[request as usize].arrived;
+                    let mut at = 0;
+                    let end = length(&events[arrived]);
+                    for part in kept.into_iter().chain([end..end]) {
+                        if part.start > at {
+                            losses.push(Loss { request, bytes: Some((at, part.start)) });
+                        }
+                        at = part.end;
+                    }
+                }
+            }
+        }
+        losses
+    }
+}
+
+/// What is durable, as points go by.
+#[derive(Debug, Clone)]
+pub struct Medium {
+    platter: Platter,
+    /// How much of [`Timeline::durable`] is on it.
+    done: usize,
+}
+
+impl Medium {
+    /// At point 0, when only what was there at first is durable.
+    #[must_use]
+    pub fn new(base: Platter) -> Self {
+        Self { platter: base, done: 0 }
+    }
+
+    /// Puts on it what is durable at a point, which is not before the last one asked for.
+    pub fn advance(&mut self, point: usize, events: &[Event], timeline: &Timeline) {
+        while let Some(&(index, number)) = timeline.durable().get(self.done)
+            && index < point
+        {
+            let arrived = timeline.requests()[number as usize].arrived;
+            apply(&events[arrived], &Fate::Whole, &mut self.platter);
+            self.done += 1;
+        }
+    }
+
+    /// What is durable now.
+    #[must_use]
+    pub fn platter(&self) -> &Platter {
+        &self.platter
+    }
+}
+
+fn apply(event: &Event, fate: &Fate, platter: &mut Platter) {
+    let whole = [0..length(event)];
+    let parts = match fate {
+        Fate::Lost => &[],
+        Fate::Whole => whole.as_slice(),
+        Fate::Parts(parts) => parts,
+    };
+    for part in parts {
+        match event {
+            Event::Write { byte_offset, bytes } => platter.write(
+                byte_offset + u64::from(part.start),
+                &bytes[part.start as usize..part.end as usize],
+            ),
+            // Never in parts.
+            Event::Discard { byte_offset, byte_count } => {
+                platter.discard(*byte_offset, *byte_count);
+            }
+            Event::Flush | Event::Ended { .. } | Event::Mark(_) => {}
+        }
+    }
+}
+
+/// How long a write is. A discard counts as one byte: it happens or not.
+fn length(event: &Event) -> u32 {
+    match event {
+        Event::Write { bytes, .. } => u32::try_from(bytes.len()).expect("bounded by the device"),
+        _ => 1,
+    }
+}
+
+/// The parts of a write that a device puts on its medium one by one.
+fn atoms(event: &Event, tear_bytes: u32) -> Vec<Range<u32>> {
+    let Event::Write { byte_offset, .. } = event else {
+        return std::iter::once(0..1).collect();
+    };
+    let (tear, end) = (u64::from(tear_bytes), byte_offset + u64::from(length(event)));
+    let mut at = *byte_offset;
+    let mut atoms = Vec::new();
+    while at < end {
+        let next = ((at / tear + 1) * tear).min(end);
+        let inside = |at: u64| u32::try_from(at - byte_offset).expect("within the write");
+        atoms.push(inside(at)..inside(next));
+        at = next;
+    }
+    atoms
+}
+
+fn without<'a>(event: &Event, losses: impl Iterator<Item = &'a Loss>) -> Fate {
+    let mut lost: Vec<Range<u32>> = Vec::new();
+    let end = length(event);
+    for loss in losses {
+        match &loss.bytes {
+            None => return Fate::Lost,
+            Some((start, stop)) => lost.push((*start).min(end)..(*stop).min(end)),
+        }
+    }
+    lost.sort_by_key(|range| range.start);
+    let (mut kept, mut at) = (Vec::new(), 0);
+    for range in lost.iter().chain([&(end..end)]) {
+        if range.start > at {
+            kept.push(at..range.start);
+        }
+        at = at.max(range.end);
+    }
+    match kept.as_slice() {
+        [] => Fate::Lost,
+        [all] if *all == (0..end) => Fate::Whole,
+        _ => Fate::Parts(kept),
+    }
+}
+
+struct Chooser {
+    rng: Pcg64Mcg,
+    /// How many quarters of what is pending survive.
+    survival: u32,
+}
+
+impl Chooser {
+    fn new(seed: u64) -> Self {
+        let mut rng = Pcg64Mcg::seed_from_u64(seed);
+        let survival = rng.random_range(0..=4);
+        Self { rng, survival }
+    }
+
+    fn survives(&mut self) -> bool {
+        self.rng.random_ratio(self.survival, 4)
+    }
+
+    fn tear(&mut self, event: &Event, tear_bytes: u32) -> Fate {
+        let atoms = atoms(event, tear_bytes);
+        let tears = (1..=3).contains(&self.survival) && atoms.len() > 1;
+        if !tears || self.rng.random_ratio(1, 2) {
+            return if self.survives() { Fate::Whole } else { Fate::Lost };
+        }
+        let middle = self.rng.random_range(1..atoms.len());
+        let (start, end) = (0, length(event));
+        match self.rng.random_range(0..3u32) {
+            0 => Fate::Parts(std::iter::once(start..atoms[middle].start).collect()),
+            1 => Fate::Parts(std::iter::once(atoms[middle].start..end).collect()),
+            _ => {
+                let rng = &mut self.rng;
+                let kept: Vec<_> = atoms.into_iter().filter(|_| rng.random_ratio(1, 2)).collect();
+                if kept.is_empty() { Fate::Lost } else { Fate::Parts(joined(kept)) }
+            }
+        }
+    }
+}
+
+/// Neighbours become one.
+fn joined(parts: Vec<Range<u32>>) -> Vec<Range<u32>> {
+    let mut joined: Vec<Range<u32>> = Vec::new();
+    for part in parts {
+        match joined.last_mut() {
+            Some(last) if last.end == part.start => last.end = part.end,
+            _ => joined.push(part),
+        }
+    }
+    joined
+}
+
+impl fmt::Display for State {
+    /// `point=688,mode=subset,seed=2`: what can be parsed again.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "point={},", self.point)?;
+        match &self.mode {
+            Mode::Durable => f.write_str("mode=durable"),
+            Mode::Arrived => f.write_str("mode=arrived"),
+            Mode::Subset { seed } => write!(f, "mode=subset,seed={seed}"),
+            Mode::Torn { seed, tear_bytes: TEAR_DEFAULT } => write!(f, "mode=torn,seed={seed}"),
+            Mode::Torn { seed, tear_bytes } => {
+                write!(f, "mode=torn,seed={seed},tear={tear_bytes}")
+            }
+            Mode::Without(losses) => {
+                f.write_str("mode=without,lost=")?;
+                for (number, loss) in losses.iter().enumerate() {
+                    let plus = if number == 0 { "" } else { "+" };
+                    write!(f, "{plus}{loss}")?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+impl fmt::Display for Loss {
+    /// `12`, or `12[4096-8192]`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.bytes {
+            None => write!(f, "{}", self.request),
+            Some((start, end)) => write!(f, "{}[{start}-{end}]", self.request),
+        }
+    }
+}
+
+impl FromStr for State {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (mut point, mut mode, mut seed, mut tear, mut lost) = (None, None, None, None, None);
+        for field in text.split(',') {
+            let (name, value) = field
+                .split_once('=')
+                .ok_or_else(|| format!("'{field}' is not of the form name=value"))?;
+            let number = || value.parse::<u64>().map_err(|_no| format!("{name}: not a number"));
+            match name {
+                "point" => {
+                    let point_read = usize::try_from(number()?);
+                    point = Some(point_read.map_err(|_large| "point: too large".to_owned())?);
+                }
+                "mode" => mode = Some(value),
+                "seed" => seed = Some(number()?),
+                "tear" => tear = Some(tear_bytes(value)?),
+                "lost" => lost = Some(losses(value)?),
+                other => return Err(format!("'{other}' is not point, mode, seed, tear or lost")),
+            }
+        }
+        let point = point.ok_or("it has no point=")?;
+        let seeded = || seed.ok_or("this mode needs seed=");
+        let mode = match mode.ok_or("it has no mode=")? {
+            "durable" => Mode::Durable,
+            "arrived" => Mode::Arrived,
+            "subset" => Mode::Subset { seed: seeded()? },
+            "torn" => Mode::Torn { seed: seeded()?, tear_bytes: tear.unwrap_or(TEAR_DEFAULT) },
+            "without" => Mode::Without(lost.ok_or("this mode needs lost=")?),
+            other => {
+                let known = "durable, arrived, subset, torn or without";
+                return Err(format!("'{other}' is not {known}"));
+            }
+        };
+        Ok(Self { point, mode })
+    }
+}
+
+/// A power of two from a sector to 1 MiB.
+fn tear_bytes(text: &str) -> Result<u32, String> {
+    match text.parse::<u32>() {
+        Ok(bytes) if bytes.is_power_of_two() && (SECTOR..=1 << 20).contains(&bytes) => Ok(bytes),
+        _ => Err("tear: not a power of two from 512 to 1048576".to_owned()),
+    }
+}
+
+fn losses(text: &str) -> Result<Vec<Loss>, String> {
+    let mut losses = Vec::new();
+    for item in text.split('+').filter(|item| !item.is_empty()) {
+        let wrong = || format!("lost: '{item}' is not like 12 or 12[0-4096]");
+        let (request, bytes) = match item.split_once('[') {
+            None => (item, None),
+            Some((request, range)) => {
+                let range = range.strip_suffix(']').ok_or_else(wrong)?;
+                let (start, end) = range.split_once('-').ok_or_else(wrong)?;
+                let number = |text: &str| text.parse::<u32>().map_err(|_no| wrong());
+                let (start, end) = (number(start)?, number(end)?);
+                if start >= end {
+                    return Err(wrong());
+                }
+                (request, Some((start, end)))
+            }
+        };
+        let request = request.parse().map_err(|_no| wrong())?;
+        losses.push(Loss { request, bytes });
+        if losses.len() > LOSSES_MAX {
+            return Err("lost: too many".to_owned());
+        }
+    }
+    Ok(losses)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use proptest::prelude::*;
+
+    use super::super::event::End;
+    use super::super::timeline::Belief;
+    use super::*;
+
+    const DISK: u64 = 64 << 10;
+
+    /// Writes, discards and flushes that overlap each other, each byte saying which write it is of.
+    pub(crate) fn events() -> impl Strategy<Value = Vec<Event>> {
+        prop::collection::vec((0u8..10, 0u64..100, 1u64..28, any::<u8>()), 1..40).prop_map(
+            |steps| {
+                let mut events = Vec::new();
+                let (mut open, mut requests): (Vec<u32>, u32) = (Vec::new(), 0);
+                for (kind, at, count, value) in steps {
+                    let byte_offset = at * 512;
+                    match kind {
+                        0..5 => {
+                            let len = usize::try_from(count * 512).unwrap();
+                            let bytes = Arc::from(vec![value | 1; len]);
+                            events.push(Event::Write { byte_offset, bytes });
+                        }
+                        5 => events.push(Event::Discard { byte_offset, byte_count: count * 512 }),
+                        6 => events.push(Event::Flush),
+                        7 => {
+                            events.push(Event::Mark(Arc::from(value.to_string())));
+                            continue;
+                        }
+                        _ if !open.is_empty() => {
+                            let request = open.remove(usize::from(value) % open.len());
+                            let end = if value % 16 == 0 { End::Lied } else { End::Done };
+                            events.push(Event::Ended { request, end });
+                            continue;
+                        }
+                        _ => continue,
+                    }
+                    open.push(requests);
+                    requests += 1;
+                }
+                events
+            },
+        )
+    }
+
+    fn modes() -> impl Strategy<Value = Mode> {
+        let tear = prop::sample::select(vec![512, 4096]);
+        prop_oneof![
+            Just(Mode::Durable),
+            Just(Mode::Arrived),
+            any::<u64>().prop_map(|seed| Mode::Subset { seed }),
+            (any::<u64>(), tear).prop_map(|(seed, tear_bytes)| Mode::Torn { seed, tear_bytes }),
+        ]
+    }
+
+    fn sectors(platter: &Platter) -> Vec<[u8; 512]> {
+        let mut all = vec![0; usize::try_from(DISK).unwrap()];
+        platter.read(0, &mut all);
+        all.chunks_exact(512).map(|sector| sector.try_into().unwrap()).collect()
+    }
+
+    proptest! {
+        /// Per sector: what is durable or newer, and never what had not arrived.
+        #[test]
+        fn every_sector_lies_between_the_medium_and_the_cache(
+            events in events(), at in 0.0..=1.0f64, mode in modes()
+        ) {
+            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share")]
+            let point = (at * events.len() as f64) as usize;
+            let timeline = Timeline::of(&events, Belief::default());
+            let base = Platter::new(DISK);
+            let state = State { point, mode };
+            let found = sectors(&state.platter(&base, &events, &timeline));
+            prop_assert!(found == sectors(&state.platter(&base, &events, &timeline)));
+            let mut medium = Medium::new(base.clone());
+            medium.advance(point, &events, &timeline);
+            let mut allowed: Vec<Vec<[u8; 512]>> =
+                sectors(&medium.platter).into_iter().map(|sector| vec![sector]).collect();
+            for request in timeline.pending(point) {
+                let arrived = timeline.requests()[request as usize].arrived;
+                let mut one = medium.platter.clone();
+                apply(&events[arrived], &Fate::Whole, &mut one);
+                for (allowed, sector) in allowed.iter_mut().zip(sectors(&one)) {
+                    allowed.push(sector);
+                }
+            }
+            for (number, (found, allowed)) in found.iter().zip(allowed).enumerate() {
+                prop_assert!(allowed.contains(found), "sector {number}");
+            }
+        }
+
+        #[test]
+        fn a_state_said_as_its_losses_is_the_same_disk(
+            events in events(), at in 0.0..=1.0f64, mode in modes()
+        ) {
+            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share")]
+            let point = (at * events.len() as f64) as usize;
+            let timeline = Timeline::of(&events, Belief::default());
+            let base = Platter::new(DISK);
+            let state = State { point, mode };
+            let said = Mode::Without(state.losses(&events, &timeline));
+            let said = State { point, mode: said };
+            prop_assert!(
+                said.platter(&base, &events, &timeline) == state.platter(&base, &events, &timeline)
+            );
+            let again: State = said.to_string().parse().unwrap();
+            prop_assert_eq!(again, said);
+            let again: State = state.to_string().parse().unwrap();
+            prop_assert_eq!(again, state);
+        }
+
+        #[test]
+        fn no_text_makes_a_state_panic(text in ".{0,60}") {
+            let _either: Result<State, String> = text.parse();
+        }
+    }
+
+    #[test]
+    fn a_write_tears_at_multiples_on_the_disk_not_in_the_write() {
+        let event = Event::Write { byte_offset: 3584, bytes: Arc::from([1; 1024]) };
+        assert_eq!(atoms(&event, 4096), [0..512, 512..1024]);
+        assert_eq!(atoms(&event, 512), [0..512, 512..1024]);
+        let event = Event::Write { byte_offset: 4096, bytes: Arc::from([1; 8192]) };
+        assert_eq!(atoms(&event, 4096), [0..4096, 4096..8192]);
+    }
+
+    #[test]
+    fn a_wrong_state_says_what_is_wrong() {
+        let wrong = |text: &str| text.parse::<State>().unwrap_err();
+        assert!(wrong("688").contains("name=value"));
+        assert!(wrong("point=1,mode=subset").contains("seed="));
+        assert!(wrong("point=1,mode=half").contains("torn"));
+        assert!(wrong("point=1,mode=torn,seed=1,tear=1000").contains("power of two"));
+        assert!(wrong("point=1,mode=without,lost=3[9-2]").contains("12[0-4096]"));
+    }
+}

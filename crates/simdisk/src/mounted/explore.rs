@@ -1,0 +1,147 @@
+//! Thousands of power cuts of one trace, in parallel: each worker a thread with a mount namespace of its
+//! own, and a disk in memory that moves forward through the trace.
+
+use std::ops::ControlFlow;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc;
+use std::time::Instant;
+
+use super::check::{Situation, Verdict};
+use super::error::{Error, Result};
+use super::filesystem::Filesystem;
+use super::image::{Image, Timings};
+use super::namespace;
+use crate::block::{Medium, Platter, State, Timeline, Trace};
+
+/// What to visit, and how.
+#[derive(Debug)]
+pub struct Explore<'a> {
+    /// The recording.
+    pub trace: &'a Trace,
+    /// When its writes became durable, as is believed of the disk.
+    pub timeline: &'a Timeline,
+    /// Which states, in the order of their points.
+    pub states: &'a [State],
+    /// Threads that work on it.
+    pub workers: usize,
+    /// More options for the mount.
+    pub mount_options: &'a str,
+    /// Whether to mount without writing; journals are replayed even so.
+    pub read_only: bool,
+    /// Set to stop.
+    pub stop: &'a AtomicBool,
+}
+
+/// A state that was visited.
+#[derive(Debug, Clone)]
+pub struct Visit {
+    /// Its number in [`Explore::states`].
+    pub number: usize,
+    /// What was found.
+    pub verdict: Verdict,
+    /// What it took.
+    pub timings: Timings,
+}
+
+/// Mounts each state and has it checked. `check` runs in the thread that mounted it; `each` is told
+/// in the order in which they come, in the thread that calls, and may stop it all.
+///
+/// `Ok(false)` if it was stopped. An error is one of the rig, not of what is checked: it ends everything.
+pub fn explore(
+    explore: &Explore<'_>,
+    check: &(dyn Fn(&Situation<'_>) -> Result<Verdict> + Sync),
+    mut each: impl FnMut(Visit) -> ControlFlow<()>,
+) -> Result<bool> {
+    let next = AtomicUsize::new(0);
+    let over = AtomicBool::new(false);
+    let failed = Mutex::new(None);
+    let (send, visits) = mpsc::sync_channel(64);
+    std::thread::scope(|scope| {
+        for _ in 0..explore.workers.max(1) {
+            let send = send.clone();
+            let (next, over, failed) = (&next, &over, &failed);
+            scope.spawn(move || {
+                if let Err(error) = work(explore, check, next, over, &send) {
+                    over.store(true, Ordering::Relaxed);
+                    failed.lock().expect("nobody panics with it").get_or_insert(error);
+                }
+            });
+        }
+        drop(send);
+        for visit in visits {
+            if each(visit).is_break() {
+                over.store(true, Ordering::Relaxed);
+            }
+        }
+    });
+    match failed.into_inner().expect("nobody panics with it") {
+        Some(Error::Interrupted) => Ok(false),
+        Some(error) => Err(error),
+        None => Ok(!over.into_inner() && !explore.stop.load(Ordering::Relaxed)),
+    }
+}
+
+fn work(
+    explore: &Explore<'_>,
+    check: &(dyn Fn(&Situation<'_>) -> Result<Verdict> + Sync),
+    next: &AtomicUsize,
+    over: &AtomicBool,
+    send: &mpsc::SyncSender<Visit>,
+) -> Result<()> {
+    namespace::enter()?;
+    let filesystem: Filesystem = explore
+        .trace
+        .about
+        .filesystem
+        .parse()
+        .map_err(|reason| Error::Unavailable { what: "the filesystem of the trace", reason })?;
+    let (events, timeline) = (&explore.trace.events, explore.timeline);
+    let mut medium = Medium::new(explore.trace.base.clone());
+    loop {
+        let stopped = over.load(Ordering::Relaxed) || explore.stop.load(Ordering::Relaxed);
+        let number = next.fetch_add(1, Ordering::Relaxed);
+        let Some(state) = explore.states.get(number).filter(|_| !stopped) else {
+            return Ok(());
+        };
+        // Numbers only grow, and points with them.
+        medium.advance(state.point, events, timeline);
+        let begun = Instant::now();
+        let mut platter = medium.platter().clone();
+        state.survive(events, timeline, &mut platter);
+        let survived = begun.elapsed();
+        let situation = Situation { state, marks: timeline.marks(state.point) };
+        let (verdict, mut timings) = visit(explore, filesystem, &platter, &situation, check)?;
+        timings.build += survived;
+        if send.send(Visit { number, verdict, timings }).is_err() {
+            return Ok(());
+        }
+    }
+}
+
+fn visit(
+    explore: &Explore<'_>,
+    filesystem: Filesystem,
+    platter: &Platter,
+    situation: &Situation<'_>,
+    check: &(dyn Fn(&Situation<'_>) -> Result<Verdict> + Sync),
+) -> Result<(Verdict, Timings)> {
+    let options = if explore.trace.about.mount_options.is_empty() {
+        explore.mount_options.to_owned()
+    } else {
+        format!("{},{}", explore.trace.about.mount_options, explore.mount_options)
+    };
+    let image = match Image::mount(platter, filesystem, &options, explore.read_only) {
+        Ok(image) => image,
+        Err(Error::NotMounted { source, .. }) => {
+            return Ok((Verdict::NotMounted(source.to_string()), Timings::default()));
+        }
+        Err(error) => return Err(error),
+    };
+    let begun = Instant::now();
+    let verdict = check(situation)?;
+    let took = begun.elapsed();
+    let mut timings = image.unmount()?;
+    timings.check = took;
+    Ok((verdict, timings))
+}

@@ -1,0 +1,260 @@
+//! The filesystems that are put on the disk: making, mounting, unmounting.
+
+use std::fmt;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::str::FromStr;
+use std::time::{Duration, Instant};
+
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use nix::unistd::{Whence, lseek};
+use plimsoll_sync::LoopDevice;
+
+use super::error::{Error, Result};
+use super::namespace::{BASE, DIR};
+use super::processes;
+use crate::block::Platter;
+
+/// A filesystem of the kernel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Filesystem {
+    /// With a journal, data in order.
+    Ext4,
+    /// With a log of metadata.
+    Xfs,
+    /// Copy on write.
+    Btrfs,
+}
+
+/// How long what uses a mount is waited for.
+const UNMOUNT_WAIT: Duration = Duration::from_secs(5);
+/// How long the kernel may take to detach a loop device.
+const DETACH_WAIT: Duration = Duration::from_millis(100);
+const PAUSE: Duration = Duration::from_millis(1);
+
+impl Filesystem {
+    /// All that can be put on a disk.
+    pub const ALL: [Self; 3] = [Self::Ext4, Self::Xfs, Self::Btrfs];
+
+    /// `ext4`, `xfs`, `btrfs`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Ext4 => "ext4",
+            Self::Xfs => "xfs",
+            Self::Btrfs => "btrfs",
+        }
+    }
+
+    /// The program that makes it, and the package that has it on Debian.
+    #[must_use]
+    pub const fn mkfs(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Ext4 => ("mkfs.ext4", "e2fsprogs"),
+            Self::Xfs => ("mkfs.xfs", "xfsprogs"),
+            Self::Btrfs => ("mkfs.btrfs", "btrfs-progs"),
+        }
+    }
+
+    /// Arguments without which the kernel would still be writing zeros while it is being recorded.
+    const fn mkfs_args(self) -> &'static [&'static str] {
+        match self {
+            Self::Ext4 => &["-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0"],
+            Self::Xfs => &["-q", "-f"],
+            Self::Btrfs => &["-q", "-f"],
+        }
+    }
+
+    /// Options without which clones do not mount beside each other, or are written to in the
+    /// background.
+    const fn mount_options(self) -> &'static str {
+        match self {
+            Self::Ext4 => "noinit_itable",
+            Self::Xfs => "nouuid",
+            Self::Btrfs => "",
+        }
+    }
+
+    /// The smallest disk that its program makes without special options.
+    #[must_use]
+    pub const fn least_bytes(self) -> u64 {
+        match self {
+            Self::Ext4 => 8 << 20,
+            Self::Xfs => 300 << 20,
+            Self::Btrfs => 128 << 20,
+        }
+    }
+
+    /// Makes a filesystem, with more arguments for its program; also returns the command.
+    pub(super) fn make(self, disk_bytes: u64, args: &[String]) -> Result<(Platter, Vec<String>)> {
+        let (program, package) = self.mkfs();
+        if disk_bytes < self.least_bytes() || disk_bytes % 4096 != 0 {
+            let reason =
+                format!("it needs at least {} MiB, in whole 4 KiB", self.least_bytes() >> 20);
+            return Err(Error::Unavailable { what: "a disk of this size", reason });
+        }
+        let path = PathBuf::from(BASE).join("made.img");
+        let file =
+            OpenOptions::new().read(true).write(true).create(true).truncate(true).open(&path);
+        let file = file.map_err(Error::io("create", &path))?;
+        file.set_len(disk_bytes).map_err(Error::io("truncate", &path))?;
+        let mut command: Vec<String> = vec![program.to_owned()];
+        command.extend(self.mkfs_args().iter().map(|&arg| arg.to_owned()));
+        command.extend_from_slice(args);
+        let output = Command::new(program)
+            .args(&command[1..])
+            .arg(&path)
+            .stdin(Stdio::null())
+            .output()
+            .map_err(|error| Error::Unavailable {
+                what: program,
+                reason: format!("{error}; on Debian it is in the package {package}"),
+            })?;
+        if !output.status.success() {
+            let said = String::from_utf8_lossy(&output.stderr);
+            let said = format!("{}; {}", output.status, said.trim());
+            return Err(Error::Program { program: command.join(" "), said });
+        }
+        let platter = read_sparse(&file, disk_bytes).map_err(Error::io("read", &path))?;
+        std::fs::remove_file(&path).map_err(Error::io("remove", &path))?;
+        Ok((platter, command))
+    }
+
+    /// Mounts a device at [`DIR`].
+    pub(super) fn mount(self, device: &Path, options: &str, read_only: bool) -> Result<()> {
+        let mut flags = MsFlags::MS_NOATIME;
+        if read_only {
+            flags |= MsFlags::MS_RDONLY;
+        }
+        let mut data: Vec<&str> = self.mount_options().split(',').collect();
+        for option in options.split(',').filter(|option| !option.is_empty()) {
+            match flag(option) {
+                Some(flag) => flags |= flag,
+                None if option == "atime" => flags -= MsFlags::MS_NOATIME,
+                None => data.push(option),
+            }
+        }
+        let data = data.join(",");
+        mount(Some(device), DIR, Some(self.name()), flags, Some(data.as_str())).map_err(|errno| {
+            Error::NotMounted { filesystem: self.name().to_owned(), source: errno.into() }
+        })
+    }
+}
+
+/// What mount(2) wants as a flag.
+fn flag(option: &str) -> Option<MsFlags> {
+    Some(match option {
+        "ro" => MsFlags::MS_RDONLY,
+        "sync" => MsFlags::MS_SYNCHRONOUS,
+        "dirsync" => MsFlags::MS_DIRSYNC,
+        "noatime" => MsFlags::MS_NOATIME,
+        "relatime" => MsFlags::MS_RELATIME,
+        "strictatime" => MsFlags::MS_STRICTATIME,
+        "lazytime" => MsFlags::MS_LAZYTIME,
+        "nodev" => MsFlags::MS_NODEV,
+        "noexec" => MsFlags::MS_NOEXEC,
+        "nosuid" => MsFlags::MS_NOSUID,
+        "rw" => MsFlags::empty(),
+        _ => return None,
+    })
+}
+
+/// Takes down what is mounted at [`DIR`]. Processes of this namespace that still use it are killed; what
+/// cannot be unmounted even then is detached, and goes when its last user does.
+pub(super) fn unmount() -> Result<()> {
+    let deadline = Instant::now() + UNMOUNT_WAIT;
+    loop {
+        match umount2(DIR, MntFlags::empty()) {
+            Ok(()) => return Ok(()),
+            // Not mounted.
+            Err(nix::Error::EINVAL) => return Ok(()),
+            Err(nix::Error::EBUSY) if Instant::now() < deadline => {
+                processes::kill_strays();
+                std::thread::park_timeout(PAUSE);
+            }
+            Err(errno) => {
+                umount2(DIR, MntFlags::MNT_DETACH)
+                    .map_err(|_second| Error::io("unmount", DIR)(errno.into()))?;
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// Attaches a file as a block device. Where `/dev` has no such file, one is made in our own
+/// filesystem.
+pub(super) fn attach(backing: &File, read_only: bool) -> Result<LoopDevice> {
+    let node = |number: u32| -> io::Result<PathBuf> {
+        let usual = PathBuf::from(format!("/dev/loop{number}"));
+        if usual.exists() {
+            return Ok(usual);
+        }
+        let own = PathBuf::from(BASE).join(format!("loop{number}"));
+        if !own.exists() {
+            use nix::sys::stat::{Mode, SFlag, makedev, mknod};
+            let mode = Mode::S_IRUSR | Mode::S_IWUSR;
+            mknod(&own, SFlag::S_IFBLK, mode, makedev(7, u64::from(number)))?;
+        }
+        Ok(own)
+    };
+    LoopDevice::attach(backing, read_only, false, node).map_err(|error| Error::Unavailable {
+        what: "a loop device",
+        reason: format!("{error}; it needs root and /dev/loop-control"),
+    })
+}
+
+/// Lets go of a loop device and waits a moment until the kernel has, too. Somebody else may have it by
+/// then, so that it is still attached is no error.
+pub(super) fn detach(device: LoopDevice) {
+    let number = device.number();
+    drop(device);
+    let deadline = Instant::now() + DETACH_WAIT;
+    while LoopDevice::is_attached(number) && Instant::now() < deadline {
+        std::thread::park_timeout(PAUSE);
+    }
+}
+
+/// The parts of a file that are not holes, and of those the pages that are not zeros.
+fn read_sparse(file: &File, disk_bytes: u64) -> io::Result<Platter> {
+    let mut platter = Platter::new(disk_bytes);
+    let mut page = [0; 4096];
+    let mut at = 0;
+    while at < disk_bytes {
+        let from = i64::try_from(at).map_err(io::Error::other)?;
+        let start = match lseek(file, from, Whence::SeekData) {
+            Ok(start) => start,
+            Err(nix::Error::ENXIO) => break,
+            Err(error) => return Err(error.into()),
+        };
+        let end = lseek(file, start, Whence::SeekHole)?;
+        let number = |at: i64| u64::try_from(at).map_err(io::Error::other);
+        at = number(start)? / 4096 * 4096;
+        let end = number(end)?.min(disk_bytes);
+        while at < end {
+            file.read_exact_at(&mut page, at)?;
+            if page.iter().any(|&byte| byte != 0) {
+                platter.write(at, &page);
+            }
+            at += 4096;
+        }
+    }
+    Ok(platter)
+}
+
+impl fmt::Display for Filesystem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Filesystem {
+    type Err = String;
+
+    fn from_str(name: &str) -> std::result::Result<Self, String> {
+        let found = Self::ALL.into_iter().find(|filesystem| filesystem.name() == name);
+        found.ok_or_else(|| format!("'{name}' is not one of ext4, xfs, btrfs"))
+    }
+}

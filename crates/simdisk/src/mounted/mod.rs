@@ -1,0 +1,41 @@
+//! The disk that forgets, under real filesystems. Linux, as root.
+//!
+//! A FUSE filesystem shows the [`crate::block::Device`] as a file, a loop device makes a block device
+//! of the file, and the kernel mounts ext4, xfs or btrfs on it. No kernel module, no device-mapper. A
+//! flush of the filesystem becomes an fsync of the file, and that a flush of the device.
+//!
+//! * [`Rig`] is one such disk, mounted: run something on it, and take its [`crate::block::Trace`].
+//! * [`explore()`] mounts what power cuts would have left of a trace, in memory, and has each checked.
+//! * [`Image`] is one of those, mounted.
+//! * [`keeper::enter`] makes a program whose children die with it.
+//!
+//! Everything is mounted in a mount namespace of the thread that asks ([`Rig`] and [`Image`] cannot go
+//! to another), at the same path each time. Whatever ends the process, the namespace goes with it,
+//! and with the namespace mounts, loop devices and images.
+
+//mod attribute;
+mod check;
+mod doctor;
+mod error;
+mod explore;
+mod filesystem;
+mod image;
+pub mod keeper;
+mod marks;
+mod namespace;
+mod processes;
+mod rig;
+mod serve;
+
+//pub use attribute::{Owner, Owners};
+pub use check::{Check, Situation, Verdict};
+pub use doctor::{Tier, TierState, tiers};
+pub use error::{Error, Result};
+pub use explore::{Explore, Visit, explore};
+pub use filesystem::Filesystem;
+pub use image::Image;
+pub use processes::{Ended, Program};
+pub use rig::{Rig, RigOptions};
+
+/// Where the filesystem under test is mounted, in the namespace of whoever mounted it.
+pub const DIRECTORY: &str = namespace::DIR;

@@ -1,0 +1,262 @@
+//! The mounted disk, proved on real filesystems: that flushes arrive, that what was not flushed is gone,
+//! and that a lying disk is caught.
+//!
+//! These tests need root, FUSE and loop devices. Elsewhere each says SKIPPED and why, and with
+//! `realfs` in `PLIMSOLL_REQUIRE`, as in our CI, a skip is a failure.
+
+#![cfg(target_os = "linux")]
+#![expect(clippy::print_stderr, reason = "a skip must be seen")]
+
+use std::fs;
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use plimsoll_simdisk::block::{Belief, Event, Mode, Plan, State, Timeline, Trace, Wanted};
+use plimsoll_simdisk::mounted::{
+    Check, Explore, Filesystem, Image, Program, Rig, RigOptions, Situation, Verdict, Visit, explore,
+};
+use plimsoll_sync::{Dir, OsDir, SyncMethod};
+
+/// A disk with this filesystem, or a loud skip.
+fn rig_or_skip(filesystem: Filesystem, change: impl FnOnce(&mut RigOptions)) -> Option<Rig> {
+    let mut options = RigOptions::new(filesystem);
+    change(&mut options);
+    match Rig::start(options) {
+        Ok(rig) => Some(rig),
+        Err(error) => {
+            let required = std::env::var("PLIMSOLL_REQUIRE").unwrap_or_default();
+            assert!(!required.split(',').any(|tier| tier == "realfs"), "{filesystem}: {error}");
+            eprintln!("SKIPPED {filesystem}: {error}");
+            None
+        }
+    }
+}
+
+/// What a power cut at the end of a trace leaves, if it takes all it can.
+fn after_power_cut(trace: &Trace, belief: Belief) -> Image {
+    let timeline = Timeline::of(&trace.events, belief);
+    let state = State { point: trace.events.len(), mode: Mode::Durable };
+    let platter = state.platter(&trace.base, &trace.events, &timeline);
+    let filesystem = trace.about.filesystem.parse().unwrap();
+    Image::mount(&platter, filesystem, "", false).unwrap()
+}
+
+fn flushes(trace: &Trace, from: usize) -> usize {
+    trace.events[from..].iter().filter(|event| matches!(event, Event::Flush)).count()
+}
+
+#[test]
+fn flushes_arrive_for_every_way_to_sync_and_what_was_not_synced_is_gone() {
+    for filesystem in Filesystem::ALL {
+        let Some(rig) = rig_or_skip(filesystem, |_| {}) else { return };
+        let dir = OsDir::open(rig.directory()).unwrap();
+        let methods = [SyncMethod::Fsync, SyncMethod::ODsync, SyncMethod::RwfDsync];
+        for method in methods {
+            let what = format!("{filesystem}: {method}");
+            let file = dir.create(&format!("{method}"), method.access()).unwrap();
+            let before = rig.point();
+            file.write_sync_at(b"synced", 0, method).unwrap();
+            let trace = rig.trace(rig.point());
+            assert!(flushes(&trace, before) >= 1, "{what}: no flush arrived");
+            let unsynced = rig.directory().join(format!("{method}-unsynced"));
+            fs::write(&unsynced, "not synced").unwrap();
+        }
+        let trace = rig.trace(rig.point());
+        drop(dir);
+        rig.stop().unwrap();
+        let image = after_power_cut(&trace, Belief::default());
+        for method in methods {
+            let path = image.directory().join(format!("{method}"));
+            assert_eq!(fs::read(path).unwrap(), b"synced", "{filesystem}: {method}");
+            let unsynced = image.directory().join(format!("{method}-unsynced"));
+            let left = fs::read(unsynced).unwrap_or_default();
+            assert!(left.iter().all(|&byte| byte == 0), "{filesystem}: {method}: {left:?}");
+        }
+    }
+}
+
+#[test]
+fn what_a_disk_dropped_is_gone_after_the_power_cut() {
+    for filesystem in Filesystem::ALL {
+        let Some(rig) = rig_or_skip(filesystem, |_| {}) else { return };
+        let dir = OsDir::open(rig.directory()).unwrap();
+        let method = SyncMethod::Fsync;
+        let file = dir.create("file", method.access()).unwrap();
+        file.write_sync_at(b"first!", 0, method).unwrap();
+        rig.set_faults(vec!["flush dropped sticky".parse().unwrap()], 1);
+        file.write_sync_at(b"second", 0, method).unwrap();
+        assert!(rig.faults_applied()[0].1 >= 1, "{filesystem}: a flush was dropped");
+        assert_eq!(fs::read(rig.directory().join("file")).unwrap(), b"second");
+        let trace = rig.trace(rig.point());
+        drop((file, dir));
+        rig.stop().unwrap();
+        let image = after_power_cut(&trace, Belief::default());
+        let left = fs::read(image.directory().join("file")).unwrap();
+        assert_eq!(left, b"first!", "{filesystem}");
+    }
+}
+
+/// Appends records of 16 bytes to a file and says after each sync how many there are.
+fn appender(rig: &Rig, records: u64, sync: bool) {
+    let dir = OsDir::open(rig.directory()).unwrap();
+    let method = SyncMethod::Fdatasync;
+    let file = dir.create("log", method.access()).unwrap();
+    for record in 1..=records {
+        let bytes = [record.to_le_bytes(), (!record).to_le_bytes()].concat();
+        let at = (record - 1) * 16;
+        if sync {
+            file.write_sync_at(&bytes, at, method).unwrap();
+        } else {
+            file.write_at(&bytes, at).unwrap();
+        }
+        rig.mark(&record.to_string()).unwrap();
+    }
+}
+
+/// Whether all that was said to be there is.
+fn all_there(situation: &Situation<'_>) -> Verdict {
+    let said: u64 = situation.last_mark().map_or(0, |mark| mark.parse().unwrap());
+    let bytes = fs::read(situation.directory().join("log")).unwrap_or_default();
+    let good = |&(record, bytes): &(u64, &[u8])| {
+        bytes == [record.to_le_bytes(), (!record).to_le_bytes()].concat()
+    };
+    let found = (1..).zip(bytes.chunks(16)).take_while(good).count() as u64;
+    if found >= said { Verdict::Ok } else { Verdict::Lost(format!("{found} of {said}")) }
+}
+
+/// How many states of a trace end how.
+fn explored(trace: &Trace, belief: Belief, states: usize) -> (usize, Vec<Visit>) {
+    let timeline = Timeline::of(&trace.events, belief);
+    let plan = Plan::new(trace.events.len(), &timeline, &Wanted { states, ..Wanted::default() });
+    let stop = AtomicBool::new(false);
+    let how = Explore {
+        trace,
+        timeline: &timeline,
+        states: &plan.states,
+        workers: 2,
+        mount_options: "",
+        read_only: false,
+        stop: &stop,
+    };
+    let mut bad = Vec::new();
+    let mut visited = 0;
+    let whole = explore(&how, &|situation| Ok(all_there(situation)), |visit| {
+        visited += 1;
+        if visit.verdict.is_failure() {
+            bad.push(visit);
+        }
+        ControlFlow::Continue(())
+    });
+    assert!(whole.unwrap());
+    assert_eq!(visited, plan.states.len());
+    (visited, bad)
+}
+
+#[test]
+fn a_program_that_syncs_loses_nothing_and_one_that_does_not_is_caught() {
+    for filesystem in Filesystem::ALL {
+        let Some(rig) = rig_or_skip(filesystem, |_| {}) else { return };
+        appender(&rig, 30, true);
+        let trace = rig.trace(rig.point());
+        rig.stop().unwrap();
+        let (_, bad) = explored(&trace, Belief::default(), 150);
+        assert!(bad.is_empty(), "{filesystem}: {bad:?}");
+        // The same recording, if the disk had lied: it must be seen.
+        let lying = Belief { flushes_lie: true, ..Belief::default() };
+        let (visited, bad) = explored(&trace, lying, 150);
+        assert!(bad.len() > visited / 4, "{filesystem}: {} of {visited}", bad.len());
+        let rig = rig_or_skip(filesystem, |_| {}).unwrap();
+        appender(&rig, 30, false);
+        let trace = rig.trace(rig.point());
+        rig.stop().unwrap();
+        let (_, bad) = explored(&trace, Belief::default(), 20);
+        assert!(!bad.is_empty(), "{filesystem}: nothing was synced, and nobody noticed");
+    }
+}
+
+#[test]
+fn a_filesystem_without_barriers_is_caught() {
+    let without = |options: &mut RigOptions| "barrier=0".clone_into(&mut options.mount_options);
+    let Some(rig) = rig_or_skip(Filesystem::Ext4, without) else { return };
+    let before = rig.point();
+    appender(&rig, 30, true);
+    let trace = rig.trace(rig.point());
+    rig.stop().unwrap();
+    assert_eq!(flushes(&trace, before), 0);
+    let (visited, bad) = explored(&trace, Belief::default(), 100);
+    assert!(bad.len() > visited / 4, "{} of {visited}", bad.len());
+}
+
+#[test]
+fn one_state_is_the_same_disk_each_time() {
+    let Some(rig) = rig_or_skip(Filesystem::Ext4, |_| {}) else { return };
+    appender(&rig, 10, true);
+    let trace = rig.trace(rig.point());
+    rig.stop().unwrap();
+    let path = tempfile::tempdir().unwrap().keep().join("ext4.trace");
+    trace.save(&path).unwrap();
+    let read = Trace::load(&path).unwrap();
+    fs::remove_dir_all(path.parent().unwrap()).unwrap();
+    assert_eq!(read.id(), trace.id());
+    for trace in [&trace, &read] {
+        let timeline = Timeline::of(&trace.events, Belief::default());
+        let state: State =
+            format!("point={},mode=torn,seed=7", trace.events.len() / 2).parse().unwrap();
+        let again = state.platter(&read.base, &read.events, &timeline);
+        assert!(state.platter(&trace.base, &trace.events, &timeline) == again);
+    }
+}
+
+#[test]
+fn a_workload_is_a_program_that_says_what_it_did() {
+    let Some(mut rig) = rig_or_skip(Filesystem::Ext4, |_| {}) else { return };
+    let script = "echo one > {dir}/a && sync && echo 1 >&$PLIMSOLL_MARK_FD && read answer <&$PLIMSOLL_MARK_FD \
+                  && echo two > {dir}/b && sync && echo 2 >&$PLIMSOLL_MARK_FD && test $answer = ok";
+    let line = ["/bin/bash", "-c", script].map(str::to_owned).to_vec();
+    let (ended, point) = rig.run(&Program::new(line), &[], None, &|| false).unwrap();
+    let trace = rig.trace(point);
+    rig.stop().unwrap();
+    assert_eq!(trace.about.ended, "exit status 0", "{ended:?}");
+    let timeline = Timeline::of(&trace.events, Belief::default());
+    let marks: Vec<&str> = timeline.marks(point).iter().map(|(_, text)| &**text).collect();
+    assert_eq!(marks, ["1", "2"]);
+    let state = State { point, mode: Mode::Durable };
+    let check = |line: &str| {
+        let image = after_power_cut(&trace, Belief::default());
+        let program = Program::shell(line);
+        let check = Check { program, limit: Duration::from_secs(20), aloud: false };
+        let situation = Situation { state: &state, marks: timeline.marks(point) };
+        let verdict = check.run(&situation, &[], &|| false).unwrap();
+        image.unmount().unwrap();
+        verdict
+    };
+    let right = "test $(cat {dir}/a) = one && test $(cat $PLIMSOLL_DIR/b) = two \
+                 && test $PLIMSOLL_LAST_MARK = 2 && test $(wc -l < $PLIMSOLL_MARKS) = 2";
+    assert_eq!(check(right), Verdict::Ok);
+    assert_eq!(check("echo gone; exit 1"), Verdict::Lost("gone".to_owned()));
+    assert_eq!(check("exit 2").name(), "reported");
+    assert_eq!(check("exit 3").name(), "refused");
+    assert_eq!(check("exit 7").name(), "broken");
+    assert_eq!(check("kill -9 $$").name(), "broken");
+    // One that leaves somebody behind does not keep the disk mounted.
+    assert_eq!(check("cd {dir}; setsid sleep 1000 & exit 0"), Verdict::Ok);
+}
+
+#[test]
+fn a_workload_that_is_stopped_leaves_nothing_behind() {
+    let Some(mut rig) = rig_or_skip(Filesystem::Ext4, |_| {}) else { return };
+    let stop = AtomicBool::new(false);
+    let program = Program::shell("cd {dir}; sleep 1000 & sleep 1000");
+    let (ended, _) = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::park_timeout(Duration::from_millis(100));
+            stop.store(true, Ordering::Relaxed);
+        });
+        rig.run(&program, &[], None, &|| stop.load(Ordering::Relaxed)).unwrap()
+    });
+    assert_eq!(ended, plimsoll_simdisk::mounted::Ended::Stopped);
+    rig.stop().unwrap();
+    assert!(!Path::new(plimsoll_simdisk::mounted::DIRECTORY).join("lost+found").exists());
+}

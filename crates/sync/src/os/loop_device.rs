@@ -1,0 +1,157 @@
+//! Loop devices: a file as a block device, so that a filesystem can be mounted on it.
+//!
+//! Every device is attached with `AUTOCLEAR`: the kernel detaches it when the last user goes, also
+//! when that user is killed. Needs root. Linux only.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::{AsRawFd, RawFd};
+use std::path::{Path, PathBuf};
+
+const CTL_GET_FREE: u32 = 0x4C82;
+const CONFIGURE: u32 = 0x4C0A;
+const FLAG_READ_ONLY: u32 = 1;
+const FLAG_AUTOCLEAR: u32 = 4;
+const FLAG_DIRECT_IO: u32 = 16;
+/// Others ask for a free device at the same moment, and one of us loses.
+const ATTEMPTS: u32 = 200;
+
+/// A file attached as `/dev/loopN`; detached when this is dropped and no mount uses it any more.
+#[derive(Debug)]
+pub struct LoopDevice {
+    file: File,
+    path: PathBuf,
+    number: u32,
+}
+
+/// `struct loop_info64` of `linux/loop.h`.
+#[repr(C)]
+struct Info {
+    device: u64,
+    inode: u64,
+    rdevice: u64,
+    byte_offset: u64,
+    byte_limit: u64,
+    number: u32,
+    encrypt_type: u32,
+    encrypt_key_bytes: u32,
+    flags: u32,
+    file_name: [u8; 64],
+    crypt_name: [u8; 64],
+    encrypt_key: [u8; 32],
+    init: [u64; 2],
+}
+
+/// `struct loop_config` of `linux/loop.h`.
+#[repr(C)]
+struct Config {
+    fd: u32,
+    block_bytes: u32,
+    info: Info,
+    reserved: [u64; 8],
+}
+
+const _: () = assert!(size_of::<Info>() == 232 && size_of::<Config>() == 304);
+
+impl LoopDevice {
+    /// Attaches `backing`, from its first byte to its end. `node` says where the device file of a
+    /// number is, if not in `/dev`. A sync of the device is an fsync of `backing`.
+    ///
+    /// Fails with `PermissionDenied` without root, and with `NotFound` where there are no loop devices.
+    pub fn attach(
+        backing: &File,
+        read_only: bool,
+        direct_io: bool,
+        node: impl Fn(u32) -> io::Result<PathBuf>,
+    ) -> io::Result<Self> {
+        let control = OpenOptions::new().read(true).write(true).open("/dev/loop-control")?;
+        let mut flags = FLAG_AUTOCLEAR;
+        flags |= if read_only { FLAG_READ_ONLY } else { 0 };
+        flags |= if direct_io { FLAG_DIRECT_IO } else { 0 };
+        let mut attempt = 0;
+        loop {
+            let number = free(&control)?;
+            let path = node(number)?;
+            let attached = OpenOptions::new()
+                .read(true)
+                .write(!read_only)
+                .open(&path)
+                .and_then(|file| configure(&file, backing, flags).map(|()| file));
+            match attached {
+                Ok(file) => return Ok(Self { file, path, number }),
+                // Somebody took it between the two calls.
+                Err(error) if error.raw_os_error() == Some(libc::EBUSY) && attempt < ATTEMPTS => {
+                    attempt += 1;
+                    std::thread::yield_now();
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// The device file.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Its number: the N of `/dev/loopN`.
+    #[must_use]
+    pub fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// Whether the kernel shows a file behind the device of this number. Detaching is not always
+    /// over when the last user has gone.
+    #[must_use]
+    pub fn is_attached(number: u32) -> bool {
+        Path::new(&format!("/sys/block/loop{number}/loop/backing_file")).exists()
+    }
+
+    /// The open device.
+    #[must_use]
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+}
+
+#[expect(unsafe_code, reason = "an ioctl that no crate of ours wraps")]
+fn free(control: &File) -> io::Result<u32> {
+    // SAFETY: this request takes no argument, and the descriptor is open.
+    let number = unsafe { libc::ioctl(control.as_raw_fd(), request(CTL_GET_FREE)) };
+    u32::try_from(number).map_err(|_negative| io::Error::last_os_error())
+}
+
+#[expect(unsafe_code, reason = "an ioctl that no crate of ours wraps")]
+fn configure(device: &File, backing: &File, flags: u32) -> io::Result<()> {
+    let fd: RawFd = backing.as_raw_fd();
+    let config = Config {
+        fd: u32::try_from(fd).map_err(|_negative| io::ErrorKind::InvalidInput)?,
+        block_bytes: 0,
+        info: Info {
+            device: 0,
+            inode: 0,
+            rdevice: 0,
+            byte_offset: 0,
+            byte_limit: 0,
+            number: 0,
+            encrypt_type: 0,
+            encrypt_key_bytes: 0,
+            flags,
+            file_name: [0; 64],
+            crypt_name: [0; 64],
+            encrypt_key: [0; 32],
+            init: [0; 2],
+        },
+        reserved: [0; 8],
+    };
+    // SAFETY: the request reads one `loop_config`, which `config` is, and keeps no pointer to it.
+    let done =
+        unsafe { libc::ioctl(device.as_raw_fd(), request(CONFIGURE), std::ptr::from_ref(&config)) };
+    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// The number of a request in the type that this C library wants.
+fn request(number: u32) -> libc::Ioctl {
+    number.try_into().expect("it is below 2^31")
+}
