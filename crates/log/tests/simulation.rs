@@ -190,10 +190,20 @@ impl World {
     fn step(&mut self, tally: &mut Tally) {
         let choice = self.rng.random_range(0..100);
         match choice {
-            0..40 => self.append(1),
-            40..50 => {
-                let records = self.rng.random_range(2..8);
-                self.append(records);
+            0..37 => {
+                let ack = self.ack();
+                self.append(1, ack);
+            }
+            37..47 => {
+                let (records, ack) = (self.rng.random_range(2..8), self.ack());
+                self.append(records, ack);
+            }
+            // More than one write takes, so that some are under way while others are staged.
+            47..50 => {
+                for _ in 0..self.rng.random_range(4..24) {
+                    let records = self.rng.random_range(1..16);
+                    self.append(records, Ack::Buffered);
+                }
             }
             50..62 => self.drive(),
             62..70 => self.wait(),
@@ -237,13 +247,16 @@ impl World {
         payload
     }
 
-    fn append(&mut self, records: usize) {
+    fn ack(&mut self) -> Ack {
+        [Ack::Buffered, Ack::Written, Ack::Durable][self.rng.random_range(0..3)]
+    }
+
+    fn append(&mut self, records: usize, ack: Ack) {
         let payloads: Vec<Vec<u8>> = (0..records).map(|_| self.payload()).collect();
         let bytes: usize = payloads.iter().map(|payload| payload.len() + 32).sum();
         if bytes as u64 > self.options.ring_bytes / 2 {
             return;
         }
-        let ack = [Ack::Buffered, Ack::Written, Ack::Durable][self.rng.random_range(0..3)];
         let Some(log) = &self.log else { return };
         let appended = log.append_batch_with(&payloads, ack);
         self.say(&format!("append {records} records, {bytes} bytes, {ack}: {appended:?}"));
