@@ -34,6 +34,11 @@ check-targets:
         cargo check --workspace --target $target || exit 1; \
     done
 
+# What the mounted disk costs, on a quiet machine, as root
+rig-cost:
+    cargo build --release -p plimsoll-simdisk --features mounted --example rig_cost
+    target/release/examples/rig_cost
+
 # Licences, bans and duplicate versions (needs cargo-deny)
 deny:
     cargo deny check bans licenses sources

@@ -51,7 +51,9 @@ mod machine;
 #[cfg(all(feature = "mounted", target_os = "linux"))]
 pub mod mounted;
 mod ranges;
+mod tier;
 
 pub use fault::{Fault, FaultKind, Operation, Times};
 pub use fs::{DiskOptions, SimDir, Tear};
 pub use history::Step;
+pub use tier::{Tier, TierState};
