@@ -235,16 +235,24 @@ fn nothing_stays_mounted_or_attached_however_it_ends() {
     if !mounts() {
         return;
     }
-    for how in ["-KILL", "-TERM", "-INT", "inner"] {
+    for how in ["-KILL", "-TERM", "-INT", "inner", "sync"] {
         let dir = tempfile::tempdir().unwrap();
         let (mut child, device) = in_use(dir.path());
         assert!(is_attached(&device), "{how}: {device}");
-        if how == "inner" {
-            let task = format!("/proc/{0}/task/{0}/children", child.id());
-            let inner = fs::read_to_string(task).unwrap();
-            signal(inner.trim().parse().unwrap(), "-KILL");
-        } else {
-            signal(child.id(), how);
+        let task = format!("/proc/{0}/task/{0}/children", child.id());
+        let inner = fs::read_to_string(task).unwrap().trim().parse().unwrap();
+        let mut waiting = None;
+        match how {
+            "inner" => signal(inner, "-KILL"),
+            // Killed while somebody waits for the disk: the last thread to die unmounted before it closed
+            // /dev/fuse, waited for that sync, the sync for the disk, and the disk for the thread.
+            "sync" => {
+                signal(inner, "-STOP");
+                waiting = Some(Command::new("sync").spawn().unwrap());
+                std::thread::park_timeout(Duration::from_millis(300));
+                signal(inner, "-KILL");
+            }
+            how => signal(child.id(), how),
         }
         let status = child.wait().unwrap();
         assert!(!status.success(), "{how}: {status}");
@@ -252,6 +260,9 @@ fn nothing_stays_mounted_or_attached_however_it_ends() {
         while is_attached(&device) {
             assert!(Instant::now() < deadline, "{how}: {device} is still attached");
             std::thread::park_timeout(Duration::from_millis(20));
+        }
+        if let Some(mut sync) = waiting {
+            sync.wait().unwrap();
         }
         let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
         assert!(!mounts.contains("plimsoll-disk"), "{how}: {mounts}");

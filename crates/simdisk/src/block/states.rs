@@ -146,7 +146,7 @@ impl State {
                     let arrived = timeline.requests()[request as usize].arrived;
                     let mut at = 0;
                     let end = length(&events[arrived]);
-                    for part in kept.into_iter().chain([end..end]) {
+                    for part in kept.into_iter().chain(std::iter::once(end..end)) {
                         if part.start > at {
                             losses.push(Loss { request, bytes: Some((at, part.start)) });
                         }
@@ -193,10 +193,10 @@ impl Medium {
 }
 
 fn apply(event: &Event, fate: &Fate, platter: &mut Platter) {
-    let whole = [0..length(event)];
+    let whole = 0..length(event);
     let parts = match fate {
         Fate::Lost => &[],
-        Fate::Whole => whole.as_slice(),
+        Fate::Whole => std::slice::from_ref(&whole),
         Fate::Parts(parts) => parts,
     };
     for part in parts {

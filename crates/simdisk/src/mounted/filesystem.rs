@@ -91,7 +91,7 @@ impl Filesystem {
     /// Makes a filesystem, with more arguments for its program; also returns the command.
     pub(super) fn make(self, disk_bytes: u64, args: &[String]) -> Result<(Platter, Vec<String>)> {
         let (program, package) = self.mkfs();
-        if disk_bytes < self.least_bytes() || disk_bytes % 4096 != 0 {
+        if disk_bytes < self.least_bytes() || !disk_bytes.is_multiple_of(4096) {
             let reason =
                 format!("it needs at least {} MiB, in whole 4 KiB", self.least_bytes() >> 20);
             return Err(Error::Unavailable { what: "a disk of this size", reason });

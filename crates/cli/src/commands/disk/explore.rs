@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use plimsoll_simdisk::block::{Plan, State, Timeline, Trace, Wanted};
 use plimsoll_simdisk::mounted::{Explore, Visit, explore};
 
-use super::findings::{Asked, Finding, Findings};
+use super::findings::{Asked, Finding, Findings, Micros};
 use super::{interrupt, options, page, progress};
 use crate::disk_args::ExploreArgs;
 use crate::exit::Exit;
@@ -139,15 +139,13 @@ fn asked(args: &ExploreArgs, wanted: &Wanted, trace: &Trace) -> Asked {
 }
 
 fn finding(number: usize, state: &State, last_mark: Option<String>, visit: Visit) -> Finding {
-    let took = visit.timings;
-    let took = took.build + took.attach + took.mount + took.check + took.unmount;
     Finding {
         number,
         state: state.to_string(),
         verdict: visit.verdict.name().to_owned(),
         said: visit.verdict.said().to_owned(),
         last_mark,
-        micros: u64::try_from(took.as_micros()).unwrap_or(u64::MAX),
+        micros: Micros::of(&visit.timings),
     }
 }
 

@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
-use plimsoll_simdisk::mounted::Verdict;
+use plimsoll_simdisk::mounted::{Timings, Verdict};
 use serde::{Deserialize, Serialize};
 
 /// A line that is longer is none of ours.
@@ -47,8 +48,35 @@ pub(super) struct Finding {
     pub(super) said: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) last_mark: Option<String>,
-    /// From the bytes to the last unmount.
-    pub(super) micros: u64,
+    pub(super) micros: Micros,
+}
+
+/// How long each step took, in microseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub(super) struct Micros {
+    pub(super) build: u64,
+    pub(super) attach: u64,
+    pub(super) mount: u64,
+    pub(super) check: u64,
+    pub(super) unmount: u64,
+}
+
+impl Micros {
+    pub(super) fn of(timings: &Timings) -> Self {
+        let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+        Self {
+            build: micros(timings.build),
+            attach: micros(timings.attach),
+            mount: micros(timings.mount),
+            check: micros(timings.check),
+            unmount: micros(timings.unmount),
+        }
+    }
+
+    pub(super) fn sum(&self) -> u64 {
+        let steps = [self.build, self.attach, self.mount, self.check, self.unmount];
+        steps.into_iter().fold(0, u64::saturating_add)
+    }
 }
 
 /// All that was found of a trace so far, and the file that it goes to.
@@ -189,7 +217,7 @@ mod tests {
             verdict: verdict.to_owned(),
             said: "no".to_owned(),
             last_mark: None,
-            micros: 1,
+            micros: Micros::default(),
         }
     }
 

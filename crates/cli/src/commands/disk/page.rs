@@ -247,7 +247,8 @@ fn failures(bad: &[&super::findings::Finding]) -> Markup {
 
 fn surroundings(trace: &Trace, plan: &Plan, findings: &Findings) -> Markup {
     let (about, asked, of) = (&trace.about, &findings.asked, plan.coverage);
-    let micros: u64 = findings.found.values().map(|finding| finding.micros).sum();
+    let micros = findings.found.values().map(|finding| finding.micros.sum());
+    let micros = micros.fold(0, u64::saturating_add);
     let each = micros.checked_div(findings.found.len() as u64).unwrap_or(0);
     let mut facts: Vec<(&str, String)> = vec![
         ("trace", asked.trace.clone()),
