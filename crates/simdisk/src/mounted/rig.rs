@@ -181,7 +181,7 @@ impl Rig {
         let shared = Arc::clone(&self.server.shared);
         let mut point = 0;
         let ended = running.wait(limit, &|| stop() || shared.device().is_full(), &mut || {
-            point = shared.device().point()
+            point = shared.device().point();
         })?;
         if self.server.shared.device().is_full() {
             return Err(Error::TraceFull { limit_bytes: self.options.trace_bytes_max });

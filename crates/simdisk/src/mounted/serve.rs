@@ -24,7 +24,6 @@ use fuser::{
     LockOwner, MountOption, OpenFlags, ReplyAttr, ReplyData, ReplyEmpty, ReplyEntry, ReplyOpen,
     ReplyWrite, Request, Session, WriteFlags,
 };
-
 use nix::mount::{MntFlags, umount2};
 use nix::sched::{CloneFlags, unshare};
 use nix::unistd::close;

@@ -86,7 +86,7 @@ fn one(
             let (number, state) = &left[visit.number];
             let marks = timeline.marks(state.point);
             let last_mark = marks.last().map(|(_, text)| text.to_string());
-            let finding = finding(*number, state, last_mark, visit);
+            let finding = finding(*number, state, last_mark, &visit);
             bad += usize::from(findings.is_bad(&finding));
             let kept = findings.add(finding).and_then(|line| match args.json {
                 true => Ok(output::answer(&format!("{line}\n"))?),
@@ -138,7 +138,7 @@ fn asked(args: &ExploreArgs, wanted: &Wanted, trace: &Trace) -> Asked {
     }
 }
 
-fn finding(number: usize, state: &State, last_mark: Option<String>, visit: Visit) -> Finding {
+fn finding(number: usize, state: &State, last_mark: Option<String>, visit: &Visit) -> Finding {
     Finding {
         number,
         state: state.to_string(),
