@@ -496,7 +496,7 @@ mod tests {
             let state = State { point, mode };
             let found = sectors(&state.platter(&base, &events, &timeline));
             prop_assert!(found == sectors(&state.platter(&base, &events, &timeline)));
-            let mut medium = Medium::new(base.clone());
+            let mut medium = Medium::new(base);
             medium.advance(point, &events, &timeline);
             let mut allowed: Vec<Vec<[u8; 512]>> =
                 sectors(&medium.platter).into_iter().map(|sector| vec![sector]).collect();

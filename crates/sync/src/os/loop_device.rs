@@ -101,11 +101,11 @@ impl LoopDevice {
         self.number
     }
 
-    /// Whether the kernel shows a file behind the device of this number. Detaching is not always
-    /// over when the last user has gone.
+    /// The file behind the device of this number, by the name that the kernel has for it; `None` if
+    /// there is none. Detaching is not always over when the last user has gone.
     #[must_use]
-    pub fn is_attached(number: u32) -> bool {
-        Path::new(&format!("/sys/block/loop{number}/loop/backing_file")).exists()
+    pub fn backing_name(number: u32) -> Option<String> {
+        std::fs::read_to_string(format!("/sys/block/loop{number}/loop/backing_file")).ok()
     }
 
     /// The open device.
