@@ -45,9 +45,15 @@ c-install prefix:
 # Builds the Python wheel and runs its tests
 python:
     python/test
+
 # Instructions of the log's hot paths against those recorded (needs valgrind)
 instructions:
     .ci/instructions
+
+# What the mounted disk costs, on a quiet machine, as root
+rig-cost:
+    cargo build --release -p plimsoll-simdisk --features mounted --example rig_cost
+    target/release/examples/rig_cost
 
 # Licences, bans and duplicate versions (needs cargo-deny)
 deny:
