@@ -45,6 +45,9 @@ c-install prefix:
 # Builds the Python wheel and runs its tests
 python:
     python/test
+# Instructions of the log's hot paths against those recorded (needs valgrind)
+instructions:
+    .ci/instructions
 
 # Licences, bans and duplicate versions (needs cargo-deny)
 deny:

@@ -1,5 +1,6 @@
-//! The log's own threads: writer, syncer, preparer, and the [flusher](crate::flusher). Each loops over one step that has no loop of its
-//! own, so that a log without threads takes the same steps ([`crate::Log::drive`]).
+//! The log's own threads: writer, syncer, preparer (the [flusher](crate::flusher) has a file of its own).
+//! Each loops over one step that has no loop of its own, so that a log without threads takes the same
+//! steps ([`crate::Log::drive`]).
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
