@@ -76,7 +76,7 @@ mod writer;
 pub use clock::Clock;
 pub use error::{Corruption, Error, Result};
 pub use format::{Damage, Frame, Header, Kind, Link, VERSION};
-pub use log::{LOCK, Log, Retain};
+pub use log::{LOCK, Log, Retain, Waiting};
 pub use options::{Ack, Options, Policy, Ring, Tail};
 pub use reader::{Follower, Reader, Record};
 pub use recovery::{Recovery, TornTail};

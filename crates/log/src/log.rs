@@ -56,6 +56,15 @@ pub enum Retain {
     Age(Duration),
 }
 
+/// A wait for a record, to be taken up again and again: [`Log::waiting`].
+#[derive(Debug, Clone, Copy)]
+pub struct Waiting {
+    index: u64,
+    durable: bool,
+    /// How often the log had been cut when it began.
+    cuts: u64,
+}
+
 impl Log {
     /// Opens the log in a directory, or makes one there; the directory is made as well. On return
     /// everything that [`Recovery`] counts is durable.
@@ -229,7 +238,7 @@ impl Log {
     /// # Errors
     /// As [`Log::wait_written`], and [`Error::TimedOut`]: it still may be written.
     pub fn wait_written_timeout(&self, index: u64, timeout: Duration) -> Result<()> {
-        self.wait_timeout(index, &self.core.written, false, timeout)
+        self.wait_on(self.waiting(index, Ack::Written)?, timeout)
     }
 
     /// As [`Log::wait_durable`], but no longer than `timeout`; see [`Log::wait_written_timeout`]. The
@@ -238,22 +247,39 @@ impl Log {
     /// # Errors
     /// As [`Log::wait_durable`], and [`Error::TimedOut`]: it still may become durable.
     pub fn wait_durable_timeout(&self, index: u64, timeout: Duration) -> Result<()> {
-        self.wait_timeout(index, &self.core.durable, true, timeout)
+        self.wait_on(self.waiting(index, Ack::Durable)?, timeout)
     }
 
-    fn wait_timeout(
-        &self,
-        index: u64,
-        mark: &Watermark,
-        durable: bool,
-        timeout: Duration,
-    ) -> Result<()> {
-        let cuts = mark.cuts();
+    /// Begins to wait for a record to be written or durable (`Buffered` counts as `Written`); who has
+    /// to look at something else in between then [waits on](Log::wait_on).
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`]: there is no such record.
+    pub fn waiting(&self, index: u64, level: Ack) -> Result<Waiting> {
+        let durable = level == Ack::Durable;
+        let cuts = self.mark(durable).cuts();
         self.check_appended(index)?;
-        if mark.get() >= index {
+        Ok(Waiting { index, durable, cuts })
+    }
+
+    fn mark(&self, durable: bool) -> &Watermark {
+        if durable { &self.core.durable } else { &self.core.written }
+    }
+
+    /// As [`Log::wait_written_timeout`] or [`Log::wait_durable_timeout`]. A truncation since it began is
+    /// told, also where another record has got the index.
+    ///
+    /// # Errors
+    /// As those two.
+    pub fn wait_on(&self, waiting: Waiting, timeout: Duration) -> Result<()> {
+        let Waiting { index, durable, cuts } = waiting;
+        let mark = self.mark(durable);
+        // In this order: a mark that went back and came here again was cut before.
+        if mark.get() >= index && mark.cuts() == cuts {
             return Ok(());
         }
-        if durable {
+        // What a cut left is durable.
+        if durable && mark.cuts() == cuts {
             self.core.want(index);
         }
         self.core.writer_signal.wake();
