@@ -1,10 +1,5 @@
 //! What can be typed after `plimsoll disk`, and what it means to the library.
 
-#![cfg_attr(
-    not(target_os = "linux"),
-    expect(dead_code, reason = "elsewhere it is only read and refused")
-)]
-
 use std::path::PathBuf;
 use std::time::Duration;
 
