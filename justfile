@@ -47,6 +47,10 @@ compare-fio:
     cargo build --release
     bench/compare-fio.py > docs/fio-comparison.md
 
+# Measures the log beside its rivals, half an hour on a quiet machine
+field *args:
+    bench/run {{args}}
+
 # Longest files, for a look; fails nothing
 sizes:
     @git ls-files '*.rs' | xargs wc -l | sort -rn | head -20
