@@ -119,15 +119,16 @@ func fail(err error) {
 	os.Exit(2)
 }
 
-// Records that do not compress and are not all the same, at no cost.
+// Records that do not compress and are not all the same, at no cost: pieces of random bytes that all
+// appenders share.
 type records struct {
 	pool  []byte
 	bytes int
 	at    int
 }
 
-func newRecords(bytes int, seed uint64) *records {
-	random := rand.NewPCG(seed, seed)
+func randomPool(bytes int) []byte {
+	random := rand.NewPCG(1, 1)
 	pool := make([]byte, poolBytes+bytes+8)
 	for i := 0; i+8 <= len(pool); i += 8 {
 		n := random.Uint64()
@@ -135,7 +136,7 @@ func newRecords(bytes int, seed uint64) *records {
 			pool[i+j] = byte(n >> (8 * j))
 		}
 	}
-	return &records{pool: pool, bytes: bytes}
+	return pool
 }
 
 func (r *records) next() []byte {
@@ -183,12 +184,13 @@ func closedLoop(e engine, t task, appenders, every int) (int64, *hdrhistogram.Hi
 	took := make([]*hdrhistogram.Histogram, appenders)
 	counts := make([]int64, appenders)
 	errs := make([]error, appenders)
+	pool := randomPool(t.Cell.RecordBytes)
 	for i := range appenders {
 		took[i] = histogram()
 		all.Add(1)
 		go func() {
 			defer all.Done()
-			rs := newRecords(t.Cell.RecordBytes, uint64(i))
+			rs := &records{pool: pool, bytes: t.Cell.RecordBytes, at: i * 4096}
 			start.Wait()
 			begun := time.Now()
 			for counts[i] < most {
@@ -230,7 +232,7 @@ func paced(t task) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	rs := newRecords(t.Cell.RecordBytes, 0)
+	rs := &records{pool: randomPool(t.Cell.RecordBytes), bytes: t.Cell.RecordBytes}
 	took, fromDue := histogram(), histogram()
 	gap := time.Duration(1_000_000_000 / t.Rate)
 	limit := time.Duration(t.Seconds * 1e9)

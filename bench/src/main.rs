@@ -1,19 +1,26 @@
-//! The log beside its rivals and the raw limit of the disk: runs the arms and saves what they took.
+//! The log beside its rivals and the raw limit of the disk: runs the arms, saves what they took, and
+//! renders `docs/benchmarks.md` and its chart from what was saved.
 //!
 //! A *cell* is one workload; an *arm* is one engine in it; a *trial* is one run of an arm, in a process
 //! of its own. Cells come in turn, and the arms of a cell in seeded random order, round after round.
 
 mod arms;
+mod chart;
 mod conditions;
 mod engine;
 mod engines;
+mod figures;
+mod goals;
 mod harness;
 mod history;
 mod plan;
+mod report;
 mod result;
+mod tables;
 mod task;
 mod torture;
 mod traced;
+mod units;
 mod worker;
 
 use std::path::PathBuf;
@@ -40,6 +47,14 @@ struct Args {
 enum Command {
     /// Runs what is left of a plan, saving after each trial. Exits with 3 if the time was too short.
     Run(Run),
+    /// Renders the page and its chart from a saved run.
+    Report {
+        /// The saved run.
+        json: PathBuf,
+        /// Where the page goes; the chart goes beside it, as .svg.
+        #[arg(long, default_value = "docs/benchmarks.md")]
+        out: PathBuf,
+    },
     /// Lists the cells and their arms.
     List,
     /// Runs each arm under strace and counts its syncs, so that nobody is credited with one it omits.
@@ -103,6 +118,7 @@ fn run() -> Result<ExitCode> {
     match Args::parse().command {
         Command::Run(run) => harness::run(&run),
         Command::Trace(run) => traced::run(&run),
+        Command::Report { json, out } => report::write(&json, &out).map(|()| ExitCode::SUCCESS),
         Command::List => {
             for cell in plan::cells() {
                 let arms: Vec<_> = arms::of(&cell).map(|arm| arm.name).collect();

@@ -150,8 +150,11 @@ fn versions() -> BTreeMap<String, String> {
     };
     add("rustc", said("rustc", &["--version"]));
     add("go", said("go", &["version"]));
-    add("redis-server", said("redis-server", &["--version"]));
-    add("sqlite", Some(rusqlite::version().to_owned()));
+    let redis = said("redis-server", &["--version"]);
+    let redis =
+        redis.and_then(|text| Some(text.split(" v=").nth(1)?.split(' ').next()?.to_owned()));
+    add("Redis", redis.map(|version| format!("Redis {version}")));
+    add("SQLite", Some(format!("SQLite {}", rusqlite::version())));
     versions
 }
 

@@ -33,18 +33,23 @@ pub(crate) fn work(task: &str) -> Result<()> {
     Ok(())
 }
 
-/// Records that do not compress and are not all the same, at no cost.
-struct Records {
-    pool: Vec<u8>,
+/// Records that do not compress and are not all the same, at no cost: pieces of random bytes that all
+/// appenders share.
+struct Records<'a> {
+    pool: &'a [u8],
     bytes: usize,
     at: usize,
 }
 
-impl Records {
-    fn new(bytes: usize, seed: u64) -> Self {
-        let mut pool = vec![0; POOL_BYTES + bytes];
-        Pcg64Mcg::seed_from_u64(seed).fill_bytes(&mut pool);
-        Self { pool, bytes, at: 0 }
+fn random_pool(bytes: usize) -> Vec<u8> {
+    let mut pool = vec![0; POOL_BYTES + bytes];
+    Pcg64Mcg::seed_from_u64(1).fill_bytes(&mut pool);
+    pool
+}
+
+impl<'a> Records<'a> {
+    fn new(pool: &'a [u8], bytes: usize, appender: usize) -> Self {
+        Self { pool, bytes, at: appender * 4096 }
     }
 
     fn next(&mut self) -> &[u8] {
@@ -94,8 +99,9 @@ fn closed_loop(
     let most = task.bytes_max / (threads * bytes) as u64;
     let time = Duration::from_secs_f64(task.seconds);
     let together = Barrier::new(threads);
+    let pool = random_pool(bytes);
     let one = |appender: usize| -> Result<(u64, Histogram<u64>)> {
-        let mut records = Records::new(bytes, appender as u64);
+        let mut records = Records::new(&pool, bytes, appender);
         let mut took = histogram();
         let mut n = 0;
         together.wait();
@@ -135,7 +141,8 @@ fn closed_loop(
 /// One appender at a rate, waiting for its time in a loop, so that a sleep does not blur the start.
 fn paced(task: &Task) -> Result<Answer> {
     let engine = open(task, task.cell.level, 1, false)?;
-    let mut records = Records::new(task.cell.record_bytes, 0);
+    let pool = random_pool(task.cell.record_bytes);
+    let mut records = Records::new(&pool, task.cell.record_bytes, 0);
     let (mut took, mut from_due) = (histogram(), histogram());
     let gap = Duration::from_nanos(1_000_000_000 / task.rate);
     let time = Duration::from_secs_f64(task.seconds);
