@@ -35,6 +35,7 @@ const BAR: f64 = 13.0;
 const STEP: f64 = 20.0;
 const HEAD: f64 = 44.0;
 const GAP: f64 = 22.0;
+const CAPTION: f64 = 30.0;
 
 const STYLE: &str = "
   text { font: 12px system-ui, sans-serif; fill: #24292f }
@@ -51,9 +52,10 @@ const STYLE: &str = "
   }
 ";
 
-/// The panels below each other.
-pub(crate) fn draw(panels: &[Panel]) -> String {
-    let height: f64 = panels.iter().map(|panel| HEAD + STEP * panel.bars.len() as f64 + GAP).sum();
+/// The panels below each other, and a line that says what was measured.
+pub(crate) fn draw(caption: &str, panels: &[Panel]) -> String {
+    let height: f64 = CAPTION
+        + panels.iter().map(|panel| HEAD + STEP * panel.bars.len() as f64 + GAP).sum::<f64>();
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" height=\"{height}\" role=\"img\">\n\
          <title>The log beside its rivals</title>\n<style>{STYLE}</style>\n<rect class=\"page\" width=\"100%\" height=\"100%\"/>\n"
@@ -63,6 +65,8 @@ pub(crate) fn draw(panels: &[Panel]) -> String {
         draw_panel(&mut svg, panel, top).expect("a string takes it");
         top += HEAD + STEP * panel.bars.len() as f64 + GAP;
     }
+    writeln!(svg, "<text class=\"note\" x=\"12\" y=\"{}\">{}</text>", top + 6.0, escape(caption))
+        .expect("a string takes it");
     svg.push_str("</svg>\n");
     svg
 }
@@ -175,6 +179,6 @@ mod tests {
         let scale = Scale::of(&panel);
         assert!((scale.place(10.0) - (WIDTH - RIGHT)).abs() < 1e-9);
         assert!((scale.place(5.0) - LEFT - (WIDTH - LEFT - RIGHT) / 2.0).abs() < 1e-9);
-        assert!(draw(&[panel]).contains("a &lt; b"));
+        assert!(draw("", &[panel]).contains("a &lt; b"));
     }
 }

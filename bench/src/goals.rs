@@ -24,6 +24,11 @@ impl Goal {
     }
 }
 
+/// What the tables call an arm.
+fn title(name: &str) -> &str {
+    arms::named(name).map_or(name, |arm| arm.title)
+}
+
 fn rivals() -> impl Iterator<Item = &'static Arm> {
     arms::ARMS.iter().filter(|arm| !arm.raw && !arm.name.starts_with(OURS))
 }
@@ -75,11 +80,13 @@ fn durable_alone(figures: &Figures<'_>, size: usize) -> Option<Goal> {
         &format!("durable append of {size} B, 1 appender"),
         "p50 ≤ 1.15 × the raw limit; faster than every rival",
         format!(
-            "{}: {:.2} × ({:.2}–{:.2}) of {raw}; {rival} {}",
+            "{}: {:.2} × ({:.2}–{:.2}) of {}; {} {}",
             time(ours.median),
             ratio.median,
             ratio.min,
             ratio.max,
+            title(raw),
+            title(rival),
             time(theirs.median)
         ),
         ratio.median <= 1.15 && ours.median < theirs.median,
@@ -92,20 +99,28 @@ fn durable_many(figures: &Figures<'_>, size: usize) -> Option<Goal> {
     let (rival, _) = best(figures, &cell, rivals().map(|arm| arm.name), rate, true)?;
     let ratio = figures.ratio(&cell, (OURS, rival), rate)?;
     let (our_p99, their_p99) = (figures.of(&cell, OURS, p99)?, figures.of(&cell, rival, p99)?);
-    let wanted = if size == 4096 { 1.2 } else { 2.0 };
+    let (wanted, or) =
+        if size == 4096 { (1.2, " or 80 % of the sequential bandwidth") } else { (2.0, "") };
+    let direct = figures.of("interval/4096/1", "raw-direct", settled);
+    let share =
+        direct.filter(|_| size == 4096).map(|direct| ours.median * 4096.0 / 1e6 / direct.median);
+    let bandwidth = share
+        .map_or_else(String::new, |share| format!("; {:.0} % of the bandwidth", share * 100.0));
     Some(Goal::new(
         &format!("durable append of {size} B, 64 appenders"),
-        &format!("≥ {wanted} × the best rival's records/s, p99 no worse"),
+        &format!("≥ {wanted} × the best rival's records/s{or}; p99 no worse"),
         format!(
-            "{}/s: {:.2} × ({:.2}–{:.2}) of {rival}; p99 {} against {}",
+            "{}/s: {:.2} × ({:.2}–{:.2}) of {}; p99 {} against {}{bandwidth}",
             count(ours.median),
             ratio.median,
             ratio.min,
             ratio.max,
+            title(rival),
             time(our_p99.median),
             time(their_p99.median)
         ),
-        ratio.median >= wanted && our_p99.median <= their_p99.median,
+        (ratio.median >= wanted || share.is_some_and(|share| share >= 0.8))
+            && our_p99.median <= their_p99.median,
     ))
 }
 
@@ -117,11 +132,12 @@ fn buffered(figures: &Figures<'_>) -> Option<Goal> {
         "buffered append of 100 B, 1 appender",
         "p50 ≤ 200 ns; ≥ 8 M records/s; faster than every rival without syncs",
         format!(
-            "p50 {}; {}/s ({}–{}); {rival} {}/s",
+            "p50 {}; {}/s ({}–{}); {} {}/s",
             time(our_p50.median),
             count(ours.median),
             count(ours.min),
             count(ours.max),
+            title(rival),
             count(theirs.median)
         ),
         our_p50.median <= 200.0 && ours.median >= 8e6 && ours.median > theirs.median,
@@ -136,12 +152,13 @@ fn paced(figures: &Figures<'_>, cell: &str, what: &str) -> Option<Goal> {
         what,
         "p99.9 ≤ 10 µs, longest under 1 ms",
         format!(
-            "p99.9 {} ({}–{}), longest {} in the middle round, {} in the worst; {rival} {} and {}, {}",
+            "p99.9 {} ({}–{}), longest {} in the middle round, {} in the worst; {} {} and {}, {}",
             time(ours.median),
             time(ours.min),
             time(ours.max),
             time(longest.median),
             time(longest.max),
+            title(rival),
             time(theirs.median),
             time(their_longest.median),
             time(their_longest.max)
@@ -203,7 +220,7 @@ fn memory(figures: &Figures<'_>) -> Option<Goal> {
         "bounded by the ring and a segment's index; open in under 100 ms beyond the last segment's scan",
         format!(
             "peak {:.0} MiB with a ring of 32 MiB; {most} segments open in {}, so 16,384 (1 TiB at 64 MiB) in {}",
-            crate::tables::mib(peak.max),
+            peak.max / 1024.0,
             time(open.median * 1e9),
             time(tebibyte * 1e9)
         ),

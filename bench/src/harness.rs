@@ -57,14 +57,20 @@ impl Drop for Scratch {
     }
 }
 
-/// A process; killed, with all that it started, when dropped.
-struct Running(Child);
+/// A process; killed, with all that it started, when dropped, unless it ended well.
+struct Running {
+    child: Child,
+    ended_well: bool,
+}
 
 impl Drop for Running {
     fn drop(&mut self) {
-        let group = rustix::process::Pid::from_child(&self.0);
+        if self.ended_well {
+            return; // its number may be somebody else's by now
+        }
+        let group = rustix::process::Pid::from_child(&self.child);
         rustix::process::kill_process_group(group, rustix::process::Signal::KILL).ok();
-        self.0.wait().ok();
+        self.child.wait().ok();
     }
 }
 
@@ -128,10 +134,10 @@ impl Bench {
             .process_group(0)
             .stdout(Stdio::null())
             .stderr(Stdio::piped());
-        let mut running = Running(
-            command.spawn().with_context(|| format!("cannot run {}", worker[0].display()))?,
-        );
-        let mut stderr = running.0.stderr.take().expect("asked for");
+        let child =
+            command.spawn().with_context(|| format!("cannot run {}", worker[0].display()))?;
+        let mut running = Running { child, ended_well: false };
+        let mut stderr = running.child.stderr.take().expect("asked for");
         let said = thread::spawn(move || {
             let mut said = String::new();
             std::io::Read::read_to_string(&mut stderr, &mut said).ok();
@@ -139,7 +145,7 @@ impl Bench {
         });
         let begun = Instant::now();
         let status = loop {
-            if let Some(status) = running.0.try_wait()? {
+            if let Some(status) = running.child.try_wait()? {
                 break status;
             }
             if self.stop.load(Ordering::SeqCst) {
@@ -150,6 +156,7 @@ impl Bench {
             }
             thread::sleep(Duration::from_millis(3));
         };
+        running.ended_well = status.success();
         drop(running); // with a server that a worker which failed has left
         if !status.success() {
             let said = said.join().unwrap_or_default();
@@ -181,7 +188,7 @@ fn torture(file: &Path) -> Result<Tortured> {
         .process_group(0)
         .stdout(Stdio::null())
         .spawn()?;
-    let running = Running(child);
+    let running = Running { child, ended_well: false };
     thread::sleep(TORTURE_AHEAD);
     Ok(Tortured { file: file.to_owned(), _running: running })
 }

@@ -22,7 +22,7 @@ pub(crate) fn write(json: &Path, out: &Path) -> Result<()> {
     let figures = Figures::new(&saved);
     let notes = fs::read_to_string(json.with_extension("notes.md")).unwrap_or_default();
     let chart = out.with_extension("svg");
-    fs::write(&chart, draw(&panels(&figures)))
+    fs::write(&chart, draw(&caption(&saved), &panels(&figures)))
         .with_context(|| format!("cannot write {}", chart.display()))?;
     let name = chart.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let text = page(&saved, &figures, &name, &notes)?;
@@ -71,7 +71,7 @@ fn page(saved: &Saved, figures: &Figures<'_>, chart: &str, notes: &str) -> Resul
     }
 
     let mut part = |title: &str, words: &str, table: String| {
-        writeln!(text, "\n## {title}\n\n{words}\n\n{table}")
+        writeln!(text, "\n## {title}\n\n{words}\n\n{}", table.trim_end())
     };
     part(
         "Durable appends, one appender",
@@ -178,6 +178,21 @@ fn machine(saved: &Saved) -> String {
         or(&environment.virtualisation),
         saved.commit,
         versions.join(" · "),
+    )
+}
+
+/// What the chart says of itself.
+fn caption(saved: &Saved) -> String {
+    let environment = &saved.environment;
+    let filesystem =
+        environment.mount.as_ref().map_or("unknown", |mount| mount.filesystem.as_str());
+    let rounds = saved.trials.iter().map(|trial| trial.round + 1).max().unwrap_or(0);
+    format!(
+        "Linux {}, {filesystem}, {} CPUs, {}; median of {rounds} rounds, the line from the least to the most. \
+         Dashed: what disk or memory give at best.",
+        environment.kernel.as_deref().unwrap_or("unknown"),
+        environment.cpus,
+        date(saved.trials.first().map_or(0, |trial| trial.at)),
     )
 }
 

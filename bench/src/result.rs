@@ -71,6 +71,12 @@ impl Saved {
                 "{} is of a run with another seed or length; choose another --out",
                 path.display()
             );
+            ensure!(
+                saved.commit == commit(),
+                "{} is of commit {}; go on there, or choose another --out",
+                path.display(),
+                saved.commit
+            );
             return Ok(saved);
         }
         let (environment, _) = Environment::of(dir);

@@ -9,8 +9,6 @@ use crate::result::Saved;
 use crate::task::Answer;
 use crate::units::{count, spread, three, time};
 
-const MIB: f64 = 1024.0 * 1024.0;
-
 /// Records a second.
 pub(crate) fn rate(answer: &Answer) -> Option<f64> {
     (answer.seconds > 0.0).then(|| answer.records as f64 / answer.seconds)
@@ -415,9 +413,4 @@ pub(crate) fn setups() -> String {
         writeln!(text, "* {}: {}", title(arm), arm.setup).expect("a string takes it");
     }
     text
-}
-
-/// Bytes as MiB, where text wants them.
-pub(crate) fn mib(kib: f64) -> f64 {
-    kib * 1024.0 / MIB
 }
