@@ -40,7 +40,7 @@ impl Probe {
             took.push(begun.elapsed());
         }
         took.sort_unstable();
-        Ok(took[PROBES / 2].as_secs_f64() * 1e6)
+        Ok((took[PROBES / 2].as_secs_f64() * 1e7).round() / 10.0)
     }
 }
 
@@ -64,7 +64,9 @@ pub(crate) struct Conditions {
 impl Conditions {
     pub(crate) fn of(counted: &Elapsed) -> Self {
         #[expect(clippy::cast_precision_loss, reason = "shares")]
-        let share = |us: Option<u64>| Some(us? as f64 * 1000.0 / counted.wall_ns.max(1) as f64);
+        let share = |us: Option<u64>| {
+            Some((us? as f64 * 1e6 / counted.wall_ns.max(1) as f64).round() / 1000.0)
+        };
         let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
         Self {
             load: load.split(' ').next().and_then(|load| load.parse().ok()).unwrap_or(0.0),

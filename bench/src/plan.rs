@@ -49,7 +49,7 @@ pub(crate) fn sized(cell: &Cell, quick: bool, mut task: Task) -> Task {
         (Kind::Append, Level::Buffered) => (0.4, 2 << 30),
         (Kind::Append, Level::Interval) => (3.0, 2 << 30),
         (Kind::Paced, _) => (2.5, 1 << 30),
-        (Kind::Replay, _) => (60.0, 1 << 30),
+        (Kind::Replay, _) => (12.0, 1 << 30),
         (Kind::History, _) => (0.5, 1 << 30),
     };
     (task.seconds, task.bytes_max) =
@@ -58,11 +58,10 @@ pub(crate) fn sized(cell: &Cell, quick: bool, mut task: Task) -> Task {
     task
 }
 
-/// How often a cell is measured where the others are measured `rounds` times: what takes long or hardly
-/// varies, less often.
+/// How often a cell is measured where the others are measured `rounds` times: what takes long, less often.
 pub(crate) fn rounds(cell: &Cell, rounds: u32) -> u32 {
     match cell.kind {
-        Kind::Replay | Kind::History => rounds.min(3),
-        Kind::Append | Kind::Paced => rounds,
+        Kind::Append => rounds,
+        Kind::Paced | Kind::Replay | Kind::History => rounds.min(3),
     }
 }

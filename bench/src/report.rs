@@ -122,7 +122,7 @@ fn page(saved: &Saved, figures: &Figures<'_>, chart: &str, notes: &str) -> Resul
     part(
         "Reading it all",
         "A log of 1 GiB in records of 1 KiB is opened and read to the end, after its pages were dropped and once more. Slow writers get \
-         less than a gibibyte into a minute; rates are of what there was.",
+         less than a gibibyte into 12 s; rates are of what there was.",
         tables::replay(figures),
     )?;
     part(

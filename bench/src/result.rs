@@ -45,9 +45,9 @@ pub(crate) struct Trial {
     pub(crate) at: u64,
     pub(crate) conditions: Conditions,
     /// What went wrong, if something did; then there is no answer.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) failed: Option<String>,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) answer: Option<Answer>,
 }
 

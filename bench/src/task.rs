@@ -81,22 +81,22 @@ pub(crate) struct Answer {
     /// Times of single appends; one in 16 where nothing is synced, all of them otherwise.
     pub(crate) append: Times,
     /// For [`Kind::Paced`]: from when the append was due.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) from_due: Option<Times>,
     /// For [`Kind::Replay`]: open and read everything, page cache dropped and not.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) cold_seconds: Option<f64>,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) warm_seconds: Option<f64>,
     /// For [`Kind::History`]: opening, and reading the first record.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) open_seconds: Option<f64>,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) first_read_seconds: Option<f64>,
     /// The most memory that the process ever had (`VmHWM`), a server's of its own added.
     pub(crate) peak_kib: u64,
     /// What the engine says of how it syncs, if anything.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) says: Option<String>,
 }
 
