@@ -35,6 +35,18 @@ check-targets:
         cargo check --workspace --target $target || exit 1; \
     done
 
+# Makes the header of the C library from its sources
+c-header:
+    PLIMSOLL_WRITE_HEADER=1 cargo test -p plimsoll-capi --test header -- the_header_is_what
+
+# Installs the C library, its header and its pkg-config file (needs install(1))
+c-install prefix:
+    crates/capi/install {{prefix}}
+
+# Builds the Python wheel and runs its tests
+python:
+    python/test
+
 # Licences, bans and duplicate versions (needs cargo-deny)
 deny:
     cargo deny check bans licenses sources

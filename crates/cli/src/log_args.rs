@@ -125,6 +125,9 @@ pub(crate) struct AppendArgs {
     /// segment if that is less]
     #[arg(long, value_name = "SIZE", value_parser = bytes)]
     pub(crate) ring_bytes: Option<u64>,
+    /// Go on in the second directory when a write or a sync takes longer than this, like 100ms
+    #[arg(long, value_name = "TIME", value_parser = duration, requires = "second_dir")]
+    pub(crate) slow_after: Option<Duration>,
     /// Size of new segment files [default: that of the log's newest, 64MiB for a new log]
     #[arg(long, value_name = "SIZE", value_parser = bytes)]
     pub(crate) segment_bytes: Option<u64>,

@@ -591,3 +591,35 @@ fn fails(args: &[&str]) -> (String, i32) {
     assert!(answered.is_empty(), "an error is not an answer: {answered}");
     (said, status)
 }
+
+/// A copy on a read-only mount, in a mount namespace that is gone with the command.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_log_on_a_read_only_mount_is_read_and_not_written() {
+    let dir = numbers("read-only", 300);
+    let on_read_only = |command: &str| {
+        let script = format!(
+            "mount --bind -o ro {0} {0} || exit 77; exec {1} log {command}",
+            path(&dir),
+            env!("CARGO_BIN_EXE_plimsoll"),
+        );
+        Command::new("unshare").args(["--mount", "sh", "-c", &script]).output()
+    };
+    let first = on_read_only(&format!("cat {} --count 1", path(&dir)));
+    let mounted = first.as_ref().is_ok_and(|output| output.status.code() != Some(77));
+    if !mounted || !first.as_ref().unwrap().stderr.is_empty() {
+        let required = std::env::var("PLIMSOLL_REQUIRE").unwrap_or_default();
+        assert!(!required.contains("realfs"), "PLIMSOLL_REQUIRE={required}, but: {first:?}");
+        println!("SKIPPED: nothing can be mounted here: {first:?}");
+        return;
+    }
+    assert_eq!(first.unwrap().stdout, b"1\n");
+    for command in ["cat", "verify", "stat", "dump", "tail"] {
+        let output = on_read_only(&format!("{command} {}", path(&dir))).unwrap();
+        assert!(output.status.success(), "{command}: {output:?}");
+    }
+    let output = on_read_only(&format!("append {} /dev/null", path(&dir))).unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("Read-only file system"), "{said}");
+}

@@ -10,14 +10,19 @@
 //! Past the page cache whole blocks are written, so the last one is written again with what comes
 //! next, its old bytes unchanged.
 //!
-//! Invariant: bytes before `written` never change.
+//! Invariant: bytes before `written` never change. Invariant: writes of a segment come one after the
+//! other, as each begins in the block where the one before it ended.
 
+use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
+use std::time::Duration;
 
 use plimsoll_sync::{AlignedBuf, File, SyncMethod};
 
 use crate::error::Result;
+use crate::flusher::{Flight, Flusher, Landed, Write};
 use crate::format::{
     BLOCK, BLOCK_BYTES, FRAME_BYTES, Frame, Header, Kind, Link, SparseIndex, hash,
 };
@@ -25,7 +30,7 @@ use crate::place::Place;
 use crate::shim::AtomicU64;
 
 /// The most that is staged. Half of it is written at once, so that there is always room for more.
-pub(crate) const STAGING_BYTES: usize = 2 << 20;
+const STAGING_BYTES_MAX: usize = 2 << 20;
 
 /// What of a segment others than its writer need: to sync it, and to follow it.
 #[derive(Debug)]
@@ -48,6 +53,15 @@ pub(crate) struct Previous {
     pub(crate) ordinal: u64,
 }
 
+/// What is there once a write has ended: the last record, where it ends in the segment, and where the
+/// next one is in the ring.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Ends {
+    pub(crate) index: u64,
+    pub(crate) records_end: u64,
+    pub(crate) position: u64,
+}
+
 /// A segment that is being written.
 #[derive(Debug)]
 pub(crate) struct Active {
@@ -60,6 +74,10 @@ pub(crate) struct Active {
     /// What the last mark said.
     pub(crate) marked: u64,
     buf: AlignedBuf,
+    /// Others, of which none is in use.
+    others: Vec<AlignedBuf>,
+    /// Writes that are under way, oldest first, and what each of them publishes.
+    flights: VecDeque<(Flight, Ends)>,
     start: u64,
     staged: usize,
     written: usize,
@@ -102,27 +120,34 @@ impl Active {
         file: Arc<dyn File>,
         header: Header,
         link: Link,
+        ring_bytes: u64,
     ) -> Self {
         let segment = Segment { name, place, header, link, file, end: AtomicU64::new(BLOCK_BYTES) };
-        let mut active =
-            Self::new(segment, SparseIndex::default(), link.first_index - 1, BLOCK_BYTES);
+        let mut active = Self::new(
+            segment,
+            SparseIndex::default(),
+            link.first_index - 1,
+            BLOCK_BYTES,
+            ring_bytes,
+        );
         active.marked = link.durable;
         active.stage_frame(link.frame(), &link.encode());
         active.loose = true;
         active
     }
 
-    /// A segment that has records up to `last_index`, which end at `records_end`, and frames up to
-    /// `frames_end`. What its last block holds until there is `tail`.
+    /// A segment that has records up to `last_index`; where they end, and where its frames end. What
+    /// its last block holds until there is `tail`.
     pub(crate) fn resume(
         segment: Segment,
         sparse: SparseIndex,
         last_index: u64,
-        records_end: u64,
-        frames_end: u64,
+        (records_end, frames_end): (u64, u64),
         tail: &[u8],
+        ring_bytes: u64,
     ) -> Self {
-        let mut active = Self::new(segment, sparse, last_index, frames_end - tail.len() as u64);
+        let start = frames_end - tail.len() as u64;
+        let mut active = Self::new(segment, sparse, last_index, start, ring_bytes);
         active.buf[..tail.len()].copy_from_slice(tail);
         active.staged = tail.len();
         active.written = tail.len();
@@ -131,8 +156,15 @@ impl Active {
         active
     }
 
-    fn new(segment: Segment, sparse: SparseIndex, last_index: u64, start: u64) -> Self {
+    fn new(
+        segment: Segment,
+        sparse: SparseIndex,
+        last_index: u64,
+        start: u64,
+        ring_bytes: u64,
+    ) -> Self {
         assert!(start.is_multiple_of(BLOCK_BYTES), "a segment is written in blocks");
+        let staging_bytes = staging_bytes(ring_bytes, segment.header.segment_bytes);
         let alignment = segment.file.alignment().max(BLOCK);
         Self {
             segment: Arc::new(segment),
@@ -140,13 +172,21 @@ impl Active {
             last_index,
             marked_at: start,
             marked: 0,
-            buf: AlignedBuf::zeroed(STAGING_BYTES, alignment),
+            buf: AlignedBuf::zeroed(staging_bytes, alignment),
+            others: Vec::new(),
+            flights: VecDeque::new(),
             start,
             staged: 0,
             written: 0,
             records_end: start,
             loose: false,
         }
+    }
+
+    /// Takes over the buffers of the segment before, which needs them no longer.
+    pub(crate) fn inherit(&mut self, before: &mut Self) {
+        debug_assert!(before.flights.is_empty(), "everything was written");
+        self.others.append(&mut before.others);
     }
 
     /// Gives the file its name, durably. From here on it is known by it, in messages too.
@@ -170,9 +210,19 @@ impl Active {
         self.start + self.staged as u64
     }
 
-    /// Bytes that are staged and not written.
+    /// Bytes that are staged and not written, nor on their way.
     pub(crate) fn unwritten(&self) -> usize {
         self.staged - self.written
+    }
+
+    /// Whether as much is staged as is written at once.
+    pub(crate) fn is_write_due(&self) -> bool {
+        self.unwritten() >= self.buf.len() / 2
+    }
+
+    /// Whether so many bytes can be staged without a write.
+    pub(crate) fn has_room(&self, bytes: u64) -> bool {
+        bytes <= (self.buf.len() - self.staged) as u64
     }
 
     /// A small frame, whose payload is at hand.
@@ -191,14 +241,30 @@ impl Active {
 
     /// The head of a record, whose payload comes through [`Active::stage_payload`].
     pub(crate) fn stage_head(&mut self, frame: Frame, payload_hash: u64) -> Result<()> {
+        self.make_room(FRAME_BYTES)?;
+        let head = self.head_of_next(frame, payload_hash);
+        self.push(&head);
+        Ok(())
+    }
+
+    fn head_of_next(&mut self, frame: Frame, payload_hash: u64) -> [u8; FRAME_BYTES] {
         assert_eq!(frame.index, self.last_index + 1, "records are written in order");
         let at = self.next_offset();
-        let head = frame.encode(self.segment.header.salt, at, payload_hash);
-        self.make_room(FRAME_BYTES)?;
-        self.push(&head);
         self.sparse.note(frame.index, at);
         self.last_index = frame.index;
-        Ok(())
+        frame.encode(self.segment.header.salt, at, payload_hash)
+    }
+
+    /// A record for which there [is room](Active::has_room). The caller fills in its payload, and
+    /// zeros up to the next multiple of 8.
+    pub(crate) fn stage_whole(&mut self, frame: Frame, payload_hash: u64) -> &mut [u8] {
+        let head = self.head_of_next(frame, payload_hash);
+        let (from, to) = (self.staged, self.staged + frame.bytes());
+        self.staged = to;
+        self.records_end = self.next_offset();
+        let (place, payload) = self.buf[from..to].split_at_mut(FRAME_BYTES);
+        place.copy_from_slice(&head);
+        payload
     }
 
     /// Room for the next piece of a payload of which `left` bytes are missing; what is staged is
@@ -244,24 +310,68 @@ impl Active {
     /// Writes what is staged, and makes it durable if `with` says how. What was written earlier is
     /// not covered. Returns how many bytes went out, whole blocks where blocks are written.
     pub(crate) fn write(&mut self, with: Option<SyncMethod>) -> Result<u64> {
+        assert!(self.flights.is_empty(), "writes come one after the other");
         if self.unwritten() == 0 {
             return Ok(0);
         }
-        let direct = self.segment.file.alignment() > 1;
-        let (from, to) = if direct {
-            (self.written / BLOCK * BLOCK, self.staged.next_multiple_of(BLOCK))
-        } else {
-            (self.written, self.staged)
-        };
-        self.buf[self.staged..to].fill(0);
-        let (bytes, at) = (&self.buf[from..to], self.start + from as u64);
+        let range = self.range_to_write();
+        let (bytes, at) = (&self.buf[range.clone()], self.start + range.start as u64);
         match with {
             Some(method) => self.segment.file.write_sync_at(bytes, at, method).map(|_| ())?,
             None => self.segment.file.write_at(bytes, at)?,
         }
         self.written = self.staged;
         self.keep_last_block();
-        Ok((to - from) as u64)
+        Ok(range.len() as u64)
+    }
+
+    /// Begins to write what is staged, up to `position` in the ring, and goes on staging in another
+    /// buffer meanwhile, which begins with the same last block. What is under way has
+    /// [landed](Active::land) before [`Active::write`].
+    pub(crate) fn begin_write(&mut self, flusher: &Flusher, position: u64) {
+        let range = self.range_to_write();
+        let alignment = self.segment.file.alignment().max(BLOCK);
+        let fresh = || AlignedBuf::zeroed(self.buf.len(), alignment);
+        let mut next = self.others.pop().unwrap_or_else(fresh);
+        let whole = self.staged / BLOCK * BLOCK;
+        let rest = self.staged - whole;
+        next[..rest].copy_from_slice(&self.buf[whole..self.staged]);
+        let buf = std::mem::replace(&mut self.buf, next);
+        let byte_offset = self.start + range.start as u64;
+        let file = Arc::clone(&self.segment.file);
+        let flight = flusher.begin(Write { file, buf, range, byte_offset });
+        let ends = Ends { index: self.last_index, records_end: self.records_end, position };
+        self.flights.push_back((flight, ends));
+        self.start += whole as u64;
+        self.staged = rest;
+        self.written = rest;
+    }
+
+    /// How many writes are under way.
+    pub(crate) fn flying(&self) -> usize {
+        self.flights.len()
+    }
+
+    /// Waits for the oldest write that is under way, if one is: bytes and time that it took, and what
+    /// is there now.
+    pub(crate) fn land(&mut self) -> Result<Option<(u64, Duration, Ends)>> {
+        let Some((flight, ends)) = self.flights.pop_front() else {
+            return Ok(None);
+        };
+        let Landed { buf, bytes, took, result } = flight.land()?;
+        self.others.push(buf);
+        result?;
+        Ok(Some((bytes, took, ends)))
+    }
+
+    /// What of the staging is to be written, filled up with zeros where blocks are written.
+    fn range_to_write(&mut self) -> Range<usize> {
+        if self.segment.file.alignment() == 1 {
+            return self.written..self.staged;
+        }
+        let end = self.staged.next_multiple_of(BLOCK);
+        self.buf[self.staged..end].fill(0);
+        self.written / BLOCK * BLOCK..end
     }
 
     /// Once half the staging is used, its last block moves to the front.
@@ -279,6 +389,7 @@ impl Active {
     /// count.
     pub(crate) fn publish_end(&self) {
         debug_assert_eq!(self.unwritten(), 0, "only what is written is published");
+        debug_assert!(self.flights.is_empty(), "only what is written is published");
         self.segment.end.store(self.records_end, SeqCst);
     }
 
@@ -300,4 +411,11 @@ impl Active {
         let frame = Frame { kind: Kind::Pad, index: self.last_index, payload_bytes, more: 0 };
         self.stage_frame(frame, &payload);
     }
+}
+
+/// Room for two writes of a quarter of the ring, and for a seal beside what one of them leaves.
+fn staging_bytes(ring_bytes: u64, segment_bytes: u64) -> usize {
+    let wanted = usize::try_from(ring_bytes / 4).unwrap_or(STAGING_BYTES_MAX);
+    let seal = SparseIndex::seal_bytes_max(segment_bytes).next_multiple_of(BLOCK);
+    wanted.clamp(4 * BLOCK, STAGING_BYTES_MAX).max(4 * seal)
 }

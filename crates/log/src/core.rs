@@ -14,9 +14,11 @@
 //! Invariant: `durable` ≤ `written` ≤ `last`. Invariant: the ring holds every record that is not
 //! durable, except under [`Policy::Never`], where it holds every record that is not written.
 
+use std::ops::Deref;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::fence;
 use std::time::Duration;
 
 use crate::active::{Previous, Segment};
@@ -41,15 +43,15 @@ pub(crate) struct Core {
     pub(crate) places: Vec<Place>,
     pub(crate) log_id: u128,
     pub(crate) ring: Ring,
-    tail: Mutex<Tail>,
+    tail: Apart<Mutex<Tail>>,
     gate: AtomicGate,
-    pub(crate) last: Watermark,
+    pub(crate) last: Apart<Watermark>,
     pub(crate) written: Watermark,
     pub(crate) durable: Watermark,
-    /// The ring's released position, to be waited on.
+    /// How often there came to be more room, in the ring or in segments, to be waited on.
     room: Watermark,
     /// Ring position up to which there is certainly room in segments.
-    pub(crate) room_limit: AtomicU64,
+    room_limit: AtomicU64,
     /// The last record that somebody wants durable.
     pub(crate) wanted: AtomicU64,
     /// The last segment was filled so fast that zeros are not worth their writing.
@@ -130,6 +132,20 @@ pub(crate) enum Gate {
 #[derive(Debug)]
 struct AtomicGate(AtomicU64);
 
+/// What every append writes, in cache lines of its own: it would slow down who reads its neighbours,
+/// and every record passes the writer.
+#[derive(Debug)]
+#[repr(align(128))]
+pub(crate) struct Apart<T>(T);
+
+impl<T> Deref for Apart<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
 /// What an append does when there is no room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Full {
@@ -158,18 +174,18 @@ impl Core {
             places,
             log_id: start.log_id,
             ring: start.ring,
-            tail: Mutex::new(Tail {
+            tail: Apart(Mutex::new(Tail {
                 next_index: start.accepted + 1,
                 position: start.filled,
                 released: start.taken,
                 records: 0,
                 payload_bytes: 0,
-            }),
+            })),
             gate: AtomicGate(AtomicU64::new(Gate::Open as u64)),
-            last: Watermark::new("appended", start.accepted),
+            last: Apart(Watermark::new("appended", start.accepted)),
             written: Watermark::new("written", start.last_index),
             durable: Watermark::new("durable", start.last_index),
-            room: Watermark::new("released", start.taken),
+            room: Watermark::new("released", 0),
             room_limit: AtomicU64::new(start.filled),
             wanted: AtomicU64::new(0),
             is_bulk: AtomicBool::new(false),
@@ -221,6 +237,8 @@ impl Core {
         let mut tail = lock(&self.tail);
         let timed = tail.next_index.is_multiple_of(TIMED).then(|| self.clock().now());
         let mut stalled = None;
+        // How often there had been more room before it was looked for in vain.
+        let mut looked_at = None;
         loop {
             match self.gate.get() {
                 Gate::Open if self.has_room(&mut tail, bytes) => break,
@@ -237,9 +255,12 @@ impl Core {
                 return Err(Error::WouldBlock { behind_bytes });
             }
             stalled.get_or_insert_with(|| self.clock().now());
-            let wanted = (tail.position + bytes).saturating_sub(self.ring.capacity());
+            let Some(seen) = looked_at.take() else {
+                looked_at = Some(self.room.get());
+                continue;
+            };
             drop(tail);
-            self.wait_for_room(wanted, drive)?;
+            self.wait_for_room(seen, drive)?;
             tail = lock(&self.tail);
         }
         if records.len() as u64 > INDEX_END - tail.next_index {
@@ -260,9 +281,13 @@ impl Core {
         tail.next_index += records.len() as u64;
         tail.position = position;
         let index = tail.next_index - 1;
+        // First the mark, so that `written` never comes before it.
+        self.last.set(index);
         self.ring.publish(position);
-        self.last.advance(index);
         drop(tail);
+        // Between what was stored and a look at who waits for it: here, and in `finish_append`.
+        fence(SeqCst);
+        self.last.wake(index);
         if let Some(begun) = timed.or(stalled) {
             self.timed(begun, stalled);
         }
@@ -296,8 +321,9 @@ impl Core {
         tail.position + bytes <= self.room_limit.load(SeqCst)
     }
 
+    /// Waits until there is more room than when there had been more `seen` times.
     #[cold]
-    fn wait_for_room(&self, released: u64, drive: &dyn Fn() -> Result<()>) -> Result<()> {
+    fn wait_for_room(&self, seen: u64, drive: &dyn Fn() -> Result<()>) -> Result<()> {
         self.pressed.store(true, SeqCst);
         if !self.options.threads {
             return drive();
@@ -305,10 +331,8 @@ impl Core {
         self.writer_signal.wake();
         self.syncer_signal.wake();
         self.preparer_signal.wake();
-        // At least as much as is needed; or anything at all, if what is missing is something else.
-        let released = released.max(self.ring.released() + 1);
-        // Whoever opens the gate, or makes another segment ready, does not move this mark.
-        match self.room.wait_timeout(released, Duration::from_millis(20)) {
+        // Whoever opens the gate does not move this mark.
+        match self.room.wait_timeout(seen + 1, Duration::from_millis(20)) {
             Ok(()) | Err(Error::TimedOut { .. }) => Ok(()),
             Err(error) => Err(error),
         }
@@ -377,7 +401,19 @@ impl Core {
     fn release(&self, position: u64) {
         self.ring.release(position);
         self.pressed.store(false, SeqCst);
-        self.room.advance(position);
+        self.room.step();
+    }
+
+    /// Ring positions up to this one certainly have room in segments.
+    pub(crate) fn set_room_limit(&self, position: u64) {
+        self.room_limit.store(position, SeqCst);
+        self.room.step();
+    }
+
+    /// Segments have room for so much more.
+    pub(crate) fn raise_room_limit(&self, by: u64) {
+        self.room_limit.fetch_add(by, SeqCst);
+        self.room.step();
     }
 
     /// When the next background sync is due: how long until then, or `None` if there is nothing to
@@ -386,10 +422,15 @@ impl Core {
         let unsynced = lock(&self.unsynced);
         let since = unsynced.since?;
         // Under any policy: what a full segment holds is not left for later.
-        if unsynced.segments.len() > 1 || self.pressed.load(SeqCst) {
+        if unsynced.segments.len() > 1 {
             return Some(Duration::ZERO);
         }
         let bytes = unsynced.position.saturating_sub(self.ring.released());
+        // Not for a few bytes, so that syncs do not crowd out writes. A batch takes half the ring at
+        // most, so who waits for room finds half of it full, and all of that is written before long.
+        if self.pressed.load(SeqCst) && bytes >= self.ring.capacity() / 2 {
+            return Some(Duration::ZERO);
+        }
         if self.options.unsynced_bytes_max().is_some_and(|max| bytes >= max) {
             return Some(Duration::ZERO);
         }
@@ -434,6 +475,7 @@ impl Core {
         let Some(last) = segments.last() else {
             return Ok(());
         };
+        let _span = tracing::trace_span!("sync", index, segments = segments.len()).entered();
         let begun = self.clock().now();
         // Where records end now is no later than what the sync covers.
         let previous = last.previous();
@@ -465,7 +507,7 @@ impl Core {
         };
         tracing::error!(%error, "the log stops");
         self.gate.change(|now| (now < Gate::Stopped).then_some(Gate::Stopped));
-        for mark in [&self.written, &self.durable, &self.last, &self.room] {
+        for mark in [&self.written, &self.durable, &*self.last, &self.room] {
             mark.close(&error);
         }
         self.tell(Event::Stopped);
@@ -475,7 +517,7 @@ impl Core {
     /// The log was closed.
     pub(crate) fn close(&self) {
         self.gate.change(|now| (now < Gate::Stopped).then_some(Gate::Closed));
-        for mark in [&self.written, &self.durable, &self.last, &self.room] {
+        for mark in [&self.written, &self.durable, &*self.last, &self.room] {
             mark.close(&Error::Closed);
         }
     }

@@ -26,14 +26,23 @@ pub(crate) struct Cursor {
 impl Cursor {
     /// At the first frame of a segment.
     pub(crate) fn new(file: Arc<dyn File>, header: Header) -> Self {
+        Self::reading(file, header, READ_BYTES)
+    }
+
+    fn reading(file: Arc<dyn File>, header: Header, bytes: usize) -> Self {
         Self {
             file,
             header,
-            buf: AlignedBuf::zeroed(READ_BYTES, BLOCK),
+            buf: AlignedBuf::zeroed(bytes, BLOCK),
             start: 0,
             held: 0,
             at: BLOCK_BYTES,
         }
+    }
+
+    /// At the first frame, where that is all that is looked at: no more is read than it needs.
+    pub(crate) fn of_head(file: Arc<dyn File>, header: Header) -> Self {
+        Self::reading(file, header, BLOCK)
     }
 
     /// Byte offset of the next frame.

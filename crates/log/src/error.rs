@@ -93,6 +93,18 @@ pub enum Error {
     #[error("{0}")]
     Corrupt(Box<Corruption>),
 
+    /// Another version of Plimsoll wrote this. Nothing is changed. Use that one, or a newer.
+    #[error(
+        "{segment} has format version {version}, and this program knows only {}",
+        crate::VERSION
+    )]
+    Version {
+        /// The file.
+        segment: String,
+        /// The version that it names.
+        version: u32,
+    },
+
     /// Options that cannot be. Change them.
     #[error("{0}")]
     Options(String),

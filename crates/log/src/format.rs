@@ -222,12 +222,13 @@ impl Header {
         if bytes[0..8] != MAGIC {
             return Err(Damage::Magic);
         }
+        // In every version the checksum is here, so that a flipped bit is not taken for another version.
+        if u64_at(bytes, 56) != hash(&bytes[..56]) {
+            return Err(Damage::HeaderChecksum);
+        }
         let version = u32_at(bytes, 8);
         if version != VERSION {
             return Err(Damage::Version(version));
-        }
-        if u64_at(bytes, 56) != hash(&bytes[..56]) {
-            return Err(Damage::HeaderChecksum);
         }
         let header = Self {
             log_id: u128::from_le_bytes(bytes[16..32].try_into().expect("sixteen bytes")),
@@ -426,6 +427,16 @@ impl SparseIndex {
         if due {
             self.entries.push((index, byte_offset));
         }
+    }
+
+    /// How many records are noted.
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Adds what a later state of the same index has more.
+    pub(crate) fn catch_up(&mut self, later: &Self) {
+        self.entries.extend_from_slice(&later.entries[self.entries.len()..]);
     }
 
     /// A place at or before the frame of a record; `None` before the first note.

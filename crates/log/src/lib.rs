@@ -31,7 +31,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! **Threads, not tasks.** A log has three threads of its own. [`Watermark::poll`] joins it to a
+//! **Threads, not tasks.** A log has four threads of its own. [`Watermark::poll`] joins it to a
 //! runtime: append buffered, and await the mark.
 //!
 //! **Errors.** A file whose write or sync failed is never written or synced again. What was not
@@ -50,10 +50,12 @@ mod clock;
 mod core;
 mod cursor;
 mod error;
+mod flusher;
 mod format;
 mod log;
 mod opening;
 mod options;
+mod patience;
 mod place;
 mod reader;
 mod recovery;

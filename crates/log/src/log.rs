@@ -15,6 +15,7 @@ use crate::error::{Error, Result};
 use crate::format::{Decoded, Kind, hash};
 use crate::opening::Opening;
 use crate::options::{Ack, Options, Ring as RingPlace};
+use crate::patience::PatientDir;
 use crate::place::{Place, segment_name};
 use crate::reader::{Follower, Reader, Source};
 use crate::recovery::{self, Recovery, read_piece};
@@ -40,7 +41,7 @@ pub struct Log {
     role: Arc<Mutex<Writer>>,
     threads: Mutex<Threads>,
     /// Held for as long as the log is open.
-    _lock: Lock,
+    _lock: Arc<Lock>,
 }
 
 /// How much of its oldest end a log keeps.
@@ -76,12 +77,23 @@ impl Log {
     /// # Errors
     /// As [`Log::open`].
     pub fn open_in(dirs: Vec<Arc<dyn Dir>>, options: Options) -> Result<(Self, Recovery)> {
+        let _span = tracing::info_span!("open").entered();
         options.check()?;
         let Some(first) = dirs.first() else {
             return Err(Error::Options("a log needs a directory".to_owned()));
         };
-        let lock = first.lock(LOCK)?;
+        if options.slow_after.is_some() && dirs.len() < 2 {
+            return Err(Error::Options("slow_after needs a second directory".to_owned()));
+        }
+        let lock = Arc::new(first.lock(LOCK)?);
         ring_note::check(&**first, &options.ring)?;
+        let dirs = match options.slow_after {
+            None => dirs,
+            Some(limit) => {
+                let patient = |dir| PatientDir::new(dir, limit, Arc::downgrade(&lock));
+                dirs.into_iter().map(|dir| Arc::new(patient(dir)) as Arc<dyn Dir>).collect()
+            }
+        };
         let places: Vec<Place> =
             dirs.into_iter().map(|dir| Place::probe(dir, options.direct)).collect::<Result<_>>()?;
         let found = recovery::find(&places, options.accept_loss)?;
@@ -167,8 +179,10 @@ impl Log {
             Ack::Buffered => {
                 if self.core.options.policy.ack() == Ack::Durable {
                     self.core.want(index);
+                    self.core.writer_signal.wake_if_asleep();
                 }
-                self.core.writer_signal.wake_if_asleep();
+                // The fence is in `Core::accept`.
+                self.core.writer_signal.wake_if_asleep_after_fence();
                 Ok(())
             }
             Ack::Written => {
@@ -196,6 +210,43 @@ impl Log {
     /// [`Error::Stopped`] if it will not be, [`Error::Truncated`] if it was cut off.
     pub fn wait_durable(&self, index: u64) -> Result<()> {
         self.wait(index, &self.core.durable, true)
+    }
+
+    /// As [`Log::wait_written`], but no longer than `timeout`, even where the disk hangs: the log's own
+    /// threads do the work, which costs waking one. In a log without them only what is driven happens.
+    ///
+    /// # Errors
+    /// As [`Log::wait_written`], and [`Error::TimedOut`]: it still may be written.
+    pub fn wait_written_timeout(&self, index: u64, timeout: Duration) -> Result<()> {
+        self.wait_timeout(index, &self.core.written, false, timeout)
+    }
+
+    /// As [`Log::wait_durable`], but no longer than `timeout`; see [`Log::wait_written_timeout`]. The
+    /// sync is asked for at once, and goes on when nobody waits for it any more.
+    ///
+    /// # Errors
+    /// As [`Log::wait_durable`], and [`Error::TimedOut`]: it still may become durable.
+    pub fn wait_durable_timeout(&self, index: u64, timeout: Duration) -> Result<()> {
+        self.wait_timeout(index, &self.core.durable, true, timeout)
+    }
+
+    fn wait_timeout(
+        &self,
+        index: u64,
+        mark: &Watermark,
+        durable: bool,
+        timeout: Duration,
+    ) -> Result<()> {
+        let cuts = mark.cuts();
+        self.check_appended(index)?;
+        if mark.get() >= index {
+            return Ok(());
+        }
+        if durable {
+            self.core.want(index);
+        }
+        self.core.writer_signal.wake();
+        mark.wait_timeout_since(index, timeout, cuts)
     }
 
     /// Plays the writer where that is no slower than waking it: nobody else waits, nobody is at it.
@@ -395,7 +446,7 @@ impl Log {
             let spare = spares::take(&self.core, writer.active.segment.place)?;
             self.core.wanted.store(0, SeqCst);
             // Before the files change, so that a reader who does not find a record knows why.
-            for mark in [&self.core.durable, &self.core.written, &self.core.last] {
+            for mark in [&self.core.durable, &self.core.written, &*self.core.last] {
                 mark.set_back(last_index);
             }
             writer

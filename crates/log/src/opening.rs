@@ -75,7 +75,7 @@ impl Opening {
                 };
                 let sparse = scanned.sparse;
                 let ends = (scanned.records_end, scanned.frames_end);
-                Active::resume(segment, sparse, last_index, ends.0, ends.1, &tail)
+                Active::resume(segment, sparse, last_index, ends, &tail, self.options.ring_bytes)
             }
             None => self.begin(log_id, last_index, generation + 1)?,
         };
@@ -126,8 +126,9 @@ impl Opening {
             anchor,
         };
         let core = Core::new(self.options, self.places, start);
-        let writer = Writer::new(active, taken, generation, core.clock().now());
+        let writer = Writer::new(&core, active, taken, generation);
         writer.tell_room(&core);
+        writer.show(&core);
         self.recovery.first_index = core.first_index();
         self.recovery.last_index = accepted;
         self.recovery.replayed = accepted - last_index;
@@ -152,7 +153,7 @@ impl Opening {
             unix_ns: self.options.clock.unix_ns(),
         };
         let name = segment_name(last_index + 1);
-        let mut active = Active::begin(name, 0, spare.file, header, link);
+        let mut active = Active::begin(name, 0, spare.file, header, link, self.options.ring_bytes);
         active.stage_frame(Frame::mark(last_index, generation), &[]);
         active.write(None)?;
         active.publish_end();

@@ -88,6 +88,11 @@ pub struct Options {
     /// Past the page cache where the filesystem lets us (`O_DIRECT`): on unless set. Measured here,
     /// it makes a durable record cheaper and keeps the log out of writeback.
     pub direct: bool,
+    /// A write or a sync that takes longer than this counts as failed, and the log goes on in its
+    /// second directory with everything that is not durable: never unless set. Ten times what a sync
+    /// of this disk takes is sensible. Costs a copy and two wake-ups for each write. A disk that takes
+    /// its time over a rename or a removal is waited for.
+    pub slow_after: Option<Duration>,
     /// Open although durable records are lost: cut the log before the first of them. Whoever sets
     /// this has looked at `plimsoll log verify`.
     pub accept_loss: bool,
@@ -186,6 +191,9 @@ impl Options {
                 "an interval of nothing; Policy::Always is what syncs at once".to_owned(),
             );
         }
+        if self.slow_after.is_some_and(|limit| limit.is_zero() || !self.threads) {
+            return wrong("slow_after must be some time, of a log that has threads".to_owned());
+        }
         Ok(())
     }
 
@@ -224,6 +232,7 @@ impl Default for Options {
             ring: Ring::default(),
             tail: Tail::default(),
             direct: true,
+            slow_after: None,
             accept_loss: false,
             observer: None,
             threads: true,
@@ -241,6 +250,7 @@ impl fmt::Debug for Options {
             .field("ring", &self.ring)
             .field("tail", &self.tail)
             .field("direct", &self.direct)
+            .field("slow_after", &self.slow_after)
             .field("accept_loss", &self.accept_loss)
             .field("threads", &self.threads)
             .finish_non_exhaustive()

@@ -321,9 +321,9 @@ impl Reader {
         let mut cursor = Cursor::new(file, piece.header);
         let mut next_index = covering.entry.first_index;
         if self.next_index > next_index
-            && let Some((sparse, first)) = self.sparse_index(covering, &piece)?
-            && let Some(at) = sparse.before(self.next_index)
+            && let Some(at) = self.near(covering, &piece)?
         {
+            let first = next_index;
             // The index leads near; the frame there says which record it is.
             cursor.seek(at);
             match cursor.peek()? {
@@ -354,14 +354,19 @@ impl Reader {
             .map_err(|damage| Error::corrupt(segment_name(entry.first_index), 0, damage, records))
     }
 
+    /// A place at or before the frame of the next record, if one is known.
+    fn near(&self, covering: Covering, piece: &Piece) -> Result<Option<u64>> {
+        if let (None, Source::Live(core)) = (covering.last_index, &self.source) {
+            return Ok(core.segments.near(piece.header.salt, self.next_index));
+        }
+        let sparse = self.sparse_index(covering, piece)?;
+        Ok(sparse.and_then(|sparse| sparse.before(self.next_index)))
+    }
+
     /// The sparse index of a segment that is sealed: the link of the next one says where its records
     /// end, and the seal comes behind them. It is a help, not a truth: where it cannot be read, the
     /// segment is read from its beginning.
-    fn sparse_index(
-        &self,
-        covering: Covering,
-        piece: &Piece,
-    ) -> Result<Option<(SparseIndex, u64)>> {
+    fn sparse_index(&self, covering: Covering, piece: &Piece) -> Result<Option<SparseIndex>> {
         let Some(next) = covering.last_index.and_then(|last| self.source.covering(last + 1)) else {
             return Ok(None);
         };
@@ -379,8 +384,7 @@ impl Reader {
             match cursor.peek()? {
                 Decoded::Frame(frame) if frame.kind == Kind::Seal => {
                     let payload = cursor.payload(&frame);
-                    let sparse = SparseIndex::decode(payload, piece.header.segment_bytes).ok();
-                    return Ok(sparse.map(|sparse| (sparse, covering.entry.first_index)));
+                    return Ok(SparseIndex::decode(payload, piece.header.segment_bytes).ok());
                 }
                 Decoded::Frame(frame) if matches!(frame.kind, Kind::Mark | Kind::Pad) => {
                     cursor.skip(&frame);

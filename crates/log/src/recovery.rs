@@ -133,9 +133,13 @@ fn read_piece_of(file: Arc<dyn File>, entry: Entry) -> Result<std::result::Resul
     let held = file.read_at(&mut block, 0)?;
     let header = match Header::decode(&block[..held]) {
         Ok(header) => header,
+        // Not damaged, and not ours to judge.
+        Err(Damage::Version(version)) => {
+            return Err(Error::Version { segment: segment_name(entry.first_index), version });
+        }
         Err(damage) => return Ok(Err(damage)),
     };
-    let mut cursor = Cursor::new(file, header);
+    let mut cursor = Cursor::of_head(file, header);
     let link = match cursor.peek()? {
         Decoded::Frame(frame) if frame.kind == Kind::Link => {
             Link::decode(frame.index, cursor.payload(&frame)).ok()

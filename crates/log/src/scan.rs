@@ -129,7 +129,7 @@ fn walk(cursor: &mut Cursor, scanned: &mut Scanned, link: Link, until: u64) -> R
                     scanned.last_index = frame.index;
                     scanned.records_end = cursor.at();
                     scanned.frames_end = cursor.at();
-                    scanned.sparse.clone_from(&sparse);
+                    scanned.sparse.catch_up(&sparse);
                 }
                 continue;
             }

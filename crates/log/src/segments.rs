@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering::SeqCst;
 
+use crate::format::SparseIndex;
 use crate::shim::{AtomicU64, Mutex, lock};
 
 /// One file of the log.
@@ -27,12 +28,36 @@ pub(crate) struct Segments {
     list: Mutex<VecDeque<Entry>>,
     /// Raised when records were cut off or replaced: readers look where they are.
     epoch: AtomicU64,
+    /// Where some records of the segment that is written begin, and its salt.
+    newest: Mutex<(u64, SparseIndex)>,
 }
 
 impl Segments {
     /// From a list in order.
     pub(crate) fn new(list: impl IntoIterator<Item = Entry>) -> Self {
-        Self { list: Mutex::new(list.into_iter().collect()), epoch: AtomicU64::new(0) }
+        Self {
+            list: Mutex::new(list.into_iter().collect()),
+            epoch: AtomicU64::new(0),
+            newest: Mutex::default(),
+        }
+    }
+
+    /// Shows readers where records begin in the segment with this salt, which is being written.
+    pub(crate) fn show(&self, salt: u64, sparse: &SparseIndex) {
+        let mut newest = lock(&self.newest);
+        if newest.0 != salt {
+            *newest = (salt, SparseIndex::default());
+        }
+        if newest.1.len() < sparse.len() {
+            newest.1.catch_up(sparse);
+        }
+    }
+
+    /// A place at or before the frame of a record, if its segment, which has this salt, is the one that
+    /// is being written.
+    pub(crate) fn near(&self, salt: u64, index: u64) -> Option<u64> {
+        let newest = lock(&self.newest);
+        if newest.0 == salt { newest.1.before(index) } else { None }
     }
 
     /// Changes whenever what a reader has seen may be another's now.
@@ -120,6 +145,21 @@ mod tests {
         assert_eq!(segments.replace(entry(10)), [entry(10), entry(20)]);
         assert_ne!(segments.epoch(), epoch);
         assert_eq!(segments.all(), [entry(5), entry(10)]);
+    }
+
+    #[test]
+    fn a_record_of_the_segment_that_is_written_is_found_near_its_place_and_in_no_other_segment() {
+        let segments = Segments::new([entry(1)]);
+        assert_eq!(segments.near(7, 1), None);
+        let mut sparse = SparseIndex::default();
+        sparse.note(1, 4176);
+        segments.show(7, &sparse);
+        sparse.note(900, 4176 + (64 << 10));
+        segments.show(7, &sparse);
+        assert_eq!((segments.near(7, 899), segments.near(7, 900)), (Some(4176), Some(69_712)));
+        assert_eq!(segments.near(8, 900), None);
+        segments.show(8, &SparseIndex::default());
+        assert_eq!(segments.near(7, 900), None, "it is full, and its seal says the same");
     }
 
     #[test]

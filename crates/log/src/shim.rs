@@ -4,11 +4,11 @@
 #[cfg(shuttle)]
 pub(crate) use shuttle::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 #[cfg(shuttle)]
-pub(crate) use shuttle::sync::{Mutex, MutexGuard, TryLockError};
+pub(crate) use shuttle::sync::{Mutex, MutexGuard, TryLockError, mpsc};
 #[cfg(not(shuttle))]
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 #[cfg(not(shuttle))]
-pub(crate) use std::sync::{Mutex, MutexGuard, TryLockError};
+pub(crate) use std::sync::{Mutex, MutexGuard, TryLockError, mpsc};
 #[cfg(not(shuttle))]
 pub(crate) use std::thread;
 

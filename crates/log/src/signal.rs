@@ -49,6 +49,12 @@ impl Signal {
     /// Wakes it if it would not look for itself. What is to be seen was stored before.
     pub(crate) fn wake_if_asleep(&self) {
         fence(SeqCst);
+        self.wake_if_asleep_after_fence();
+    }
+
+    /// The same, where a fence already stands between what was stored and this.
+    #[inline]
+    pub(crate) fn wake_if_asleep_after_fence(&self) {
         if self.asleep.load(SeqCst) && self.asleep.swap(false, SeqCst) {
             self.wake();
         }

@@ -3,7 +3,8 @@
 //! One is kept ready once a quarter of the active segment is used. It is also the reserve: when the
 //! disk is full, what the ring holds still has room in it.
 
-use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::io::ErrorKind;
+use std::sync::atomic::Ordering::Relaxed;
 
 use crate::core::{Core, Gate};
 use crate::error::{Error, Result};
@@ -42,7 +43,7 @@ pub(crate) fn keep_ready(core: &Core, place: usize) -> Result<bool> {
     let spare = prepare(core, place)?;
     let mut spares = lock(&core.spares);
     spares.ready.push(spare);
-    core.room_limit.fetch_add(core.certain_room_of_spare(), SeqCst);
+    core.raise_room_limit(core.certain_room_of_spare());
     Ok(true)
 }
 
@@ -60,8 +61,12 @@ pub(crate) fn give_back(core: &Core, place: usize, name: &str) -> Result<()> {
         core.places[place].layout == Layout::Zeroed && lock(&core.spares).used.len() < USED_MAX;
     if keeps {
         let spare = spare_name(core.new_header()?.salt);
-        dir.rename(name, &spare)?;
-        lock(&core.spares).used.push((place, spare));
+        match dir.rename(name, &spare) {
+            Ok(()) => lock(&core.spares).used.push((place, spare)),
+            // A write to it may still come.
+            Err(error) if error.kind() == Some(ErrorKind::ResourceBusy) => dir.remove(name)?,
+            Err(error) => return Err(error.into()),
+        }
     } else {
         dir.remove(name)?;
     }
@@ -75,6 +80,7 @@ pub(crate) fn give_back(core: &Core, place: usize, name: &str) -> Result<()> {
 
 /// In the preparing turn, and under no other lock: it writes a whole file.
 fn prepare(core: &Core, place: usize) -> Result<Spare> {
+    let _span = tracing::debug_span!("prepare", place).entered();
     let header = core.new_header()?;
     let recycled = {
         let mut spares = lock(&core.spares);

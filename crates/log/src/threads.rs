@@ -1,4 +1,4 @@
-//! The log's own threads: writer, syncer, preparer. Each loops over one step that has no loop of its
+//! The log's own threads: writer, syncer, preparer, and the [flusher](crate::flusher). Each loops over one step that has no loop of its
 //! own, so that a log without threads takes the same steps ([`crate::Log::drive`]).
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use crate::core::{Core, Gate};
 use crate::error::{Error, Result};
+use crate::flusher::Flusher;
 use crate::shim::thread::{self, JoinHandle};
 use crate::shim::{Mutex, lock};
 use crate::spares;
@@ -29,6 +30,7 @@ pub(crate) struct Threads {
 impl Threads {
     pub(crate) fn start(core: &Arc<Core>, role: &Arc<Mutex<Writer>>) -> Result<Self> {
         let mut threads = Self::default();
+        lock(role).flusher = Arc::new(Flusher::start(core.clock().clone())?);
         type Body = fn(&Core, &Mutex<Writer>);
         let bodies: [(&str, Body); 3] =
             [("log-writer", write), ("log-syncer", sync), ("log-preparer", prepare)];

@@ -5,9 +5,9 @@
 //!
 //! Invariant: no wake-up is lost. A waiter enters the list and *then* looks at the value again; who
 //! advances stores the value and *then* looks whether there is a list. All four are sequentially
-//! consistent, so one of the two sees the other.
+//! consistent, or have a sequentially consistent fence between them, so one of the two sees the other.
 
-use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::Ordering::{Relaxed, Release, SeqCst};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -15,21 +15,30 @@ use crate::error::{Error, Result};
 use crate::shim::thread::{self, Thread};
 use crate::shim::{AtomicU64, AtomicUsize, Deadline, Mutex, lock};
 
+/// So often a waiter lets others run before it parks, where so many others wait as well: what they all
+/// wait for has often come by then, and nobody has to wake them. Where few wait it is better that they
+/// come back together, because the disk takes what they bring in one go.
+const YIELDS: u32 = 8;
+const YIELDERS_MIN: usize = if cfg!(shuttle) { 1 } else { 16 };
+
 /// How far something has come: an index that only ever grows, but for truncation.
 #[derive(Debug)]
 pub struct Watermark {
     state: &'static str,
     value: AtomicU64,
     waiting: AtomicUsize,
+    yielding: AtomicUsize,
     waiters: Mutex<Waiters>,
+    /// Nobody in the list waits for this or less.
+    taken: AtomicU64,
+    /// Raised when the mark went back: who waited for more waits in vain.
+    cuts: AtomicU64,
 }
 
 #[derive(Debug, Default)]
 struct Waiters {
     list: Vec<Waiter>,
     next_ticket: u64,
-    /// Raised when the mark went back: who waited for more waits in vain.
-    cuts: u64,
     closed: Option<Error>,
 }
 
@@ -61,7 +70,10 @@ impl Watermark {
             state,
             value: AtomicU64::new(value),
             waiting: AtomicUsize::new(0),
+            yielding: AtomicUsize::new(0),
             waiters: Mutex::new(Waiters::default()),
+            taken: AtomicU64::new(0),
+            cuts: AtomicU64::new(0),
         }
     }
 
@@ -81,7 +93,7 @@ impl Watermark {
 
     /// How often it went back; for [`Watermark::wait_since`].
     pub(crate) fn cuts(&self) -> u64 {
-        lock(&self.waiters).cuts
+        self.cuts.load(SeqCst)
     }
 
     /// As [`Watermark::wait`], if it has not gone back since `cuts` was read.
@@ -95,6 +107,16 @@ impl Watermark {
     /// As [`Watermark::wait`], and [`Error::TimedOut`].
     pub fn wait_timeout(&self, index: u64, timeout: Duration) -> Result<()> {
         self.wait_until(index, Some(&Deadline::after(timeout)), None)
+    }
+
+    /// As [`Watermark::wait_timeout`], if it has not gone back since `cuts` was read.
+    pub(crate) fn wait_timeout_since(
+        &self,
+        index: u64,
+        timeout: Duration,
+        cuts: u64,
+    ) -> Result<()> {
+        self.wait_until(index, Some(&Deadline::after(timeout)), Some(cuts))
     }
 
     /// As [`Watermark::wait`], for tasks: pending until then, when the task is woken. A truncation wakes
@@ -131,8 +153,11 @@ impl Watermark {
         if since.is_none() && self.get() >= index {
             return Ok(());
         }
+        if self.comes_by_yielding(index, since) {
+            return Ok(());
+        }
         let mut waiters = lock(&self.waiters);
-        let cuts = waiters.cuts;
+        let cuts = self.cuts();
         if since.is_some_and(|since| since != cuts) {
             return Err(Error::Truncated { index });
         }
@@ -149,11 +174,11 @@ impl Watermark {
             }
             if self.get() >= index {
                 // Whoever advanced it took us from the list, or is about to.
-                self.leave(ticket);
+                self.leave(ticket, index);
                 return Ok(());
             }
             let mut waiters = lock(&self.waiters);
-            if waiters.cuts != cuts {
+            if self.cuts() != cuts {
                 self.leave_list(&mut waiters, ticket);
                 return Err(Error::Truncated { index });
             }
@@ -168,6 +193,19 @@ impl Watermark {
                 }
             }
         }
+    }
+
+    /// Lets others run for a moment, if many wait; whether the mark has come to `index` meanwhile.
+    fn comes_by_yielding(&self, index: u64, since: Option<u64>) -> bool {
+        let others = self.yielding.fetch_add(1, Relaxed) + self.waiting();
+        let yields = if others < YIELDERS_MIN { 0 } else { YIELDS };
+        let comes = (0..yields).any(|_| {
+            thread::yield_now();
+            // A mark that went back may have come here again, with another record.
+            self.get() >= index && since.is_none_or(|since| since == self.cuts())
+        });
+        self.yielding.fetch_sub(1, Relaxed);
+        comes
     }
 
     /// Enters the list, unless it has been reached or never will be.
@@ -187,8 +225,8 @@ impl Watermark {
         Ok(Some(ticket))
     }
 
-    fn leave(&self, ticket: u64) {
-        if self.waiting() > 0 {
+    fn leave(&self, ticket: u64, index: u64) {
+        if self.taken.load(SeqCst) < index && self.waiting() > 0 {
             self.leave_list(&mut lock(&self.waiters), ticket);
         }
     }
@@ -200,16 +238,39 @@ impl Watermark {
 
     /// It has come this far, if it was not further already.
     pub(crate) fn advance(&self, to: u64) {
-        if self.value.fetch_max(to, SeqCst) < to && self.waiting() > 0 {
-            let reached = self.take(|waiter| waiter.index <= to);
-            reached.into_iter().for_each(Wake::wake);
+        if self.value.fetch_max(to, SeqCst) < to {
+            self.wake(to);
         }
+    }
+
+    /// As [`Watermark::advance`], by whoever alone advances it, and wakes nobody: after a fence that
+    /// is sequentially consistent [`Watermark::wake`] does.
+    pub(crate) fn set(&self, to: u64) {
+        self.value.store(to, Release);
+    }
+
+    /// Wakes who waited for this.
+    pub(crate) fn wake(&self, to: u64) {
+        if self.waiting() > 0 {
+            self.take_reached(to).into_iter().for_each(Wake::wake);
+        }
+    }
+
+    /// It has come one further.
+    pub(crate) fn step(&self) {
+        let before = self.value.fetch_add(1, SeqCst);
+        self.wake(before + 1);
     }
 
     /// It goes back: what came after is gone, and who waited for it is told so.
     pub(crate) fn set_back(&self, to: u64) {
         self.value.fetch_min(to, SeqCst);
-        lock(&self.waiters).cuts += 1;
+        {
+            // Under the lock, so that whoever enters the list saw it.
+            let _waiters = lock(&self.waiters);
+            self.cuts.fetch_add(1, SeqCst);
+            self.taken.fetch_min(to, SeqCst);
+        }
         self.take(|_| true).into_iter().for_each(Wake::wake);
     }
 
@@ -217,6 +278,12 @@ impl Watermark {
     pub(crate) fn close(&self, error: &Error) {
         lock(&self.waiters).closed.get_or_insert_with(|| error.clone());
         self.take(|_| true).into_iter().for_each(Wake::wake);
+    }
+
+    fn take_reached(&self, to: u64) -> Vec<Wake> {
+        let reached = self.take(|waiter| waiter.index <= to);
+        self.taken.fetch_max(to, SeqCst);
+        reached
     }
 
     fn take(&self, mut which: impl FnMut(&Waiter) -> bool) -> Vec<Wake> {

@@ -10,12 +10,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
-use crate::active::{Active, Previous, STAGING_BYTES};
+use crate::active::{Active, Previous};
 use crate::core::{Anchor, Core, Gate};
 use crate::error::{Error, Result};
+use crate::flusher::Flusher;
 use crate::format::{BLOCK_BYTES, FRAME_BYTES, Frame, Kind, Link};
 use crate::options::{Policy, Tail, records_end};
 use crate::place::{Spare, segment_name};
+use crate::ring::Queued;
 use crate::segments::Entry;
 use crate::shim::lock;
 use crate::spares;
@@ -25,6 +27,8 @@ use crate::stats::{Event, ns};
 const MARK_BYTES: u64 = BLOCK_BYTES;
 /// A segment that is filled in less is filled by large writes.
 const BULK: Duration = Duration::from_secs(2);
+/// Writes that may be under way at once: one is made, and the next one is there when it ends.
+const FLIGHTS_MAX: usize = 2;
 /// Segments that may fail one after the other before the log stops.
 const FAILURES_MAX: u32 = 3;
 
@@ -38,6 +42,7 @@ pub(crate) struct Writer {
     since: Duration,
     /// Failures since something last became durable, and what was durable then.
     failures: (u32, u64),
+    pub(crate) flusher: Arc<Flusher>,
 }
 
 /// What a turn did.
@@ -52,8 +57,15 @@ pub(crate) enum Turn {
 }
 
 impl Writer {
-    pub(crate) fn new(active: Active, taken: u64, generation: u64, since: Duration) -> Self {
-        Self { active, taken, generation, since, failures: (0, 0) }
+    pub(crate) fn new(core: &Core, active: Active, taken: u64, generation: u64) -> Self {
+        Self {
+            active,
+            taken,
+            generation,
+            since: core.clock().now(),
+            failures: (0, 0),
+            flusher: Arc::new(Flusher::inline(core.clock().clone())),
+        }
     }
 
     /// Takes some records and writes them, and syncs if somebody waits for that.
@@ -75,6 +87,10 @@ impl Writer {
         let filled = core.ring.filled();
         let wanted = core.wanted.load(SeqCst);
         if self.taken == filled {
+            if self.active.flying() > 0 {
+                self.settle(core, 0)?;
+                return Ok(Turn::Worked);
+            }
             if wanted > core.durable.get() && core.written.get() > core.durable.get() {
                 core.sync_now()?;
                 return Ok(Turn::Worked);
@@ -86,7 +102,10 @@ impl Writer {
         });
         self.mark(core);
         let mut stuck = false;
-        while !stuck && self.taken < filled && self.active.unwritten() < STAGING_BYTES / 2 {
+        while !stuck && self.taken < filled && !self.active.is_write_due() {
+            if self.take_small(core) {
+                continue;
+            }
             match self.take_unit(core) {
                 Err(Error::OutOfSpace { .. }) => stuck = true,
                 taken => taken?,
@@ -96,13 +115,19 @@ impl Writer {
         if core.options.tail == Tail::Pad {
             self.active.pad_block();
         }
+        if !all {
+            // It goes out while the next turns stage what comes after it.
+            self.settle(core, FLIGHTS_MAX - 1)?;
+            self.active.begin_write(&self.flusher, self.taken);
+            return Ok(Turn::Worked);
+        }
         let wants = wanted > core.durable.get();
         let with_write = core.places[self.active.segment.place].method.with_write;
-        if wants && all && with_write.is_some() && !self.active.loose && !stuck {
+        if wants && with_write.is_some() && !self.active.loose && !stuck {
             self.write_durably(core)?;
         } else {
             self.write(core)?;
-            if wants && all && core.written.get() > core.durable.get() {
+            if wants && core.written.get() > core.durable.get() {
                 core.sync_now()?;
             }
         }
@@ -111,6 +136,7 @@ impl Writer {
 
     /// One call that writes and syncs, if nothing earlier waits for a sync.
     fn write_durably(&mut self, core: &Core) -> Result<()> {
+        self.settle(core, 0)?;
         let mut anchor = lock(&core.sync_turn);
         if !lock(&core.unsynced).segments.is_empty() {
             drop(anchor);
@@ -118,6 +144,7 @@ impl Writer {
             return core.sync_now();
         }
         let with_write = core.places[self.active.segment.place].method.with_write;
+        let _span = tracing::trace_span!("write_sync", index = self.active.last_index).entered();
         let begun = core.clock().now();
         let bytes = self.active.write(with_write)?;
         self.active.publish_end();
@@ -136,9 +163,27 @@ impl Writer {
         Ok(())
     }
 
+    /// Waits until no more than so many writes are under way, and publishes what the others wrote.
+    fn settle(&mut self, core: &Core, flights: usize) -> Result<()> {
+        while self.active.flying() > flights
+            && let Some((bytes, took, ends)) = self.active.land()?
+        {
+            self.count_write(core, bytes, took);
+            let segment = &self.active.segment;
+            segment.end.store(ends.records_end, SeqCst);
+            if ends.index > core.written.get() {
+                core.on_written(segment, ends.index, ends.position);
+                self.active.loose = false;
+            }
+        }
+        Ok(())
+    }
+
     /// Writes what is staged, and publishes it.
     fn write(&mut self, core: &Core) -> Result<()> {
+        self.settle(core, 0)?;
         if self.active.unwritten() > 0 {
+            let _span = tracing::trace_span!("write", index = self.active.last_index).entered();
             let begun = core.clock().now();
             let bytes = self.active.write(None)?;
             self.count_write(core, bytes, core.clock().now().saturating_sub(begun));
@@ -153,12 +198,18 @@ impl Writer {
     }
 
     fn count_write(&self, core: &Core, bytes: u64, took: Duration) {
+        self.show(core);
         core.counts.change(|counts| {
             counts.written_bytes += bytes;
             counts.write_ns.saturating_record(ns(took));
         });
         core.tell(Event::Wrote { bytes, took });
         self.tell_room(core);
+    }
+
+    /// Shows readers where records begin. Some of them may not be written yet; nobody asks for those.
+    pub(crate) fn show(&self, core: &Core) {
+        core.segments.show(self.active.segment.header.salt, &self.active.sparse);
     }
 
     /// How far appends may go.
@@ -169,7 +220,7 @@ impl Writer {
         let mut spares = lock(&core.spares);
         spares.wanted = here < core.certain_room_of_spare() / 4 * 3;
         let spare = if spares.ready.is_empty() { 0 } else { core.certain_room_of_spare() };
-        core.room_limit.store(self.taken + here + spare, SeqCst);
+        core.set_room_limit(self.taken + here + spare);
         let prepare = spares.wanted && spares.ready.is_empty();
         drop(spares);
         if prepare {
@@ -191,6 +242,29 @@ impl Writer {
         }
     }
 
+    /// Takes a record that is no part of a larger batch and fits, into the segment and beside what is
+    /// staged: most of them. False if the next one is no such record.
+    fn take_small(&mut self, core: &Core) -> bool {
+        let queued = core.ring.head(self.taken);
+        let bytes = queued.frame.bytes() as u64;
+        let end = records_end(self.active.segment.header.segment_bytes);
+        let fits = self.active.has_room(bytes) && self.active.next_offset() + bytes <= end;
+        if queued.frame.more > 0 || !fits {
+            return false;
+        }
+        self.take_whole(core, queued);
+        true
+    }
+
+    /// A record for which there is room in the staging.
+    fn take_whole(&mut self, core: &Core, queued: Queued) {
+        let payload_bytes = queued.frame.payload_bytes as usize;
+        let padded = self.active.stage_whole(queued.frame, queued.payload_hash);
+        core.ring.read(self.taken + FRAME_BYTES as u64, padded);
+        padded[payload_bytes..].fill(0);
+        self.taken += queued.frame.bytes() as u64;
+    }
+
     /// Takes a record, or a whole batch, which lies in one segment.
     fn take_unit(&mut self, core: &Core) -> Result<()> {
         let (mut end, mut bytes) = (self.taken, 0);
@@ -206,6 +280,9 @@ impl Writer {
         {
             self.rotate(core)?;
         }
+        if !self.active.has_room(bytes) {
+            self.settle(core, 0)?;
+        }
         while self.taken < end {
             self.take_record(core)?;
         }
@@ -214,6 +291,10 @@ impl Writer {
 
     fn take_record(&mut self, core: &Core) -> Result<()> {
         let queued = core.ring.head(self.taken);
+        if self.active.has_room(queued.frame.bytes() as u64) {
+            self.take_whole(core, queued);
+            return Ok(());
+        }
         self.active.stage_head(queued.frame, queued.payload_hash)?;
         let mut position = self.taken + FRAME_BYTES as u64;
         let mut left = queued.frame.payload_bytes as usize;
@@ -230,6 +311,7 @@ impl Writer {
 
     /// Seals the segment and goes on in another.
     fn rotate(&mut self, core: &Core) -> Result<()> {
+        let _span = tracing::debug_span!("rotate", after = self.active.last_index).entered();
         let begun = core.clock().now();
         let spare = spares::take(core, self.active.segment.place)?;
         self.write(core)?;
@@ -240,7 +322,9 @@ impl Writer {
         self.active.stage_frame(seal, &payload);
         self.active.write(None)?;
         let first_index = index + 1;
-        let next = self.begin(core, &spare, first_index, Some(self.active.segment.previous()))?;
+        let mut next =
+            self.begin(core, &spare, first_index, Some(self.active.segment.previous()))?;
+        next.inherit(&mut self.active);
         core.segments.push(Entry { first_index, place: next.segment.place });
         self.active = next;
         core.is_bulk.store(begun.saturating_sub(self.since) < BULK, SeqCst);
@@ -270,6 +354,11 @@ impl Writer {
     /// A write or a sync failed. Puts what is not durable somewhere else, or stops the log.
     pub(crate) fn fail_over(&mut self, core: &Core, error: Error) -> Result<()> {
         let failed = self.active.segment.name.clone();
+        let _span = tracing::warn_span!("fail_over", segment = failed).entered();
+        // However it went: nothing goes to this segment any more.
+        while self.active.flying() > 0 {
+            self.active.land().ok();
+        }
         tracing::warn!(segment = failed, %error, "a segment failed");
         let durable = core.durable.get();
         let failures = if durable > self.failures.1 { 1 } else { self.failures.0 + 1 };
@@ -285,7 +374,6 @@ impl Writer {
             match self.replace(core, place) {
                 Ok(()) => {
                     let first_index = self.active.segment.link.first_index;
-                    core.counts.change(|counts| counts.failovers += 1);
                     core.tell(Event::FailedOver { segment: &failed, first_index });
                     return Ok(());
                 }
@@ -313,6 +401,7 @@ impl Writer {
             generation,
             since: begun,
             failures: self.failures,
+            flusher: Arc::clone(&self.flusher),
         };
         next.active.stage_frame(Frame::mark(durable, generation), &[]);
         while next.active.last_index < written {
@@ -351,6 +440,8 @@ impl Writer {
         }
         next.active.loose = false;
         *self = next;
+        // Whoever waits is told next, and may look.
+        core.counts.change(|counts| counts.failovers += 1);
         core.on_durable(index, position, core.clock().now().saturating_sub(begun));
         drop(anchor);
         self.tell_room(core);
@@ -440,7 +531,8 @@ fn stage_begin(
         unix_ns: core.clock().unix_ns(),
     };
     let name = segment_name(first_index);
-    Active::begin(name, spare.place, Arc::clone(&spare.file), spare.header, link)
+    let file = Arc::clone(&spare.file);
+    Active::begin(name, spare.place, file, spare.header, link, core.options.ring_bytes)
 }
 
 /// Whether the writer has anything to do.

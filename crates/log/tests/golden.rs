@@ -9,7 +9,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use plimsoll_log::{Ack, Clock, Log, Options, Policy, SegmentState, VERSION, View};
+use plimsoll_log::{Ack, Clock, Error, Log, Options, Policy, SegmentState, VERSION, View};
 
 fn testdata(version: u32) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("testdata/v{version}"))
@@ -83,5 +83,40 @@ fn logs_of_version_1_are_read_verified_and_written_on() {
     for index in 1..=406 {
         let record = reader.next_record().unwrap().unwrap();
         assert_eq!((record.index, record.payload), (index, &payload(index)[..]));
+    }
+}
+
+/// The first block of a segment says another version, and means it: its checksum is right.
+fn write_version(segment: &Path, version: u32, checksum: bool) {
+    let mut bytes = fs::read(segment).unwrap();
+    bytes[8..12].copy_from_slice(&version.to_le_bytes());
+    if checksum {
+        let sum = twox_hash::XxHash3_64::oneshot(&bytes[..56]);
+        bytes[56..64].copy_from_slice(&sum.to_le_bytes());
+    }
+    fs::write(segment, bytes).unwrap();
+}
+
+#[test]
+fn a_log_of_a_newer_version_is_refused_as_that_and_not_harmed() {
+    for accept_loss in [false, true] {
+        let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        write(dir.path());
+        let newest = fs::read_dir(dir.path()).unwrap().map(|file| file.unwrap().path());
+        let newest = newest.filter(|path| path.extension().is_some_and(|is| is == "seg")).max();
+        let newest = newest.unwrap();
+        write_version(&newest, VERSION + 1, true);
+        let before = fs::read(&newest).unwrap();
+        let refused = Log::open(dir.path(), Options { accept_loss, ..options() }).unwrap_err();
+        let expected = VERSION + 1;
+        assert!(matches!(refused, Error::Version { version, .. } if version == expected));
+        let viewed = View::open(dir.path()).and_then(|view| view.verify(&|_, _| {}));
+        assert!(matches!(viewed, Err(Error::Version { .. })), "{viewed:?}");
+        assert_eq!(fs::read(&newest).unwrap(), before);
+        // Bits that flipped there are damage.
+        write_version(&newest, VERSION, true);
+        write_version(&newest, VERSION + 1, false);
+        let refused = Log::open(dir.path(), options()).unwrap_err();
+        assert!(matches!(refused, Error::Corrupt(_)), "{refused:?}");
     }
 }

@@ -662,3 +662,27 @@ fn numbers_go_on_where_everything_was_lost() {
     assert!(recovery.lost.is_some());
     assert_eq!(log.append(b"after the loss").unwrap(), first);
 }
+
+#[test]
+fn a_wait_with_a_timeout_asks_for_the_sync_and_does_not_do_the_work() {
+    let dir = scratch();
+    let (log, _) =
+        Log::open(dir.path(), Options { policy: Policy::Never, ..Options::default() }).unwrap();
+    let index = log.append(b"nobody would sync this").unwrap();
+    log.wait_durable_timeout(index, Duration::from_secs(60)).unwrap();
+    assert!(log.durable().get() >= index);
+    let missing = log.wait_written_timeout(index + 1, Duration::from_secs(60)).unwrap_err();
+    assert!(matches!(missing, Error::OutOfRange { .. }), "what nobody appended does not come");
+
+    // Nobody drives this one: as if its disk hung.
+    let options = Options { threads: false, policy: Policy::Never, ..small() };
+    let (log, _) = Log::open_in(vec![Arc::new(SimDir::new())], options).unwrap();
+    let index = log.append(b"late").unwrap();
+    for wait in [Log::wait_written_timeout, Log::wait_durable_timeout] {
+        let late = wait(&log, index, Duration::from_millis(1)).unwrap_err();
+        assert!(matches!(late, Error::TimedOut { .. }), "{late:?}");
+    }
+    while log.drive().unwrap() {}
+    assert_eq!(log.durable().get(), index, "it was asked for, and still may come");
+    log.wait_durable_timeout(index, Duration::ZERO).unwrap();
+}

@@ -27,12 +27,14 @@ impl AlignedBuf {
 impl Deref for AlignedBuf {
     type Target = [u8];
 
+    #[inline]
     fn deref(&self) -> &[u8] {
         &self.bytes[self.start..self.start + self.len]
     }
 }
 
 impl DerefMut for AlignedBuf {
+    #[inline]
     fn deref_mut(&mut self) -> &mut [u8] {
         &mut self.bytes[self.start..self.start + self.len]
     }

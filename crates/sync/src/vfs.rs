@@ -21,7 +21,8 @@ pub trait Dir: Debug + Send + Sync {
     /// A new, empty file. Its directory entry is durable on return. Fails if the name is taken.
     fn create(&self, name: &str, access: Access) -> Result<Arc<dyn File>>;
 
-    /// A file that exists. Changes nothing.
+    /// A file that exists. Changes nothing. Where it may not be written (a read-only mount, or its
+    /// permissions) it can be read, and every write to it fails.
     fn open(&self, name: &str, access: Access) -> Result<Arc<dyn File>>;
 
     /// Gives a file another name, replacing what had it, atomically: after a crash the new name

@@ -243,13 +243,22 @@ fn holder(file: fs::File) -> Option<u32> {
 }
 
 fn open(path: &Path, access: Access) -> Result<fs::File> {
-    sys::open(path, access, false).map_err(|error| {
+    let opened = match sys::open(path, access, false) {
+        Err(error) if refuses_writes(&error) => fs::File::open(path),
+        opened => opened,
+    };
+    opened.map_err(|error| {
         if access != Access::default() && refuses_flags(&error) {
             unsupported_access(path, access, &error)
         } else {
             Error::io("open", path, error)
         }
     })
+}
+
+/// Whether open(2) failed because the file was to be written. What is only read can be read then.
+fn refuses_writes(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied)
 }
 
 /// Whether open(2) failed because of its flags rather than because of the file.

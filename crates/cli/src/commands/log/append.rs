@@ -29,6 +29,7 @@ pub(super) fn run(args: &AppendArgs) -> Result<Exit> {
     options.policy = policy;
     options.ring_bytes = args.ring_bytes.unwrap_or(options.ring_bytes);
     options.ring = args.ring.clone().map_or(Ring::Memory, Ring::File);
+    options.slow_after = args.slow_after;
     let (log, recovery) = args.dirs.log(options)?;
     if recovery.created {
         output::news(&format!("a new log in {}", args.dirs.dir.display()));

@@ -1,0 +1,596 @@
+//! The functions of the header: pointers become references and slices, panics become codes. All the
+//! unsafe code of this crate is here.
+//!
+//! A pointer that may be NULL is an `Option` of a reference or of a box, which is what C passes; what a
+//! call writes is `MaybeUninit`, because C need not have written it before. What the header asks of C
+//! (a pointer is to what it says, a handle is not used after it was freed) is what these types ask.
+#![expect(unsafe_code, reason = "the boundary to C")]
+#![expect(clippy::missing_safety_doc, reason = "what a caller promises is said in the header")]
+
+use std::ffi::{CStr, c_char, c_void};
+use std::mem::MaybeUninit;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use plimsoll_log::{Ack, Log, Retain};
+use plimsoll_sync::{Dir, OsDir};
+
+use crate::code::{Code, CodeNumber, Failure, Refusal, Result};
+use crate::handle::{LogHandle, ReaderHandle};
+use crate::options::{self, AckNumber, Options};
+use crate::report::{Bytes, Marks, Record, Recovery, Stats};
+
+/// A log from C: any thread's, at any time.
+type LogRef<'a> = Option<&'a LogHandle>;
+/// A reader from C.
+type ReaderRef<'a> = Option<&'a ReaderHandle>;
+
+/// No path that a system takes is longer.
+const PATH_BYTES_MAX: usize = 32 << 10;
+/// No struct of this header will be larger: what says so was not set.
+const STRUCT_BYTES_MAX: usize = 4096;
+/// A record takes at least so much of the ring.
+const RECORD_BYTES_MIN: u64 = 24;
+
+/// The version of the library: "0.1.0". Static.
+#[unsafe(no_mangle)]
+pub extern "C" fn plimsoll_version() -> *const c_char {
+    const VERSION: &CStr =
+        match CStr::from_bytes_with_nul(concat!(env!("CARGO_PKG_VERSION"), "\0").as_bytes()) {
+            Ok(version) => version,
+            Err(_) => panic!("a version has no NUL"),
+        };
+    VERSION.as_ptr()
+}
+
+/// The name of a code: "PLIMSOLL_LOCKED". Static, never NULL, whatever number it is.
+#[unsafe(no_mangle)]
+pub extern "C" fn plimsoll_code_name(code: CodeNumber) -> *const c_char {
+    Code::of(code).map_or(c"not a code of Plimsoll", Code::name).as_ptr()
+}
+
+/// Opens the log in a directory, or makes one there; the directory is made as well. Everything that
+/// the recovery counts is durable on return. Cost: two file heads are read, and what came after the
+/// last mark of the newest segment.
+///
+/// options: NULL is all defaults. log: the handle; close it with plimsoll_close, then plimsoll_free
+/// it. recovery: what was found, or NULL.
+///
+/// PLIMSOLL_LOCKED: another process (or handle) has it. PLIMSOLL_CORRUPT: durable records are lost;
+/// nothing was changed. PLIMSOLL_DISK: the directory fails. PLIMSOLL_INVALID: options.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn plimsoll_open(
+    path: *const c_char,
+    options: *const Options,
+    log: Option<&mut MaybeUninit<*mut LogHandle>>,
+    recovery: *mut Recovery,
+    error: Option<&mut MaybeUninit<Failure>>,
+) -> Code {
+    guard(error, || {
+        let log = log.ok_or_else(|| null("log"))?;
+        // SAFETY: C promises that it is NULL or a path.
+        let first = unsafe { path_of(path, "path")? };
+        // SAFETY: C promises that they are NULL or as large as they say.
+        let options = unsafe { options_of(options)? };
+        // SAFETY: C promises that it is NULL or a path.
+        let ring_file = unsafe { optional_path(options.ring_file, "options.ring_file")? };
+        // SAFETY: as above.
+        let second = unsafe { optional_path(options.second_path, "options.second_path")? };
+        // SAFETY: as above. Before anything is opened, so that there is nothing to undo.
+        let room = unsafe { struct_room(recovery, "recovery")? };
+        let options = options.check(ring_file)?;
+        let mut dirs: Vec<Arc<dyn Dir>> = Vec::new();
+        for path in [Some(first), second].into_iter().flatten() {
+            let failed = |error| plimsoll_sync::Error::io("create", &path, error);
+            std::fs::create_dir_all(&path).map_err(failed)?;
+            dirs.push(Arc::new(OsDir::open(&path)?));
+        }
+        let (opened, found) = Log::open_in(dirs, options)?;
+        // SAFETY: `recovery` is NULL, or has `room` bytes.
+        unsafe { fill(recovery, room, &Recovery::of(&found)) };
+        log.write(Box::into_raw(Box::new(LogHandle::new(opened))));
+        Ok(())
+    })
+}
+
+/// Makes everything durable, says so in the log, and ends it: everything that was appended is durable
+/// if this succeeds. The handle stays until plimsoll_free, and every later call with it, from any
+/// thread, is PLIMSOLL_CLOSED.
+///
+/// Calls that are in the log already end first, as they would without this: an append gets its room,
+/// a wait gets its sync or its timeout. Readers that wait are woken, and told PLIMSOLL_CLOSED.
+///
+/// PLIMSOLL_STOPPED, _OUT_OF_SPACE, _DISK: closed, but not everything is durable. PLIMSOLL_CLOSED: it
+/// was closed before.
+#[unsafe(no_mangle)]
+pub extern "C" fn plimsoll_close(
+    log: LogRef<'_>,
+    error: Option<&mut MaybeUninit<Failure>>,
+) -> Code {
+    guard(error, || handle(log)?.close())
+}
+
+/// Frees a handle; NULL is nothing. The last call with it. A log that was not closed ends as in a crash
+/// of the process, but for what can still be written: nothing says how it went. Its readers go on
+/// reading what is there.
+#[unsafe(no_mangle)]
+pub extern "C" fn plimsoll_free(log: Option<Box<LogHandle>>) {
+    guard(None, || {
+        drop(log);
+        Ok(())
+    });
+}
+
+/// Appends a record: a copy in memory, about 0.2 us for 100 bytes, and then a wait until it is as far
+/// as `ack` says. Waits if the ring is full.
+///
+/// bytes: may be NULL if len is 0. index: its number, or NULL.
+///
+/// PLIMSOLL_TOO_LARGE, _OUT_OF_SPACE: not accepted, and the log goes on. PLIMSOLL_STOPPED: it may have
+/// been accepted, but it is not as far as was asked. PLIMSOLL_CLOSED.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn plimsoll_append(
+    log: LogRef<'_>,
+    bytes: *const c_void,
+    len: usize,
+    ack: AckNumber,
+    index: Option<&mut MaybeUninit<u64>>,
+    error: Option<&mut MaybeUninit<Failure>>,
+) -> Code {
+    guard(error, || {
+        let ack = options::ack(ack)?;
+        let appended = handle(log)?.with(|log| {
+            // SAFETY: C promises so many bytes, for the time of this call.
+            let record = unsafe { slice(bytes, len, log)? };
+            Ok(match ack {
+                None => log.append(record)?,
+                Some(ack) => log.append_with(record, ack)?,
+            })
+        })?;
+        set(index, appended);
+        Ok(())
+    })
+}
+
+/// As plimsoll_append with PLIMSOLL_ACK_BUFFERED, but never waits: PLIMSOLL_WOULD_BLOCK where that would
+/// wait for room in the ring.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn plimsoll_try_append(
+    log: LogRef<'_>,
+    bytes: *const c_void,
+    len: usize,
+    index: Option<&mut MaybeUninit<u64>>,
+    error: Option<&mut MaybeUninit<Failure>>,
+) -> Code {
+    guard(error, || {
+        let appended = handle(log)?.with(|log| {
+            // SAFETY: C promises so many bytes, for the time of this call.
+            let record = unsafe { slice(bytes, len, log)? };
+            Ok(log.try_append(record)?)
+        })?;
+        set(index, appended);
+        Ok(())
+    })
+}
+
+/// Appends records that stay together: after a crash all of them are there, or none. Their indexes
+/// follow each other. At most half of the ring's bytes.
+///
+/// records, count: at least one. first_index: the number of the first, or NULL.
+///
+/// As plimsoll_append.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn plimsoll_append_batch(
+    log: LogRef<'_>,
+    records: *const Bytes,
+    count: usize,
+    ack: AckNumber,
+    first_index: Option<&mut MaybeUninit<u64>>,
+    error: Option<&mut MaybeUninit<Failure>>,
+) -> Code {
+    guard(error, || {
+        let ack = options::ack(ack)?;
+        let first = handle(log)?.with(|log| {
+            if records.is_null() || !records.is_aligned() || count == 0 {
+                return Err(Refusal::invalid("a batch needs records: NULL, misaligned, or none"));
+            }
+            let max = log.max_record_bytes();
+            if count as u64 > max / RECORD_BYTES_MIN {
+                let what = format!("{count} records at once do not fit into {max} bytes");
+                return Err(Refusal::TooLarge(what));
+            }
+            // SAFETY: neither NULL nor misaligned, of a size that can be; C promises that they are there.
+            let records = unsafe { std::slice::from_raw_parts(records, count) };
+            // SAFETY: C promises so many bytes of each, for the time of this call.
+            let slice = |record: &Bytes| unsafe { slice(record.bytes, record.len, log) };
+            let records = records.iter().map(slice).collect::<Result<Vec<&[u8]>>>()?;
+            let indexes = match ack {
+                None => log.append_batch(&records)?,
+                Some(ack) => log.append_batch_with(&records, ack)?,
+            };
+            Ok(*indexes.start())
+        })?;
+        set(first_index, first);
+        Ok(())
+    })
+}
+
+/// Waits until a record is with the kernel: from then on it survives a crash of the process.
+/// timeout_ns: PLIMSOLL_FOREVER, or how long at most, also where the disk hangs; 0 only looks.
+///
+/// PLIMSOLL_TIMED_OUT: it still may be. PLIMSOLL_OUT_OF_RANGE: no such record. PLIMSOLL_TRUNCATED: it
+/// was cut off. PLIMSOLL_STOPPED: it never will be.
+#[unsafe(no_mangle)]
+pub extern "C" fn plimsoll_wait_written(
+    log: LogRef<'_>,
+    index: u64,
+    timeout_ns: u64,
+    error: Option<&mut MaybeUninit<Failure>>,
+) -> Code {
+    guard(error, || handle(log)?.wait(index, Ack::Written, timeout_ns))
+}
+
+/// Waits until a record is durable: from then on it survives a power cut. Asks for a sync, under any
+/// policy, which goes on when the time is over. Otherwise as plimsoll_wait_written.
+#[unsafe(no_mangle)]
+pub extern "C" fn plimsoll_wait_durable(
+    log: LogRef<'_>,
+    index: u64,
+    timeout_ns: u64,
+    error: Option<&mut MaybeUninit<Failure>>,
+) -> Code {
+    guard(error, || handle(log)?.wait(index, Ack::Durable, timeout_ns))
+}
+
+/// Makes everything durable that was appended before. index: the last of it, or NULL.
+///
+/// As plimsoll_wait_durable, for ever.
+#[unsafe(no_mangle)]
+pub extern "C" fn plimsoll_sync(
+    log: LogRef<'_>,
+    index: Option<&mut MaybeUninit<u64>>,
+    error: Option<&mut MaybeUninit<Failure>>,
+) -> Code {
+    guard(error, || {
+        set(index, handle(log)?.with(|log| Ok(log.sync()?))?);
+        Ok(())
+    })
+}
+
+/// How far the log is. Cost: four loads.
+#[unsafe(no_mangle)]
+pub extern "C" fn plimsoll_log_marks(
+    log: LogRef<'_>,
+    marks: Option<&mut MaybeUninit<Marks>>,
+    error: Option<&mut MaybeUninit<Failure>>,
+) -> Code {
+    guard(error, || {
+        let marks = marks.ok_or_else(|| null("marks"))?;
+        marks.write(handle(log)?.with(|log| Ok(Marks::of(log)))?);
+        Ok(())
+    })
+}
+
+/// What the log did since it was opened. Set stats->struct_bytes before.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn plimsoll_log_stats(
+    log: LogRef<'_>,
+    stats: *mut Stats,
+    error: Option<&mut MaybeUninit<Failure>>,
+) -> Code {
+    guard(error, || {
+        if stats.is_null() {
+            return Err(null("stats"));
+        }
+        // SAFETY: C promises that it is what it says.
+        let room = unsafe { struct_room(stats, "stats")? };
+        let found = handle(log)?.with(|log| Ok(Stats::of(log)))?;
+        // SAFETY: it has `room` bytes.
+        unsafe { fill(stats, room, &found) };
+        Ok(())
+    })
+}
+
+/// A reader of records from `from` on, as far as they are written (`level` PLIMSOLL_ACK_WRITTEN, or 0)
+/// or durable (PLIMSOLL_ACK_DURABLE); then it waits for those that come. Every checksum is verified. It
+/// holds a file open and 256 KiB, more where records are larger, and never makes an append wait.
+///
+/// reader: the handle; plimsoll_reader_free it, before or after the log.
+///
+/// PLIMSOLL_OUT_OF_RANGE: there is no such record, and it is not the next one either.
+#[unsafe(no_mangle)]
+pub extern "C" fn plimsoll_reader_open(
+    log: LogRef<'_>,
+    from: u64,
+    level: AckNumber,
+    reader: Option<&mut MaybeUninit<*mut ReaderHandle>>,
+    error: Option<&mut MaybeUninit<Failure>>,
+) -> Code {
+    guard(error, || {
+        let reader = reader.ok_or_else(|| null("reader"))?;
+        let opened = handle(log)?.follow(from, options::level(level)?)?;
+        reader.write(Box::into_raw(Box::new(opened)));
+        Ok(())
+    })
+}
+
+/// The next record. timeout_ns: 0 takes what is there, which is how to read a log through;
+/// otherwise how long to wait for one, or PLIMSOLL_FOREVER.
+///
+/// record->bytes is the reader's, and valid until the next call with this reader: copy what you keep.
+///
+/// PLIMSOLL_AT_END: not there yet; ask again. PLIMSOLL_CLOSED, _STOPPED: everything was read, and no
+/// more will come. PLIMSOLL_OUT_OF_RANGE: retention or a truncation took it; open another reader.
+/// PLIMSOLL_CORRUPT: durable bytes have changed; the reader stays before them. PLIMSOLL_BUSY: another
+/// thread is in a call with this reader.
+#[unsafe(no_mangle)]
+pub extern "C" fn plimsoll_reader_next(
+    reader: ReaderRef<'_>,
+    timeout_ns: u64,
+    record: Option<&mut MaybeUninit<Record>>,
+    error: Option<&mut MaybeUninit<Failure>>,
+) -> Code {
+    guard(error, || {
+        let record = record.ok_or_else(|| null("record"))?;
+        let (index, payload) = reader.ok_or_else(|| null("reader"))?.next(timeout_ns)?;
+        record.write(Record { index, bytes: payload.cast(), len: payload.len() });
+        Ok(())
+    })
+}
+
+/// Frees a reader; NULL is nothing. The last call with it.
+#[unsafe(no_mangle)]
+pub extern "C" fn plimsoll_reader_free(reader: Option<Box<ReaderHandle>>) {
+    guard(None, || {
+        drop(reader);
+        Ok(())
+    });
+}
+
+/// Removes the oldest segments that hold nothing from `index` on. Whole segments go, so a little more may
+/// be kept than was asked for; the last one stays, and what is not durable. Durable on return.
+/// first_index: the oldest record that is left, or NULL.
+///
+/// PLIMSOLL_DISK: what was removed before is gone, the rest is there.
+#[unsafe(no_mangle)]
+pub extern "C" fn plimsoll_truncate_before(
+    log: LogRef<'_>,
+    index: u64,
+    first_index: Option<&mut MaybeUninit<u64>>,
+    error: Option<&mut MaybeUninit<Failure>>,
+) -> Code {
+    guard(error, || retain(log, Retain::From(index), first_index))
+}
+
+/// As plimsoll_truncate_before, but keeps the newest segments, as many as take no more than `bytes`.
+#[unsafe(no_mangle)]
+pub extern "C" fn plimsoll_retain_bytes(
+    log: LogRef<'_>,
+    bytes: u64,
+    first_index: Option<&mut MaybeUninit<u64>>,
+    error: Option<&mut MaybeUninit<Failure>>,
+) -> Code {
+    guard(error, || retain(log, Retain::Bytes(bytes), first_index))
+}
+
+/// As plimsoll_truncate_before, but keeps what was appended no longer than `age_ns` ago.
+#[unsafe(no_mangle)]
+pub extern "C" fn plimsoll_retain_age(
+    log: LogRef<'_>,
+    age_ns: u64,
+    first_index: Option<&mut MaybeUninit<u64>>,
+    error: Option<&mut MaybeUninit<Failure>>,
+) -> Code {
+    guard(error, || retain(log, Retain::Age(Duration::from_nanos(age_ns)), first_index))
+}
+
+/// Cuts off every record after `last_index`; they never come back, and the next append gets
+/// last_index + 1. Durable on return, as is everything up to last_index. Appends wait meanwhile; who
+/// waits for a record that is cut is told PLIMSOLL_TRUNCATED.
+///
+/// PLIMSOLL_OUT_OF_RANGE: the log begins later. PLIMSOLL_STOPPED: the disk failed.
+#[unsafe(no_mangle)]
+pub extern "C" fn plimsoll_truncate_after(
+    log: LogRef<'_>,
+    last_index: u64,
+    error: Option<&mut MaybeUninit<Failure>>,
+) -> Code {
+    guard(error, || handle(log)?.with(|log| Ok(log.truncate_after(last_index)?)))
+}
+
+/// Does it, and says how it went: a panic as well.
+fn guard(error: Option<&mut MaybeUninit<Failure>>, act: impl FnOnce() -> Result<()>) -> Code {
+    let done = catch_unwind(AssertUnwindSafe(act)).unwrap_or_else(|said| Err(Refusal::bug(said)));
+    let Err(refusal) = done else { return Code::OK };
+    if let Some(error) = error {
+        error.write(refusal.report());
+    }
+    refusal.code()
+}
+
+fn null(what: &str) -> Refusal {
+    Refusal::Invalid(format!("{what} is NULL"))
+}
+
+fn handle<'a>(log: LogRef<'a>) -> Result<&'a LogHandle> {
+    log.ok_or_else(|| null("log"))
+}
+
+fn set<T>(to: Option<&mut MaybeUninit<T>>, value: T) {
+    if let Some(to) = to {
+        to.write(value);
+    }
+}
+
+fn retain(
+    log: LogRef<'_>,
+    retain: Retain,
+    first_index: Option<&mut MaybeUninit<u64>>,
+) -> Result<()> {
+    set(first_index, handle(log)?.with(|log| Ok(log.truncate_before(retain)?))?);
+    Ok(())
+}
+
+/// The bytes of a record.
+///
+/// # Safety
+/// If `bytes` is not NULL there are `len` of them, and nobody changes them as long as `'a` lasts.
+unsafe fn slice<'a>(bytes: *const c_void, len: usize, log: &Log) -> Result<&'a [u8]> {
+    let max_bytes = log.max_record_bytes();
+    if len as u64 > max_bytes {
+        return Err(plimsoll_log::Error::TooLarge { bytes: len as u64, max_bytes }.into());
+    }
+    match (bytes.is_null(), len) {
+        (_, 0) => Ok(&[]),
+        (true, _) => Err(Refusal::Invalid(format!("bytes is NULL, and len is {len}"))),
+        // SAFETY: not NULL, not longer than a ring; the rest the caller promises.
+        (false, _) => Ok(unsafe { std::slice::from_raw_parts(bytes.cast(), len) }),
+    }
+}
+
+/// # Safety
+/// `path` is NULL or ends with NUL.
+unsafe fn optional_path(path: *const c_char, what: &str) -> Result<Option<PathBuf>> {
+    if path.is_null() {
+        return Ok(None);
+    }
+    // SAFETY: the caller's promise.
+    unsafe { path_of(path, what).map(Some) }
+}
+
+/// # Safety
+/// `path` is NULL or ends with NUL.
+unsafe fn path_of(path: *const c_char, what: &str) -> Result<PathBuf> {
+    if path.is_null() {
+        return Err(null(what));
+    }
+    // SAFETY: not NULL, and the caller promises that there is an end.
+    let bytes = unsafe { CStr::from_ptr(path) }.to_bytes();
+    if bytes.is_empty() || bytes.len() > PATH_BYTES_MAX {
+        let len = bytes.len();
+        return Err(Refusal::Invalid(format!("{what} has {len} bytes, which no path has")));
+    }
+    #[cfg(unix)]
+    let path = {
+        use std::os::unix::ffi::OsStrExt as _;
+        PathBuf::from(std::ffi::OsStr::from_bytes(bytes))
+    };
+    #[cfg(not(unix))]
+    let path = match std::str::from_utf8(bytes) {
+        Ok(path) => PathBuf::from(path),
+        Err(_) => return Err(Refusal::Invalid(format!("{what} is not UTF-8"))),
+    };
+    Ok(path)
+}
+
+/// Options of an older, of this, or of a newer header.
+///
+/// # Safety
+/// `options` is NULL, or as many bytes as its first field says.
+unsafe fn options_of(options: *const Options) -> Result<Options> {
+    let mut taken = Options::new();
+    // SAFETY: the caller's promise.
+    let room = unsafe { struct_room(options.cast_mut(), "options")? };
+    if room == 0 {
+        return Ok(taken);
+    }
+    // SAFETY: not NULL, and the caller promises so many bytes.
+    let given = unsafe { std::slice::from_raw_parts(options.cast::<u8>(), room) };
+    let (known, newer) = given.split_at(room.min(size_of::<Options>()));
+    let to = (&raw mut taken).cast::<u8>();
+    // SAFETY: no longer than `taken`, and any bytes are options.
+    unsafe { to.copy_from_nonoverlapping(known.as_ptr(), known.len()) };
+    if newer.iter().any(|byte| *byte != 0) {
+        let what = "options has fields that this version of the library does not know; \
+            use a newer one, or leave them 0";
+        return Err(Refusal::invalid(what));
+    }
+    Ok(taken)
+}
+
+/// How large the caller's struct is; 0 if there is none.
+///
+/// # Safety
+/// `of` is NULL, or begins with a size.
+unsafe fn struct_room<T>(of: *mut T, what: &str) -> Result<usize> {
+    if of.is_null() {
+        return Ok(0);
+    }
+    if !of.is_aligned() {
+        return Err(Refusal::Invalid(format!("{what} is not aligned")));
+    }
+    // SAFETY: not NULL, aligned, and the caller promises that there is a size.
+    let room = unsafe { of.cast::<usize>().read() };
+    if !(size_of::<usize>()..=STRUCT_BYTES_MAX).contains(&room) {
+        return Err(Refusal::Invalid(format!(
+            "{what}.struct_bytes is {room}: set it to sizeof(plimsoll_{what})"
+        )));
+    }
+    Ok(room)
+}
+
+/// Fills the caller's struct as far as both sides know it; what only the caller knows becomes 0. Its
+/// first field stays.
+///
+/// # Safety
+/// `to` has `room` bytes to write, none or at least those of a size, which is the first field of `T`.
+unsafe fn fill<T>(to: *mut T, room: usize, value: &T) {
+    if room == 0 {
+        return;
+    }
+    // What is between two fields is nothing in particular.
+    let from = std::ptr::from_ref(value).cast::<MaybeUninit<u8>>();
+    // SAFETY: so long is a `T`.
+    let from = unsafe { std::slice::from_raw_parts(from, size_of::<T>()) };
+    // SAFETY: the caller's promise, and it is not NULL if there is room.
+    let to = unsafe { std::slice::from_raw_parts_mut(to.cast::<MaybeUninit<u8>>(), room) };
+    let known = size_of::<usize>()..room.min(size_of::<T>());
+    to[known.clone()].copy_from_slice(&from[known.clone()]);
+    to[known.end..].fill(MaybeUninit::new(0));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_panic_leaves_an_entry() {
+        let mut error = MaybeUninit::uninit();
+        let code = guard(Some(&mut error), || panic!("record {} is odd", 7));
+        assert_eq!(code, Code::BUG);
+        // SAFETY: a call that fails writes it.
+        let error = unsafe { error.assume_init() };
+        assert_eq!(error.code, Code::BUG);
+        // SAFETY: it ends with NUL.
+        let text = unsafe { CStr::from_ptr(error.text.as_ptr()) }.to_str().unwrap();
+        assert!(text.contains("record 7 is odd"), "{text}");
+        assert_eq!(guard(None, || std::panic::panic_any(DropsBadly)), Code::BUG);
+    }
+
+    /// What a panic may carry.
+    struct DropsBadly;
+
+    impl Drop for DropsBadly {
+        fn drop(&mut self) {
+            panic!("again");
+        }
+    }
+
+    #[test]
+    fn a_struct_of_another_version_is_filled_as_far_as_both_know_it() {
+        #[repr(C)]
+        #[derive(Debug, Clone, Copy, PartialEq)]
+        struct Three(usize, u64, u64);
+        let known = Three(24, 5, 6);
+        let mut older = Three(16, 1, 2);
+        // SAFETY: it has more than 16 bytes.
+        unsafe { fill(&raw mut older, 16, &known) };
+        assert_eq!(older, Three(16, 5, 2), "what an older caller does not have is not written");
+        let mut newer = [Three(40, 1, 2), Three(3, 4, 9)];
+        // SAFETY: it has 48 bytes.
+        unsafe { fill(newer.as_mut_ptr(), 40, &known) };
+        assert_eq!(newer, [Three(40, 5, 6), Three(0, 0, 9)], "what only it knows is 0");
+    }
+}

@@ -1,0 +1,170 @@
+//! [`Options`]: how a log is opened, as C says it.
+
+use std::ffi::c_char;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use plimsoll_log as log;
+
+use crate::code::{Refusal, Result};
+
+/// When the log syncs on its own account. Whoever waits for more gets it, under any policy.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub enum Policy {
+    /// In the background, so that no record stays unsynced for longer than max_age_ns, nor more than
+    /// max_bytes of them. A power cut takes no more than that. The default: a second, 64 MiB.
+    Interval = 0,
+    /// An append returns when the record is durable; one sync serves everybody who waits.
+    Always = 1,
+    /// Only when a segment is full, and at plimsoll_close.
+    Never = 2,
+}
+
+/// How far a record must be when an append returns.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub enum Ack {
+    /// What the policy gives: durable under PLIMSOLL_POLICY_ALWAYS, otherwise buffered.
+    Policy = 0,
+    /// In memory of this process. Survives nothing; a crash of the process where the ring is a file
+    /// (ring_file).
+    Buffered = 1,
+    /// With the kernel. Survives a crash of the process.
+    Written = 2,
+    /// Covered by a good sync. Survives crashes and power cuts.
+    Durable = 3,
+}
+
+/// What the next write does with a block that holds durable records and has room left.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub enum Tail {
+    /// Writes it again, the old bytes unchanged. The default.
+    Rewrite = 0,
+    /// Leaves it alone and begins a new block, for devices that destroy a sector when the power goes
+    /// in the middle of a write: up to 4 KiB more for each write.
+    Pad = 1,
+}
+
+/// A policy as C passes it: any number.
+pub(crate) type PolicyNumber = u32;
+/// A level as C passes it: any number.
+pub(crate) type AckNumber = u32;
+/// As C passes it: any number.
+pub(crate) type TailNumber = u32;
+/// A bool as C passes it: any byte.
+pub(crate) type Flag = u8;
+
+/// How a log is opened. Set struct_bytes, leave what you do not care for 0: the defaults are right for
+/// most.
+///
+/// plimsoll_options options = {.struct_bytes = sizeof options, .policy = PLIMSOLL_POLICY_ALWAYS};
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct Options {
+    /// sizeof(plimsoll_options)
+    pub struct_bytes: usize,
+    /// When the log syncs by itself.
+    pub policy: PolicyNumber,
+    /// What becomes of a block that is partly durable.
+    pub tail: TailNumber,
+    /// Of PLIMSOLL_POLICY_INTERVAL: age of the oldest record that is not durable; 0: a second.
+    pub max_age_ns: u64,
+    /// Of PLIMSOLL_POLICY_INTERVAL: bytes that are not durable; 0: 64 MiB.
+    pub max_bytes: u64,
+    /// Size of a segment file, a multiple of 4 KiB, 64 KiB to 1 GiB; 0: 64 MiB.
+    pub segment_bytes: u64,
+    /// Bytes of records that may be accepted and not yet durable, a power of two, at most half a
+    /// segment; 0: 32 MiB, or half a segment if that is less.
+    pub ring_bytes: u64,
+    /// With second_path: a write or a sync that takes longer counts as failed, and the log goes on in the
+    /// second directory; 0: never.
+    pub slow_after_ns: u64,
+    /// NULL, or a file on tmpfs (like /dev/shm/NAME) for the ring: then a record survives a crash of the
+    /// process from the moment an append returns. One file for one log.
+    pub ring_file: *const c_char,
+    /// NULL, or a second directory, on another disk, where the log goes on if the first fails.
+    pub second_path: *const c_char,
+    /// Through the page cache also where the filesystem lets us past it (O_DIRECT).
+    pub page_cache: Flag,
+    /// Open although durable records are lost: cut the log before the first of them. For whoever has
+    /// looked at `plimsoll log verify`.
+    pub accept_loss: Flag,
+    /// 0.
+    pub reserved: [u8; 6],
+}
+
+impl Options {
+    /// All defaults.
+    pub(crate) const fn new() -> Self {
+        Self {
+            struct_bytes: size_of::<Self>(),
+            policy: 0,
+            tail: 0,
+            max_age_ns: 0,
+            max_bytes: 0,
+            segment_bytes: 0,
+            ring_bytes: 0,
+            slow_after_ns: 0,
+            ring_file: std::ptr::null(),
+            second_path: std::ptr::null(),
+            page_cache: 0,
+            accept_loss: 0,
+            reserved: [0; 6],
+        }
+    }
+
+    /// As the log takes them; its own check comes when it is opened. `ring_file` was read already.
+    pub(crate) fn check(&self, ring_file: Option<PathBuf>) -> Result<log::Options> {
+        if self.reserved != [0; 6] {
+            return Err(Refusal::invalid("options.reserved must be 0"));
+        }
+        let or = |value: u64, default: u64| if value == 0 { default } else { value };
+        let policy = match self.policy {
+            0 => log::Policy::Interval {
+                max_age: Duration::from_nanos(or(self.max_age_ns, 1_000_000_000)),
+                max_bytes: or(self.max_bytes, 64 << 20),
+            },
+            1 => log::Policy::Always,
+            2 => log::Policy::Never,
+            other => return Err(Refusal::invalid(format!("no policy has number {other}"))),
+        };
+        let tail = match self.tail {
+            0 => log::Tail::Rewrite,
+            1 => log::Tail::Pad,
+            other => return Err(Refusal::invalid(format!("no tail has number {other}"))),
+        };
+        let defaults = log::Options::default();
+        let segment_bytes = or(self.segment_bytes, defaults.segment_bytes);
+        // Half a segment that is no power of two has one below it.
+        let most = 1_u64 << (segment_bytes / 2).max(1).ilog2();
+        Ok(log::Options {
+            policy,
+            tail,
+            segment_bytes,
+            ring_bytes: or(self.ring_bytes, defaults.ring_bytes.min(most)),
+            ring: ring_file.map_or(log::Ring::Memory, log::Ring::File),
+            direct: self.page_cache == 0,
+            slow_after: (self.slow_after_ns > 0).then(|| Duration::from_nanos(self.slow_after_ns)),
+            accept_loss: self.accept_loss != 0,
+            ..defaults
+        })
+    }
+}
+
+/// The level of an append; `None` is what the policy gives.
+pub(crate) fn ack(number: AckNumber) -> Result<Option<log::Ack>> {
+    match number {
+        0 => Ok(None),
+        1 => Ok(Some(log::Ack::Buffered)),
+        2 => Ok(Some(log::Ack::Written)),
+        3 => Ok(Some(log::Ack::Durable)),
+        other => Err(Refusal::invalid(format!("no ack has number {other}"))),
+    }
+}
+
+/// How far records are to be when they are read.
+pub(crate) fn level(number: AckNumber) -> Result<log::Ack> {
+    Ok(ack(number)?.unwrap_or(log::Ack::Written))
+}

@@ -1,0 +1,658 @@
+/* What the header promises, one function for each promise; C11 and C++17.
+ *
+ *   promises --list                 the names
+ *   promises NAME DIRECTORY         keeps one, in an empty directory, or says which line did not hold
+ */
+#ifndef _GNU_SOURCE /* g++ says it itself */
+#define _GNU_SOURCE
+#endif
+#include <inttypes.h>
+#include <plimsoll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+static plimsoll_error error; /* of the main thread */
+
+#define CHECK(what)                                                                     \
+  do {                                                                                  \
+    if (!(what)) {                                                                      \
+      fprintf(stderr, "%s:%d: does not hold: %s (%s)\n", __FILE__, __LINE__, #what, error.text); \
+      abort();                                                                          \
+    }                                                                                   \
+  } while (0)
+#define OK(call) CHECK((call) == PLIMSOLL_OK)
+
+static plimsoll_log *open_log(const char *path, uint32_t policy) {
+  plimsoll_options options;
+  plimsoll_log *log = NULL;
+  memset(&options, 0, sizeof options);
+  options.struct_bytes = sizeof options;
+  options.policy = (plimsoll_policy)policy;
+  options.segment_bytes = 1 << 20;
+  OK(plimsoll_open(path, &options, &log, NULL, &error));
+  return log;
+}
+
+static void end_log(plimsoll_log *log) {
+  OK(plimsoll_close(log, &error));
+  plimsoll_free(log);
+}
+
+static plimsoll_marks marks_of(plimsoll_log *log) {
+  plimsoll_marks marks;
+  OK(plimsoll_log_marks(log, &marks, &error));
+  return marks;
+}
+
+static uint64_t now_ns(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+/* A record that says its index and is as long as that makes it. */
+static size_t payload(uint64_t index, char *to) {
+  size_t len = 8 + (size_t)(index * 37 % 500);
+  memset(to, (int)('a' + index % 26), len);
+  memcpy(to, &index, 8);
+  return len;
+}
+
+static void check_payload(const plimsoll_record *record) {
+  char expected[600];
+  size_t len = payload(record->index, expected);
+  CHECK(record->len == len && memcmp(record->bytes, expected, len) == 0);
+}
+
+/* Reads everything, and says how many records there were. */
+static uint64_t read_through(plimsoll_log *log, uint64_t from) {
+  plimsoll_reader *reader;
+  plimsoll_record record;
+  plimsoll_code code;
+  uint64_t read = 0;
+  OK(plimsoll_reader_open(log, from, PLIMSOLL_ACK_WRITTEN, &reader, &error));
+  while ((code = plimsoll_reader_next(reader, 0, &record, &error)) == PLIMSOLL_OK) {
+    CHECK(record.index == from + read);
+    check_payload(&record);
+    read++;
+  }
+  CHECK(code == PLIMSOLL_AT_END);
+  plimsoll_reader_free(reader);
+  return read;
+}
+
+static void what_was_appended_is_read_after_reopening(const char *dir) {
+  char bytes[600];
+  plimsoll_recovery recovery;
+  plimsoll_options options;
+  plimsoll_log *log;
+  uint64_t index, last;
+  memset(&recovery, 0, sizeof recovery);
+  recovery.struct_bytes = sizeof recovery;
+  memset(&options, 0, sizeof options);
+  options.struct_bytes = sizeof options;
+  options.segment_bytes = 64 << 10;
+  OK(plimsoll_open(dir, &options, &log, &recovery, &error));
+  CHECK(recovery.created && !recovery.torn && recovery.struct_bytes == sizeof recovery);
+  for (uint64_t number = 1; number <= 1000; number++) {
+    plimsoll_ack ack = number % 100 == 0 ? PLIMSOLL_ACK_DURABLE : PLIMSOLL_ACK_POLICY;
+    OK(plimsoll_append(log, bytes, payload(number, bytes), ack, &index, &error));
+    CHECK(index == number);
+    CHECK(ack != PLIMSOLL_ACK_DURABLE || marks_of(log).durable >= index);
+  }
+  OK(plimsoll_sync(log, &last, &error));
+  plimsoll_marks marks = marks_of(log);
+  CHECK(last == 1000 && marks.first_index == 1 && marks.last_index == 1000);
+  CHECK(marks.written == 1000 && marks.durable == 1000);
+  CHECK(read_through(log, 1) == 1000 && read_through(log, 700) == 301);
+  end_log(log);
+
+  OK(plimsoll_open(dir, &options, &log, &recovery, &error));
+  CHECK(!recovery.created && recovery.clean && !recovery.lost);
+  CHECK(recovery.first_index == 1 && recovery.last_index == 1000);
+  CHECK(read_through(log, 1) == 1000);
+  end_log(log);
+}
+
+static void an_empty_record_is_a_record(const char *dir) {
+  plimsoll_log *log = open_log(dir, PLIMSOLL_POLICY_ALWAYS);
+  plimsoll_reader *reader;
+  plimsoll_record record;
+  OK(plimsoll_append(log, NULL, 0, PLIMSOLL_ACK_POLICY, NULL, NULL));
+  OK(plimsoll_reader_open(log, 1, PLIMSOLL_ACK_DURABLE, &reader, &error));
+  OK(plimsoll_reader_next(reader, 0, &record, &error));
+  CHECK(record.index == 1 && record.len == 0 && record.bytes != NULL);
+  plimsoll_reader_free(reader);
+  end_log(log);
+}
+
+static void a_batch_gets_indexes_that_follow_each_other(const char *dir) {
+  plimsoll_log *log = open_log(dir, PLIMSOLL_POLICY_INTERVAL);
+  char bytes[3][600];
+  plimsoll_bytes records[3];
+  uint64_t first;
+  for (uint64_t number = 0; number < 3; number++) {
+    records[number].bytes = bytes[number];
+    records[number].len = payload(number + 1, bytes[number]);
+  }
+  OK(plimsoll_append_batch(log, records, 3, PLIMSOLL_ACK_WRITTEN, &first, &error));
+  CHECK(first == 1 && marks_of(log).written == 3);
+  CHECK(read_through(log, 1) == 3);
+  end_log(log);
+}
+
+static void a_wait_asks_for_the_sync_and_ends_in_time(const char *dir) {
+  plimsoll_log *log = open_log(dir, PLIMSOLL_POLICY_NEVER);
+  uint64_t index;
+  OK(plimsoll_append(log, "x", 1, PLIMSOLL_ACK_BUFFERED, &index, &error));
+  OK(plimsoll_wait_written(log, index, PLIMSOLL_FOREVER, &error));
+  CHECK(marks_of(log).durable < index);
+  OK(plimsoll_wait_durable(log, index, 60 * UINT64_C(1000000000), &error));
+  CHECK(marks_of(log).durable == index);
+  /* A disk may be quick enough once, but not always. */
+  static char bytes[200000];
+  plimsoll_code code = PLIMSOLL_OK;
+  for (int attempt = 0; attempt < 1000 && code == PLIMSOLL_OK; attempt++) {
+    OK(plimsoll_append(log, bytes, sizeof bytes, PLIMSOLL_ACK_BUFFERED, &index, &error));
+    code = plimsoll_wait_durable(log, index, 0, &error);
+  }
+  CHECK(code == PLIMSOLL_TIMED_OUT && error.code == code && error.index == index);
+  OK(plimsoll_wait_durable(log, index, PLIMSOLL_FOREVER, &error));
+  CHECK(plimsoll_wait_durable(log, index + 1, PLIMSOLL_FOREVER, &error) == PLIMSOLL_OUT_OF_RANGE);
+  CHECK(error.index == index + 1);
+  end_log(log);
+}
+
+struct follower {
+  plimsoll_reader *reader;
+  uint64_t until;
+  uint64_t next;
+  plimsoll_code ended;
+};
+
+static void *follow(void *argument) {
+  struct follower *mine = (struct follower *)argument;
+  plimsoll_record record;
+  for (;;) {
+    mine->ended = plimsoll_reader_next(mine->reader, PLIMSOLL_FOREVER, &record, NULL);
+    if (mine->ended == PLIMSOLL_BUSY) continue; /* the main thread is in it, and will not be long */
+    if (mine->ended != PLIMSOLL_OK) break;
+    CHECK(record.index == mine->next);
+    check_payload(&record);
+    if (mine->next++ == mine->until) break;
+  }
+  return NULL;
+}
+
+static void a_follower_in_another_thread_sees_every_record(const char *dir) {
+  plimsoll_log *log = open_log(dir, PLIMSOLL_POLICY_INTERVAL);
+  struct follower follower = {NULL, 5000, 1, PLIMSOLL_OK};
+  pthread_t thread;
+  char bytes[600];
+  OK(plimsoll_reader_open(log, 1, PLIMSOLL_ACK_WRITTEN, &follower.reader, &error));
+  pthread_create(&thread, NULL, follow, &follower);
+  for (uint64_t number = 1; number <= 5000; number++) {
+    OK(plimsoll_append(log, bytes, payload(number, bytes), PLIMSOLL_ACK_POLICY, NULL, &error));
+  }
+  pthread_join(thread, NULL);
+  CHECK(follower.ended == PLIMSOLL_OK && follower.next == 5001);
+  plimsoll_reader_free(follower.reader);
+  end_log(log);
+}
+
+static void a_reader_waits_no_longer_than_it_was_asked_to(const char *dir) {
+  plimsoll_log *log = open_log(dir, PLIMSOLL_POLICY_INTERVAL);
+  plimsoll_reader *reader;
+  plimsoll_record record;
+  OK(plimsoll_reader_open(log, 1, PLIMSOLL_ACK_DURABLE, &reader, &error));
+  uint64_t begun = now_ns();
+  CHECK(plimsoll_reader_next(reader, 20 * 1000000, &record, &error) == PLIMSOLL_AT_END);
+  CHECK(now_ns() - begun >= 20 * 1000000);
+  plimsoll_reader_free(reader);
+  end_log(log);
+}
+
+static void closing_wakes_followers_and_everything_is_durable(const char *dir) {
+  plimsoll_log *log = open_log(dir, PLIMSOLL_POLICY_NEVER);
+  struct follower follower = {NULL, UINT64_MAX, 1, PLIMSOLL_OK};
+  pthread_t thread;
+  char bytes[600];
+  OK(plimsoll_reader_open(log, 1, PLIMSOLL_ACK_WRITTEN, &follower.reader, &error));
+  pthread_create(&thread, NULL, follow, &follower);
+  for (uint64_t number = 1; number <= 100; number++) {
+    OK(plimsoll_append(log, bytes, payload(number, bytes), PLIMSOLL_ACK_BUFFERED, NULL, &error));
+  }
+  OK(plimsoll_close(log, &error));
+  pthread_join(thread, NULL);
+  CHECK(follower.ended == PLIMSOLL_CLOSED && follower.next == 101);
+  /* The handle stays, and says so; so does the reader, which outlives it. */
+  CHECK(plimsoll_append(log, "x", 1, PLIMSOLL_ACK_POLICY, NULL, &error) == PLIMSOLL_CLOSED);
+  CHECK(plimsoll_wait_durable(log, 1, PLIMSOLL_FOREVER, &error) == PLIMSOLL_CLOSED);
+  CHECK(plimsoll_close(log, &error) == PLIMSOLL_CLOSED && error.code == PLIMSOLL_CLOSED);
+  plimsoll_free(log);
+  plimsoll_record record;
+  CHECK(plimsoll_reader_next(follower.reader, 0, &record, &error) == PLIMSOLL_CLOSED);
+  plimsoll_reader_free(follower.reader);
+  log = open_log(dir, PLIMSOLL_POLICY_NEVER);
+  CHECK(marks_of(log).durable == 100);
+  end_log(log);
+}
+
+static void *append_until_closed(void *argument) {
+  plimsoll_log *log = (plimsoll_log *)argument;
+  plimsoll_error mine;
+  uint64_t appended = 0;
+  for (;;) {
+    plimsoll_ack ack = appended % 16 == 0 ? PLIMSOLL_ACK_DURABLE : PLIMSOLL_ACK_BUFFERED;
+    plimsoll_code code = plimsoll_append(log, &appended, 8, ack, NULL, &mine);
+    if (code != PLIMSOLL_OK) {
+      CHECK(code == PLIMSOLL_CLOSED && mine.code == PLIMSOLL_CLOSED);
+      return (void *)(uintptr_t)appended;
+    }
+    appended++;
+  }
+}
+
+static void closing_while_others_append_loses_nothing_that_was_accepted(const char *dir) {
+  plimsoll_log *log = open_log(dir, PLIMSOLL_POLICY_INTERVAL);
+  pthread_t threads[4];
+  uint64_t appended = 0;
+  for (int thread = 0; thread < 4; thread++) {
+    pthread_create(&threads[thread], NULL, append_until_closed, log);
+  }
+  while (marks_of(log).last_index < 2000) usleep(100);
+  OK(plimsoll_close(log, &error));
+  for (int thread = 0; thread < 4; thread++) {
+    void *count;
+    pthread_join(threads[thread], &count);
+    appended += (uint64_t)(uintptr_t)count;
+  }
+  plimsoll_free(log);
+  log = open_log(dir, PLIMSOLL_POLICY_INTERVAL);
+  CHECK(appended >= 2000 && marks_of(log).durable == appended);
+  end_log(log);
+}
+
+struct worker {
+  plimsoll_log *log;
+  uint64_t number;
+};
+
+static void *append_and_wait(void *argument) {
+  struct worker *mine = (struct worker *)argument;
+  plimsoll_error failed;
+  plimsoll_marks marks;
+  plimsoll_stats stats;
+  for (uint64_t turn = 0; turn < 200; turn++) {
+    uint64_t index;
+    uint64_t content[2] = {mine->number, turn};
+    CHECK(plimsoll_append(mine->log, content, 16, PLIMSOLL_ACK_BUFFERED, &index, &failed) == 0);
+    if (turn % 8 == mine->number % 8) {
+      CHECK(plimsoll_wait_durable(mine->log, index, PLIMSOLL_FOREVER, &failed) == 0);
+      CHECK(plimsoll_log_marks(mine->log, &marks, &failed) == 0);
+      CHECK(marks.durable >= index && marks.durable <= marks.written);
+      CHECK(marks.written <= marks.last_index);
+    }
+    if (turn % 50 == 0) {
+      memset(&stats, 0, sizeof stats);
+      stats.struct_bytes = sizeof stats;
+      CHECK(plimsoll_log_stats(mine->log, &stats, &failed) == 0 && stats.records > 0);
+      CHECK(plimsoll_wait_written(mine->log, index + 1000000, 0, &failed) == PLIMSOLL_OUT_OF_RANGE);
+      CHECK(failed.index == index + 1000000); /* and not what another thread was told */
+    }
+  }
+  return NULL;
+}
+
+static void many_threads_use_one_handle(const char *dir) {
+  plimsoll_log *log = open_log(dir, PLIMSOLL_POLICY_INTERVAL);
+  struct worker workers[8];
+  pthread_t threads[8];
+  uint64_t seen[8] = {0};
+  plimsoll_reader *reader;
+  plimsoll_record record;
+  for (uint64_t number = 0; number < 8; number++) {
+    workers[number].log = log;
+    workers[number].number = number;
+    pthread_create(&threads[number], NULL, append_and_wait, &workers[number]);
+  }
+  for (int number = 0; number < 8; number++) pthread_join(threads[number], NULL);
+  OK(plimsoll_sync(log, NULL, &error));
+  OK(plimsoll_reader_open(log, 1, PLIMSOLL_ACK_DURABLE, &reader, &error));
+  for (uint64_t index = 1; index <= 8 * 200; index++) {
+    uint64_t content[2];
+    OK(plimsoll_reader_next(reader, 0, &record, &error));
+    CHECK(record.index == index && record.len == 16);
+    memcpy(content, record.bytes, 16);
+    CHECK(content[0] < 8 && content[1] == seen[content[0]]++); /* each thread's own in order */
+  }
+  plimsoll_reader_free(reader);
+  end_log(log);
+}
+
+static void a_reader_is_for_one_thread_at_a_time(const char *dir) {
+  plimsoll_log *log = open_log(dir, PLIMSOLL_POLICY_INTERVAL);
+  struct follower follower = {NULL, UINT64_MAX, 1, PLIMSOLL_OK};
+  plimsoll_record record;
+  pthread_t thread;
+  plimsoll_code code;
+  OK(plimsoll_reader_open(log, 1, PLIMSOLL_ACK_WRITTEN, &follower.reader, &error));
+  pthread_create(&thread, NULL, follow, &follower);
+  /* As soon as the other one waits in it; before that the two take turns. */
+  while ((code = plimsoll_reader_next(follower.reader, 0, &record, &error)) == PLIMSOLL_AT_END) {
+    usleep(100);
+  }
+  CHECK(code == PLIMSOLL_BUSY && error.code == PLIMSOLL_BUSY);
+  OK(plimsoll_close(log, &error));
+  pthread_join(thread, NULL);
+  CHECK(follower.ended == PLIMSOLL_CLOSED);
+  plimsoll_reader_free(follower.reader);
+  plimsoll_free(log);
+}
+
+static void a_second_opener_is_told_who_has_the_log(const char *dir) {
+  plimsoll_log *log = open_log(dir, PLIMSOLL_POLICY_INTERVAL), *second = NULL;
+  char pid[32];
+  CHECK(plimsoll_open(dir, NULL, &second, NULL, &error) == PLIMSOLL_LOCKED);
+  CHECK(second == NULL && error.code == PLIMSOLL_LOCKED);
+  CHECK(error.holder == (uint32_t)getpid());
+  snprintf(pid, sizeof pid, "process %ld", (long)getpid());
+  CHECK(strstr(error.text, pid) != NULL);
+  end_log(log);
+  log = open_log(dir, PLIMSOLL_POLICY_INTERVAL);
+  end_log(log);
+}
+
+static void a_bad_directory_is_an_error_with_its_name(const char *dir) {
+  char path[4096];
+  plimsoll_log *log = NULL;
+  snprintf(path, sizeof path, "%s/file", dir);
+  FILE *file = fopen(path, "w");
+  CHECK(file != NULL && fclose(file) == 0);
+  CHECK(plimsoll_open(path, NULL, &log, NULL, &error) == PLIMSOLL_DISK);
+  CHECK(log == NULL && error.os_error != 0 && strstr(error.text, path) != NULL);
+  CHECK(plimsoll_open("", NULL, &log, NULL, &error) == PLIMSOLL_INVALID);
+  CHECK(plimsoll_open(path, NULL, &log, NULL, NULL) == PLIMSOLL_DISK); /* and nobody wants to know */
+}
+
+static void null_and_lengths_that_cannot_be_are_errors(const char *dir) {
+  plimsoll_log *log = open_log(dir, PLIMSOLL_POLICY_INTERVAL);
+  plimsoll_reader *reader;
+  plimsoll_bytes record = {NULL, 1};
+  plimsoll_bytes huge = {"x", SIZE_MAX};
+  CHECK(plimsoll_open(NULL, NULL, &log, NULL, &error) == PLIMSOLL_INVALID);
+  CHECK(plimsoll_open(dir, NULL, NULL, NULL, &error) == PLIMSOLL_INVALID);
+  CHECK(plimsoll_append(NULL, "x", 1, PLIMSOLL_ACK_POLICY, NULL, &error) == PLIMSOLL_INVALID);
+  CHECK(strcmp(error.text, "log is NULL") == 0);
+  CHECK(plimsoll_append(log, NULL, 1, PLIMSOLL_ACK_POLICY, NULL, &error) == PLIMSOLL_INVALID);
+  CHECK(plimsoll_append(log, "x", SIZE_MAX, PLIMSOLL_ACK_POLICY, NULL, &error) == PLIMSOLL_TOO_LARGE);
+  CHECK(plimsoll_append(log, "x", (size_t)1 << 30, PLIMSOLL_ACK_POLICY, NULL, &error) == PLIMSOLL_TOO_LARGE);
+  CHECK(plimsoll_append(log, "x", 1, (plimsoll_ack)77, NULL, &error) == PLIMSOLL_INVALID);
+  CHECK(plimsoll_try_append(log, NULL, 1, NULL, &error) == PLIMSOLL_INVALID);
+  CHECK(plimsoll_append_batch(log, NULL, 2, PLIMSOLL_ACK_POLICY, NULL, &error) == PLIMSOLL_INVALID);
+  CHECK(plimsoll_append_batch(log, &record, 0, PLIMSOLL_ACK_POLICY, NULL, &error) == PLIMSOLL_INVALID);
+  CHECK(plimsoll_append_batch(log, &record, 1, PLIMSOLL_ACK_POLICY, NULL, &error) == PLIMSOLL_INVALID);
+  CHECK(plimsoll_append_batch(log, &huge, 1, PLIMSOLL_ACK_POLICY, NULL, &error) == PLIMSOLL_TOO_LARGE);
+  CHECK(plimsoll_append_batch(log, &record, SIZE_MAX, PLIMSOLL_ACK_POLICY, NULL, &error) == PLIMSOLL_TOO_LARGE);
+  CHECK(plimsoll_wait_durable(NULL, 1, 0, &error) == PLIMSOLL_INVALID);
+  CHECK(plimsoll_log_marks(log, NULL, &error) == PLIMSOLL_INVALID);
+  CHECK(plimsoll_log_stats(log, NULL, &error) == PLIMSOLL_INVALID);
+  CHECK(plimsoll_reader_open(log, 1, PLIMSOLL_ACK_WRITTEN, NULL, &error) == PLIMSOLL_INVALID);
+  CHECK(plimsoll_reader_open(log, 9, PLIMSOLL_ACK_WRITTEN, &reader, &error) == PLIMSOLL_OUT_OF_RANGE);
+  CHECK(plimsoll_reader_open(log, 1, (plimsoll_ack)4, &reader, &error) == PLIMSOLL_INVALID);
+  OK(plimsoll_reader_open(log, 1, PLIMSOLL_ACK_POLICY, &reader, &error));
+  CHECK(plimsoll_reader_next(reader, 0, NULL, &error) == PLIMSOLL_INVALID);
+  CHECK(plimsoll_close(NULL, &error) == PLIMSOLL_INVALID);
+  plimsoll_reader_free(reader);
+  plimsoll_reader_free(NULL);
+  plimsoll_free(NULL);
+  CHECK(marks_of(log).last_index == 0); /* nothing of all that was accepted */
+  CHECK(strcmp(plimsoll_code_name(PLIMSOLL_LOCKED), "PLIMSOLL_LOCKED") == 0);
+  CHECK(strlen(plimsoll_code_name((plimsoll_code)99)) > 0);
+  CHECK(strchr(plimsoll_version(), '.') != NULL);
+  end_log(log);
+}
+
+static void options_that_cannot_be_are_named(const char *dir) {
+  plimsoll_options options;
+  plimsoll_log *log = NULL;
+  memset(&options, 0, sizeof options);
+  CHECK(plimsoll_open(dir, &options, &log, NULL, &error) == PLIMSOLL_INVALID);
+  CHECK(strstr(error.text, "sizeof(plimsoll_options)") != NULL);
+  options.struct_bytes = sizeof options;
+  options.segment_bytes = 100000;
+  CHECK(plimsoll_open(dir, &options, &log, NULL, &error) == PLIMSOLL_INVALID);
+  CHECK(strstr(error.text, "segment_bytes") != NULL);
+  options.segment_bytes = 0;
+  options.policy = (plimsoll_policy)9;
+  CHECK(plimsoll_open(dir, &options, &log, NULL, &error) == PLIMSOLL_INVALID);
+  options.policy = PLIMSOLL_POLICY_ALWAYS;
+  options.reserved[3] = 1;
+  CHECK(plimsoll_open(dir, &options, &log, NULL, &error) == PLIMSOLL_INVALID && log == NULL);
+}
+
+static void older_and_newer_callers_are_served(const char *dir) {
+  struct {
+    plimsoll_options known;
+    uint64_t unknown[4];
+  } newer;
+  plimsoll_options older;
+  plimsoll_recovery recovery;
+  plimsoll_log *log = NULL;
+  memset(&newer, 0, sizeof newer);
+  newer.known.struct_bytes = sizeof newer;
+  newer.unknown[2] = 5;
+  CHECK(plimsoll_open(dir, &newer.known, &log, NULL, &error) == PLIMSOLL_INVALID);
+  CHECK(strstr(error.text, "newer") != NULL);
+  newer.unknown[2] = 0;
+  OK(plimsoll_open(dir, &newer.known, &log, NULL, &error));
+  end_log(log);
+  /* An older header had nothing behind the policy; and garbage there is not looked at. */
+  memset(&older, 0xff, sizeof older);
+  older.struct_bytes = offsetof(plimsoll_options, tail);
+  older.policy = PLIMSOLL_POLICY_ALWAYS;
+  memset(&recovery, 0x55, sizeof recovery);
+  recovery.struct_bytes = offsetof(plimsoll_recovery, first_index);
+  OK(plimsoll_open(dir, &older, &log, &recovery, &error));
+  CHECK(recovery.clean && !recovery.created);
+  CHECK(recovery.first_index == UINT64_C(0x5555555555555555));
+  end_log(log);
+}
+
+static void what_is_cut_off_never_comes_back(const char *dir) {
+  plimsoll_log *log = open_log(dir, PLIMSOLL_POLICY_INTERVAL);
+  char bytes[600];
+  uint64_t index;
+  for (uint64_t number = 1; number <= 100; number++) {
+    OK(plimsoll_append(log, bytes, payload(number, bytes), PLIMSOLL_ACK_POLICY, NULL, &error));
+  }
+  OK(plimsoll_truncate_after(log, 60, &error));
+  CHECK(marks_of(log).last_index == 60 && marks_of(log).durable == 60);
+  OK(plimsoll_append(log, bytes, payload(61, bytes), PLIMSOLL_ACK_POLICY, &index, &error));
+  CHECK(index == 61);
+  end_log(log);
+  log = open_log(dir, PLIMSOLL_POLICY_INTERVAL);
+  CHECK(marks_of(log).last_index == 61 && read_through(log, 1) == 61);
+  end_log(log);
+}
+
+static void retention_takes_whole_segments_and_readers_are_told(const char *dir) {
+  plimsoll_log *log = open_log(dir, PLIMSOLL_POLICY_INTERVAL);
+  static char bytes[10000];
+  plimsoll_reader *reader;
+  plimsoll_record record;
+  uint64_t first, again;
+  for (int number = 1; number <= 400; number++) {
+    OK(plimsoll_append(log, bytes, sizeof bytes, PLIMSOLL_ACK_POLICY, NULL, &error));
+  }
+  OK(plimsoll_sync(log, NULL, &error));
+  OK(plimsoll_reader_open(log, 1, PLIMSOLL_ACK_WRITTEN, &reader, &error));
+  OK(plimsoll_truncate_before(log, 250, &first, &error));
+  CHECK(first > 100 && first <= 250 && marks_of(log).first_index == first);
+  CHECK(plimsoll_reader_next(reader, 0, &record, &error) == PLIMSOLL_OUT_OF_RANGE);
+  plimsoll_reader_free(reader);
+  OK(plimsoll_retain_bytes(log, 1 << 20, &again, &error));
+  CHECK(again > first && again <= 400);
+  OK(plimsoll_retain_age(log, 3600 * UINT64_C(1000000000), &first, &error));
+  CHECK(first == again); /* nothing is that old */
+  end_log(log);
+}
+
+static void a_full_ring_refuses_and_loses_nothing(const char *dir) {
+  plimsoll_options options;
+  plimsoll_log *log;
+  static char bytes[1500];
+  uint64_t accepted = 0, refused = 0, index;
+  memset(&options, 0, sizeof options);
+  options.struct_bytes = sizeof options;
+  options.segment_bytes = 64 << 10;
+  options.ring_bytes = 4096;
+  OK(plimsoll_open(dir, &options, &log, NULL, &error));
+  for (int attempt = 0; attempt < 200000 && refused < 10; attempt++) {
+    plimsoll_code code = plimsoll_try_append(log, bytes, sizeof bytes, &index, &error);
+    if (code == PLIMSOLL_OK) {
+      CHECK(index == ++accepted);
+    } else {
+      CHECK(code == PLIMSOLL_WOULD_BLOCK && strstr(error.text, "bytes") != NULL);
+      refused++;
+    }
+  }
+  CHECK(refused > 0 && marks_of(log).last_index == accepted);
+  end_log(log);
+}
+
+/* The process that is killed: tells of each record as soon as it is as far as was asked. */
+static void be_killed(const char *dir, const char *ring, plimsoll_ack ack, int said) {
+  plimsoll_options options;
+  plimsoll_log *log;
+  char bytes[600];
+  memset(&options, 0, sizeof options);
+  options.struct_bytes = sizeof options;
+  options.segment_bytes = 256 << 10;
+  options.ring_file = ring;
+  OK(plimsoll_open(dir, &options, &log, NULL, &error));
+  for (uint64_t number = marks_of(log).last_index + 1;; number++) {
+    uint64_t index;
+    OK(plimsoll_append(log, bytes, payload(number, bytes), ack, &index, &error));
+    CHECK(index == number && write(said, &index, sizeof index) == sizeof index);
+  }
+}
+
+static void kill_and_look(const char *dir, const char *ring, plimsoll_ack ack) {
+  uint64_t promised = 0, told = 0;
+  for (int round = 0; round < 12; round++) {
+    int said[2];
+    uint64_t index;
+    CHECK(pipe(said) == 0);
+    pid_t victim = fork();
+    CHECK(victim >= 0);
+    if (victim == 0) {
+      close(said[0]);
+      be_killed(dir, ring, ack, said[1]);
+    }
+    close(said[1]);
+    /* Some other moment each time; then all that it said before it died. */
+    for (int heard = 0; read(said[0], &index, sizeof index) == sizeof index; heard++) {
+      promised = index;
+      told++;
+      if (heard == 3 + round * 41) kill(victim, SIGKILL);
+    }
+    close(said[0]);
+    int status;
+    CHECK(waitpid(victim, &status, 0) == victim && WIFSIGNALED(status));
+    CHECK(WTERMSIG(status) == SIGKILL);
+
+    plimsoll_options options;
+    plimsoll_recovery recovery;
+    plimsoll_log *log;
+    memset(&options, 0, sizeof options);
+    options.struct_bytes = sizeof options;
+    options.segment_bytes = 256 << 10;
+    options.ring_file = ring;
+    memset(&recovery, 0, sizeof recovery);
+    recovery.struct_bytes = sizeof recovery;
+    OK(plimsoll_open(dir, &options, &log, &recovery, &error));
+    CHECK(!recovery.lost);
+    CHECK(recovery.ring_ignored[0] == 0);
+    /* With a ring in a file the segments may not have changed yet. */
+    CHECK(ring != NULL || !recovery.clean);
+    CHECK(recovery.last_index >= promised);
+    OK(plimsoll_sync(log, NULL, &error));
+    CHECK(read_through(log, 1) == recovery.last_index);
+    promised = recovery.last_index;
+    /* It ends as in a crash, or well; then goes on. */
+    if (round % 2 == 0) OK(plimsoll_close(log, &error));
+    plimsoll_free(log);
+  }
+  printf("%" PRIu64 " acknowledged, 12 kills, nothing lost\n", told);
+}
+
+static void what_was_durable_survives_a_kill(const char *dir) {
+  kill_and_look(dir, NULL, PLIMSOLL_ACK_DURABLE);
+}
+
+static void what_was_written_survives_a_kill(const char *dir) {
+  kill_and_look(dir, NULL, PLIMSOLL_ACK_WRITTEN);
+}
+
+static void what_was_buffered_in_a_ring_file_survives_a_kill(const char *dir) {
+  char ring[64];
+  if (access("/dev/shm", W_OK) != 0) {
+    printf("SKIPPED: no /dev/shm here\n");
+    return;
+  }
+  snprintf(ring, sizeof ring, "/dev/shm/plimsoll-capi-%ld", (long)getpid());
+  kill_and_look(dir, ring, PLIMSOLL_ACK_BUFFERED);
+  unlink(ring);
+}
+
+#define PROMISE(name) {#name, name}
+static const struct {
+  const char *name;
+  void (*keep)(const char *dir);
+} promises[] = {
+    PROMISE(what_was_appended_is_read_after_reopening),
+    PROMISE(an_empty_record_is_a_record),
+    PROMISE(a_batch_gets_indexes_that_follow_each_other),
+    PROMISE(a_wait_asks_for_the_sync_and_ends_in_time),
+    PROMISE(a_follower_in_another_thread_sees_every_record),
+    PROMISE(a_reader_waits_no_longer_than_it_was_asked_to),
+    PROMISE(closing_wakes_followers_and_everything_is_durable),
+    PROMISE(closing_while_others_append_loses_nothing_that_was_accepted),
+    PROMISE(many_threads_use_one_handle),
+    PROMISE(a_reader_is_for_one_thread_at_a_time),
+    PROMISE(a_second_opener_is_told_who_has_the_log),
+    PROMISE(a_bad_directory_is_an_error_with_its_name),
+    PROMISE(null_and_lengths_that_cannot_be_are_errors),
+    PROMISE(options_that_cannot_be_are_named),
+    PROMISE(older_and_newer_callers_are_served),
+    PROMISE(what_is_cut_off_never_comes_back),
+    PROMISE(retention_takes_whole_segments_and_readers_are_told),
+    PROMISE(a_full_ring_refuses_and_loses_nothing),
+    PROMISE(what_was_durable_survives_a_kill),
+    PROMISE(what_was_written_survives_a_kill),
+    PROMISE(what_was_buffered_in_a_ring_file_survives_a_kill),
+};
+
+int main(int argc, char **argv) {
+  const size_t count = sizeof promises / sizeof promises[0];
+  if (argc == 2 && strcmp(argv[1], "--list") == 0) {
+    for (size_t each = 0; each < count; each++) printf("%s\n", promises[each].name);
+    return 0;
+  }
+  for (size_t each = 0; argc == 3 && each < count; each++) {
+    if (strcmp(argv[1], promises[each].name) == 0) {
+      alarm(300); /* what hangs does not keep its promise */
+      promises[each].keep(argv[2]);
+      return 0;
+    }
+  }
+  fprintf(stderr, "usage: %s --list | NAME DIRECTORY\n", argv[0]);
+  return 2;
+}

@@ -1,0 +1,96 @@
+//! Real programs in C and C++ against the libraries that cargo built: `tests/c/promises.c` keeps the
+//! header's promises, one by one; the example of the README runs.
+#![cfg(unix)]
+
+mod compiler;
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+fn source(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
+}
+
+fn scratch() -> tempfile::TempDir {
+    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
+}
+
+/// Compiles a program against the shared library.
+fn shared(language: compiler::Language, name: &str, to: &Path) -> Option<()> {
+    let mut compiler = compiler::find(language)?;
+    if language == compiler::CPP17 {
+        compiler.args(["-x", "c++"]);
+    }
+    let built = compiler::built();
+    compiler.arg(source(name)).args(["-x", "none", "-pthread", "-o"]).arg(to);
+    compiler.arg("-L").arg(&built).arg("-lplimsoll");
+    compiler::check(compiler.arg(format!("-Wl,-rpath,{}", built.display())));
+    Some(())
+}
+
+/// Every promise in a process and a directory of its own.
+fn keeps_all_promises(program: &Path, tmp: &Path) {
+    let list = compiler::check(Command::new(program).arg("--list"));
+    assert!(list.lines().count() > 15, "{list}");
+    let mut out = std::io::stdout();
+    for promise in list.lines() {
+        let dir = tmp.join(promise);
+        std::fs::create_dir(&dir).unwrap();
+        let said = compiler::check(Command::new(program).arg(promise).arg(&dir));
+        writeln!(out, "{promise} ... ok {}", said.trim()).unwrap();
+    }
+}
+
+#[test]
+fn c_keeps_every_promise_of_the_header() {
+    let tmp = scratch();
+    let program = tmp.path().join("promises");
+    let Some(()) = shared(compiler::C11, "tests/c/promises.c", &program) else { return };
+    keeps_all_promises(&program, tmp.path());
+}
+
+#[test]
+fn cpp_keeps_every_promise_of_the_header() {
+    let tmp = scratch();
+    let program = tmp.path().join("promises");
+    let Some(()) = shared(compiler::CPP17, "tests/c/promises.c", &program) else { return };
+    keeps_all_promises(&program, tmp.path());
+}
+
+#[test]
+fn the_example_runs_twice_on_one_log() {
+    let tmp = scratch();
+    let program = tmp.path().join("first");
+    let Some(()) = shared(compiler::C11, "examples/first.c", &program) else { return };
+    let run = || compiler::check(Command::new(&program).arg(tmp.path().join("events")));
+    let first = run();
+    assert_eq!(first, "records 1 to 0\n1: one\n2: all of these\n3: or none\n4: four\n");
+    let second = run();
+    assert!(second.starts_with("records 1 to 4\n5: one\n"), "{second}");
+}
+
+/// The newest static library of this build: its name has a hash, because an rlib is built beside it.
+fn archive() -> PathBuf {
+    let ours = |path: &PathBuf| {
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        name.starts_with("libplimsoll") && name.ends_with(".a") && !name.contains("plimsoll_")
+    };
+    let listed = std::fs::read_dir(compiler::built()).unwrap();
+    let mut found: Vec<_> = listed.map(|entry| entry.unwrap().path()).filter(ours).collect();
+    found.sort_by_key(|path| path.metadata().unwrap().modified().unwrap());
+    found.pop().expect("cargo builds a static library")
+}
+
+#[test]
+fn the_example_runs_with_the_static_library() {
+    let tmp = scratch();
+    let program = tmp.path().join("first");
+    let Some(mut compiler) = compiler::find(compiler::C11) else { return };
+    compiler.arg(source("examples/first.c")).arg(archive());
+    let libraries: &[&str] =
+        if cfg!(target_vendor = "apple") { &["-liconv"] } else { &["-lpthread", "-ldl", "-lm"] };
+    compiler::check(compiler.args(libraries).arg("-o").arg(&program));
+    let said = compiler::check(Command::new(&program).arg(tmp.path().join("events")));
+    assert!(said.ends_with("4: four\n"), "{said}");
+}

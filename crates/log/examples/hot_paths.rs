@@ -1,0 +1,224 @@
+//! What the log's hot paths take: `cargo run --release -p plimsoll-log --example hot_paths -- DIR PATH`.
+//! One line for each figure; `docs/performance.md` says what they mean and how they were compared.
+//!
+//! ```text
+//!   append  BYTES MIB       buffered appends of one thread, a sync a second, beside plain writes
+//!   commit  BYTES THREADS   durable appends, each thread waiting for its own
+//!   replay  BYTES MIB       reading it all back, checked, from the page cache
+//!   history SEGMENTS        opening, the first read and the first append of a log of so many files
+//! ```
+#![expect(
+    clippy::print_stdout,
+    clippy::cast_possible_truncation,
+    clippy::cast_precision_loss,
+    clippy::cast_sign_loss,
+    reason = "a program that prints figures of small numbers"
+)]
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use plimsoll_log::{Log, Options, Policy};
+use plimsoll_sync::{AlignedBuf, Allocation, Dir, OsDir, SyncMethod};
+
+type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
+
+fn main() -> Outcome<()> {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let [dir, path, numbers @ ..] = &args[..] else {
+        return Err("usage: hot_paths DIR append|commit|replay|history NUMBERS".into());
+    };
+    let number =
+        |at: usize| -> Outcome<u64> { Ok(numbers.get(at).ok_or("a number is missing")?.parse()?) };
+    let dir = PathBuf::from(dir).join("hot-paths");
+    std::fs::create_dir_all(&dir)?;
+    let measured = match path.as_str() {
+        "append" => append(&dir, number(0)? as usize, number(1)?),
+        "commit" => commit(&dir, number(0)? as usize, number(1)? as usize),
+        "replay" => replay(&dir, number(0)? as usize, number(1)?),
+        "history" => history(&dir, number(0)?),
+        other => Err(format!("no path is called {other}").into()),
+    };
+    std::fs::remove_dir_all(&dir)?;
+    measured
+}
+
+fn append(dir: &Path, payload: usize, mib: u64) -> Outcome<()> {
+    let record = vec![7; payload];
+    let (log, _) = Log::open(dir.join("log"), Options::default())?;
+    let total = (mib << 20) / (payload as u64 + 24);
+    // What fits into half a ring finds room in it, however slow the disk.
+    let fits = ((16 << 20) / (payload as u64 + 32)).min(total);
+    let mut alone = Vec::new();
+    for _ in 0..fits / 64 {
+        let begun = Instant::now();
+        for _ in 0..64 {
+            log.append(&record)?;
+        }
+        alone.push(begun.elapsed() / 64);
+    }
+    log.sync()?;
+    let begun = Instant::now();
+    for _ in 0..total {
+        log.append(&record)?;
+    }
+    let accepted = begun.elapsed().as_secs_f64();
+    log.sync()?;
+    let durable = begun.elapsed().as_secs_f64();
+    let bytes = total as f64 * payload as f64;
+    println!(
+        "append {payload} B: {:?} with room (p99 {:?}); sustained {:.2} M/s; durable {:.0} MB/s; \
+         plain writes {:.0} MB/s",
+        quantile(&mut alone, 0.5),
+        quantile(&mut alone, 0.99),
+        total as f64 / accepted / 1e6,
+        bytes / durable / 1e6,
+        plain(dir, mib)? / 1e6,
+    );
+    log.close()?;
+    Ok(())
+}
+
+/// Bytes a second of writes of 1 MiB past the cache into files of 64 MiB whose blocks are reserved, one
+/// thread, synced once a second and when a file is full: what the disk takes without a log.
+fn plain(dir: &Path, mib: u64) -> Outcome<f64> {
+    let os = OsDir::open(dir)?;
+    let method = SyncMethod::DirectFdatasync;
+    let block = AlignedBuf::zeroed(1 << 20, 4096);
+    let begun = Instant::now();
+    let mut synced = begun;
+    for number in 0..mib.div_ceil(64) {
+        let name = format!("plain-{number}");
+        drop(os.create(&name, method.access())?);
+        let file = os.open(&name, method.access())?;
+        file.allocate(0, 64 << 20, Allocation::Reserved)?;
+        for at in 0..64 {
+            file.write_at(&block, at << 20)?;
+            if synced.elapsed() > Duration::from_secs(1) {
+                file.sync(method)?;
+                synced = Instant::now();
+            }
+        }
+        file.sync(method)?;
+    }
+    Ok((mib.div_ceil(64) << 26) as f64 / begun.elapsed().as_secs_f64())
+}
+
+fn commit(dir: &Path, payload: usize, threads: usize) -> Outcome<()> {
+    let options = Options { policy: Policy::Always, ..Options::default() };
+    let (log, _) = Log::open(dir.join("log"), options)?;
+    let record = vec![7; payload];
+    let (warm_up, time) = (Duration::from_millis(300), Duration::from_secs(2));
+    let begun = Instant::now();
+    let appender = || -> plimsoll_log::Result<Vec<Duration>> {
+        let mut took = Vec::new();
+        while begun.elapsed() < warm_up + time {
+            let start = Instant::now();
+            log.append(&record)?;
+            if start > begun + warm_up {
+                took.push(start.elapsed());
+            }
+        }
+        Ok(took)
+    };
+    let mut took: Vec<Duration> = std::thread::scope(|scope| {
+        let appenders: Vec<_> = (0..threads).map(|_| scope.spawn(appender)).collect();
+        let taken = appenders.into_iter().map(|thread| thread.join().expect("it does not panic"));
+        taken.collect::<plimsoll_log::Result<Vec<_>>>()
+    })?
+    .concat();
+    println!(
+        "commit {payload} B, {threads} threads: {:.1} k/s; p50 {:?} p99 {:?}; group p50 {}",
+        took.len() as f64 / time.as_secs_f64() / 1e3,
+        quantile(&mut took, 0.5),
+        quantile(&mut took, 0.99),
+        log.stats().group_records.p50,
+    );
+    log.close()?;
+    Ok(())
+}
+
+fn replay(dir: &Path, payload: usize, mib: u64) -> Outcome<()> {
+    // Through the cache, so that it is all in it afterwards.
+    let options = Options { direct: false, ..Options::default() };
+    let (log, _) = Log::open(dir.join("log"), options)?;
+    let record = vec![7; payload];
+    let total = (mib << 20) / payload as u64;
+    for _ in 0..total {
+        log.append(&record)?;
+    }
+    log.sync()?;
+    let mut took = Vec::new();
+    for _ in 0..5 {
+        let begun = Instant::now();
+        let mut reader = log.read_from(1)?;
+        let (mut records, mut bytes) = (0, 0);
+        while let Some(record) = reader.next_record()? {
+            records += 1;
+            bytes += record.payload.len() as u64;
+        }
+        took.push(begun.elapsed());
+        assert_eq!((records, bytes), (total, total * payload as u64));
+    }
+    let took = quantile(&mut took, 0.5);
+    let rate = (total * payload as u64) as f64 / took.as_secs_f64() / 1e9;
+    println!("replay {mib} MiB of {payload} B: {took:?}, {rate:.2} GB/s");
+    log.close()?;
+    Ok(())
+}
+
+/// Makes the log in memory, where files take no more room than was written, and copies it with holes.
+fn history(dir: &Path, segments: u64) -> Outcome<()> {
+    let segment_bytes = 112 << 20;
+    let options = || Options { segment_bytes, ..Options::default() };
+    let made = PathBuf::from("/dev/shm/plimsoll-hot-paths");
+    let (log, _) = Log::open(&made, options())?;
+    let mut last = 0;
+    for _ in 1..segments {
+        // What is cut off ends a segment.
+        last = *log.append_batch(&[[7; 100]; 64])?.end();
+        log.append(b"cut off")?;
+        log.truncate_after(last)?;
+    }
+    log.close()?;
+    let dir = dir.join("log");
+    std::fs::create_dir_all(&dir)?;
+    for file in std::fs::read_dir(&made)? {
+        let file = file?;
+        let copy = dir.join(file.file_name());
+        std::fs::copy(file.path(), &copy)?;
+        if copy.extension().is_some_and(|extension| extension == "seg") {
+            std::fs::OpenOptions::new().write(true).open(copy)?.set_len(segment_bytes)?;
+        }
+    }
+    std::fs::remove_dir_all(&made)?;
+    let (mut opened, mut read, mut appended) = (Vec::new(), Vec::new(), Vec::new());
+    for round in 0..9 {
+        let begun = Instant::now();
+        let (log, _) = Log::open(&dir, options())?;
+        opened.push(begun.elapsed());
+        let begun = Instant::now();
+        let index = 1 + (last.saturating_sub(1)) * round / 9;
+        let mut reader = log.read_from(index)?;
+        reader.next_record()?;
+        read.push(begun.elapsed());
+        for _ in 0..100 {
+            let begun = Instant::now();
+            log.append(&[7; 100])?;
+            appended.push(begun.elapsed());
+        }
+        log.close()?;
+    }
+    println!(
+        "history {segments} segments: open {:?}; first read {:?}; append {:?}",
+        quantile(&mut opened, 0.5),
+        quantile(&mut read, 0.5),
+        quantile(&mut appended, 0.5),
+    );
+    Ok(())
+}
+
+fn quantile(took: &mut [Duration], share: f64) -> Duration {
+    took.sort_unstable();
+    took[((took.len() - 1) as f64 * share) as usize]
+}

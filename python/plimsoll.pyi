@@ -1,0 +1,193 @@
+"""An embeddable commit log whose appenders never wait for a disk they did not ask to wait for.
+
+A record has an index, from 1. It is *buffered* (in memory), then *written* (the kernel has it: it
+survives a crash of the process), then *durable* (a good sync covers it: it survives a power cut).
+"""
+
+from os import PathLike
+from types import TracebackType
+from typing import Any, Iterable, Iterator, Literal, Optional, Tuple, Type, Union
+
+Ack = Literal["buffered", "written", "durable"]
+# Anything that memoryview() takes: bytes, bytearray, memoryview, array, a numpy array, mmap.
+Buffer = Any
+
+__version__: str
+
+class Log:
+    """A commit log in a directory, which is made if it is not there. Any thread may use it.
+
+    ``with`` closes it; without, call ``close``. After a fork use it in the parent only.
+    """
+
+    path: str
+    recovery: Recovery
+    def __init__(
+        self,
+        path: Union[str, PathLike[str]],
+        *,
+        policy: Literal["interval", "always", "never"] = "interval",
+        max_age: float = 1.0,
+        max_bytes: int = 64 << 20,
+        segment_bytes: int = 64 << 20,
+        ring_bytes: Optional[int] = None,
+        ring_file: Union[str, PathLike[str], None] = None,
+        second_path: Union[str, PathLike[str], None] = None,
+        pad: bool = False,
+        page_cache: bool = False,
+        accept_loss: bool = False,
+    ) -> None:
+        """Opens the log. Everything that ``recovery`` counts is durable then.
+
+        policy: when the log syncs by itself. "interval": no record stays unsynced for longer than
+            ``max_age`` seconds, nor more than ``max_bytes`` of them. "always": an append returns when
+            it is durable. "never": only when a segment is full, and at ``close``.
+        segment_bytes: of a file, a multiple of 4096. ring_bytes: that may be accepted and not yet
+            durable, a power of two, at most half a segment; 32 MiB unless set.
+        ring_file: on tmpfs (/dev/shm/NAME): then a record survives a crash of the process from the
+            moment ``append`` returns. second_path: where the log goes on if the first disk fails.
+        pad: never write a block again that holds durable records. page_cache: no O_DIRECT.
+        accept_loss: cut the log before durable records that are lost.
+
+        Raises Locked (``holder`` has it), Corrupt (nothing was changed), Disk, Invalid.
+        """
+
+    def append(self, record: Buffer, ack: Optional[Ack] = None) -> int:
+        """Appends a record and returns its index when it is as far as ``ack`` says (or the policy).
+
+        Waits if the ring is full. Raises TooLarge, OutOfSpace: not accepted, the log goes on. Stopped,
+        Closed.
+        """
+
+    def try_append(self, record: Buffer) -> int:
+        """Appends a record, buffered; raises WouldBlock where that would wait for room."""
+
+    def append_batch(self, records: Iterable[Buffer], ack: Optional[Ack] = None) -> Tuple[int, int]:
+        """Appends records that stay together: after a crash all of them are there, or none.
+
+        Returns the indexes of the first and of the last.
+        """
+
+    def wait_written(self, index: int, timeout: Optional[float] = None) -> None:
+        """Waits until a record is with the kernel, at most ``timeout`` seconds (then TimedOut)."""
+
+    def wait_durable(self, index: int, timeout: Optional[float] = None) -> None:
+        """Waits until a record is durable, at most ``timeout`` seconds (then TimedOut).
+
+        Asks for a sync under any policy. Ctrl-C works meanwhile. Raises OutOfRange, Truncated, Stopped.
+        """
+
+    def sync(self) -> int:
+        """Makes everything durable that was appended before; returns the index of the last of it."""
+
+    @property
+    def first_index(self) -> int:
+        """The oldest record; one more than the newest if there is none."""
+
+    @property
+    def last_index(self) -> int:
+        """The newest record that was accepted."""
+
+    @property
+    def written(self) -> int:
+        """The last record that the kernel has."""
+
+    @property
+    def durable(self) -> int:
+        """The last record that is durable."""
+
+    @property
+    def max_record_bytes(self) -> int:
+        """The largest record that this log takes."""
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed."""
+
+    def read(
+        self, start: Optional[int] = None, level: Literal["written", "durable"] = "written"
+    ) -> Records:
+        """Records from ``start`` (or the oldest) on, up to the end as it is; every checksum verified."""
+
+    def follow(
+        self,
+        start: Optional[int] = None,
+        timeout: Optional[float] = None,
+        level: Literal["written", "durable"] = "written",
+    ) -> Records:
+        """As ``read``, and then those that come. Ends when the log is closed, or when no record came for
+        ``timeout`` seconds. Ctrl-C works meanwhile.
+        """
+
+    def truncate_before(self, index: int) -> int:
+        """Removes the oldest segments that hold nothing from ``index`` on; returns the oldest record left.
+
+        Whole segments go; the last one stays, and what is not durable.
+        """
+
+    def retain_bytes(self, bytes: int) -> int:
+        """As ``truncate_before``; keeps the newest segments, as many as take no more than ``bytes``."""
+
+    def retain_age(self, seconds: float) -> int:
+        """As ``truncate_before``; keeps what was appended no longer than ``seconds`` ago."""
+
+    def truncate_after(self, last_index: int) -> None:
+        """Cuts off every record after ``last_index``; they never come back. Durable on return."""
+
+    def stats(self) -> dict[str, Any]:
+        """What the log did since it was opened: counts, and distributions in nanoseconds."""
+
+    def close(self) -> None:
+        """Makes everything durable and ends the log. Calls of other threads end first; who follows is woken.
+
+        Nothing the second time.
+        """
+
+    def __enter__(self) -> Log: ...
+    def __exit__(
+        self,
+        exc_type: Optional[Type[BaseException]],
+        exc: Optional[BaseException],
+        traceback: Optional[TracebackType],
+    ) -> None: ...
+
+class Records(Iterator[Tuple[int, bytes]]):
+    """(index, record) in order. At the end it may be asked again, for what has come since."""
+
+    next_index: int
+    def __iter__(self) -> Records: ...
+    def __next__(self) -> Tuple[int, bytes]: ...
+
+class Recovery:
+    """What opening a log found, and did about it."""
+
+    created: bool
+    clean: bool
+    first_index: int
+    last_index: int
+    replayed: int
+    discarded: list[str]
+    torn_tail: Optional[str]
+    ring_ignored: Optional[str]
+    lost: Optional[str]
+
+class Error(Exception):
+    """What a log raises. ``code`` is its number in plimsoll.h."""
+
+    code: int
+    index: Optional[int]
+    holder: Optional[int]
+
+class WouldBlock(Error): ...
+class TimedOut(Error, TimeoutError): ...
+class OutOfRange(Error): ...
+class Truncated(Error): ...
+class TooLarge(Error, ValueError): ...
+class OutOfSpace(Error): ...
+class Closed(Error, ValueError): ...
+class Locked(Error): ...
+class Disk(Error, OSError): ...
+class Stopped(Error): ...
+class Corrupt(Error): ...
+class Invalid(Error, ValueError): ...
+class Exhausted(Error): ...

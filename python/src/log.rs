@@ -1,0 +1,395 @@
+//! [`Log`]: a log that may be closed while others are in it.
+
+use std::path::PathBuf;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use plimsoll_log::{self as log, Ack, Error, Policy, Retain, Ring};
+use plimsoll_sync::{Dir, OsDir};
+use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
+use pyo3::types::{PyBytes, PyDict, PyMemoryView};
+
+use crate::Patience;
+use crate::error::{duration, invalid, raise};
+use crate::records::{Records, Wait};
+
+/// What is copied without letting others run meanwhile: that would cost more than the copy.
+const QUICK_BYTES: usize = 64 << 10;
+
+/// A commit log in a directory. Any thread may use it.
+#[pyclass(frozen, module = "plimsoll", name = "Log")]
+pub(crate) struct Log {
+    /// Held for reading by every call that is in it, so that closing waits for them.
+    open: RwLock<Option<log::Log>>,
+    policy: Ack,
+    #[pyo3(get)]
+    path: PathBuf,
+    recovery: Py<Recovery>,
+}
+
+/// What opening a log found, and did about it.
+#[pyclass(frozen, get_all, module = "plimsoll")]
+pub(crate) struct Recovery {
+    created: bool,
+    clean: bool,
+    first_index: u64,
+    last_index: u64,
+    replayed: u64,
+    discarded: Vec<String>,
+    torn_tail: Option<String>,
+    ring_ignored: Option<String>,
+    lost: Option<String>,
+}
+
+#[pymethods]
+impl Log {
+    #[new]
+    #[pyo3(signature = (path, *, policy = "interval", max_age = 1.0, max_bytes = 64 << 20,
+        segment_bytes = 64 << 20, ring_bytes = None, ring_file = None, second_path = None,
+        pad = false, page_cache = false, accept_loss = false))]
+    #[expect(clippy::too_many_arguments, reason = "keywords")]
+    fn new(
+        py: Python<'_>,
+        path: PathBuf,
+        policy: &str,
+        max_age: f64,
+        max_bytes: u64,
+        segment_bytes: u64,
+        ring_bytes: Option<u64>,
+        ring_file: Option<PathBuf>,
+        second_path: Option<PathBuf>,
+        pad: bool,
+        page_cache: bool,
+        accept_loss: bool,
+    ) -> PyResult<Self> {
+        let policy = match policy {
+            "interval" => Policy::Interval { max_age: duration("max_age", max_age)?, max_bytes },
+            "always" => Policy::Always,
+            "never" => Policy::Never,
+            other => {
+                let what = format!("policy is {other:?}; it is 'interval', 'always' or 'never'");
+                return Err(invalid(py, what));
+            }
+        };
+        let half = 1_u64 << (segment_bytes / 2).max(1).ilog2();
+        let options = log::Options {
+            policy,
+            segment_bytes,
+            ring_bytes: ring_bytes.unwrap_or(half.min(32 << 20)),
+            ring: ring_file.map_or(Ring::Memory, Ring::File),
+            tail: if pad { log::Tail::Pad } else { log::Tail::Rewrite },
+            direct: !page_cache,
+            accept_loss,
+            ..log::Options::default()
+        };
+        let open = || {
+            let mut dirs: Vec<Arc<dyn Dir>> = Vec::new();
+            for path in [Some(&path), second_path.as_ref()].into_iter().flatten() {
+                let failed = |error| plimsoll_sync::Error::io("create", path, error);
+                std::fs::create_dir_all(path).map_err(failed)?;
+                dirs.push(Arc::new(OsDir::open(path)?));
+            }
+            log::Log::open_in(dirs, options)
+        };
+        let (opened, found) = py.detach(open).map_err(|error| raise(py, &error))?;
+        let recovery = Py::new(py, Recovery::of(found))?;
+        Ok(Self { open: RwLock::new(Some(opened)), policy: policy.ack(), path, recovery })
+    }
+
+    #[getter]
+    fn recovery(&self, py: Python<'_>) -> Py<Recovery> {
+        self.recovery.clone_ref(py)
+    }
+
+    #[pyo3(signature = (record, ack = None))]
+    fn append(
+        &self,
+        py: Python<'_>,
+        record: &Bound<'_, PyAny>,
+        ack: Option<&str>,
+    ) -> PyResult<u64> {
+        let (record, ack) = (payload(record)?, self.ack(py, ack)?);
+        if ack == Ack::Buffered && record.len() <= QUICK_BYTES {
+            match self.append_at_once(&record) {
+                Some(Ok(index)) => return Ok(index),
+                // It waits for room then, and others run meanwhile.
+                Some(Err(Error::WouldBlock { .. })) | None => {}
+                Some(Err(error)) => return Err(raise(py, &error)),
+            }
+        }
+        self.with(py, |log| log.append_with(&record, ack))
+    }
+
+    fn try_append(&self, py: Python<'_>, record: &Bound<'_, PyAny>) -> PyResult<u64> {
+        let record = payload(record)?;
+        self.with(py, |log| log.try_append(&record))
+    }
+
+    #[pyo3(signature = (records, ack = None))]
+    fn append_batch(
+        &self,
+        py: Python<'_>,
+        records: &Bound<'_, PyAny>,
+        ack: Option<&str>,
+    ) -> PyResult<(u64, u64)> {
+        let ack = self.ack(py, ack)?;
+        let records = records.try_iter()?.map(|record| payload(&record?));
+        let records = records.collect::<PyResult<Vec<_>>>()?;
+        let indexes = self.with(py, |log| log.append_batch_with(&records, ack))?;
+        Ok(indexes.into_inner())
+    }
+
+    #[pyo3(signature = (index, timeout = None))]
+    fn wait_written(&self, py: Python<'_>, index: u64, timeout: Option<f64>) -> PyResult<()> {
+        self.wait(py, index, timeout, log::Log::wait_written_timeout)
+    }
+
+    #[pyo3(signature = (index, timeout = None))]
+    fn wait_durable(&self, py: Python<'_>, index: u64, timeout: Option<f64>) -> PyResult<()> {
+        self.wait(py, index, timeout, log::Log::wait_durable_timeout)
+    }
+
+    fn sync(&self, py: Python<'_>) -> PyResult<u64> {
+        self.with(py, log::Log::sync)
+    }
+
+    #[getter]
+    fn first_index(&self, py: Python<'_>) -> PyResult<u64> {
+        self.with(py, |log| Ok(log.first_index()))
+    }
+
+    #[getter]
+    fn last_index(&self, py: Python<'_>) -> PyResult<u64> {
+        self.with(py, |log| Ok(log.last_index()))
+    }
+
+    #[getter]
+    fn written(&self, py: Python<'_>) -> PyResult<u64> {
+        self.with(py, |log| Ok(log.written().get()))
+    }
+
+    #[getter]
+    fn durable(&self, py: Python<'_>) -> PyResult<u64> {
+        self.with(py, |log| Ok(log.durable().get()))
+    }
+
+    #[getter]
+    fn max_record_bytes(&self, py: Python<'_>) -> PyResult<u64> {
+        self.with(py, |log| Ok(log.max_record_bytes()))
+    }
+
+    #[pyo3(signature = (start = None, level = "written"))]
+    fn read(&self, py: Python<'_>, start: Option<u64>, level: &str) -> PyResult<Records> {
+        self.records(py, start, level, Wait::No)
+    }
+
+    #[pyo3(signature = (start = None, timeout = None, level = "written"))]
+    fn follow(
+        &self,
+        py: Python<'_>,
+        start: Option<u64>,
+        timeout: Option<f64>,
+        level: &str,
+    ) -> PyResult<Records> {
+        self.records(py, start, level, Wait::For(timeout))
+    }
+
+    fn truncate_before(&self, py: Python<'_>, index: u64) -> PyResult<u64> {
+        self.with(py, |log| log.truncate_before(Retain::From(index)))
+    }
+
+    fn retain_bytes(&self, py: Python<'_>, bytes: u64) -> PyResult<u64> {
+        self.with(py, |log| log.truncate_before(Retain::Bytes(bytes)))
+    }
+
+    fn retain_age(&self, py: Python<'_>, seconds: f64) -> PyResult<u64> {
+        let age = duration("seconds", seconds)?;
+        self.with(py, |log| log.truncate_before(Retain::Age(age)))
+    }
+
+    fn truncate_after(&self, py: Python<'_>, last_index: u64) -> PyResult<()> {
+        self.with(py, |log| log.truncate_after(last_index))
+    }
+
+    fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let stats = self.with(py, |log| Ok(log.stats()))?;
+        let dict = PyDict::new(py);
+        for (name, value) in [
+            ("records", stats.records),
+            ("payload_bytes", stats.payload_bytes),
+            ("written_bytes", stats.written_bytes),
+            ("lag_ns", stats.lag_ns),
+            ("ring_bytes", stats.ring_bytes),
+            ("segments", stats.segments),
+            ("rotations", stats.rotations),
+            ("failovers", stats.failovers),
+        ] {
+            dict.set_item(name, value)?;
+        }
+        for (name, counted) in [
+            ("append_ns", stats.append_ns),
+            ("write_ns", stats.write_ns),
+            ("sync_ns", stats.sync_ns),
+            ("group_records", stats.group_records),
+            ("occupancy_bytes", stats.occupancy_bytes),
+            ("stall_ns", stats.stall_ns),
+        ] {
+            let log::Distribution { n, p50, p99, p999, max } = counted;
+            let quantiles = PyDict::new(py);
+            for (of, value) in [("n", n), ("p50", p50), ("p99", p99), ("p999", p999), ("max", max)]
+            {
+                quantiles.set_item(of, value)?;
+            }
+            dict.set_item(name, quantiles)?;
+        }
+        dict.set_item("method", stats.method)?;
+        dict.set_item("layout", stats.layout)?;
+        Ok(dict)
+    }
+
+    /// As `with` does, but it is no error to close twice.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        let close = || {
+            let open = self.open.write().unwrap_or_else(PoisonError::into_inner).take();
+            open.map_or(Ok(()), log::Log::close)
+        };
+        py.detach(close).map_err(|error| raise(py, &error))
+    }
+
+    #[getter]
+    fn closed(&self, py: Python<'_>) -> bool {
+        py.detach(|| self.open.read().unwrap_or_else(PoisonError::into_inner).is_none())
+    }
+
+    fn __enter__(this: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        this
+    }
+
+    #[pyo3(signature = (*_exception))]
+    fn __exit__(
+        &self,
+        py: Python<'_>,
+        _exception: &Bound<'_, pyo3::types::PyTuple>,
+    ) -> PyResult<()> {
+        self.close(py)
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> String {
+        let path = self.path.display();
+        match self.with(py, |log| Ok((log.first_index(), log.last_index()))) {
+            Ok((first, last)) => format!("<plimsoll.Log {path}: records {first} to {last}>"),
+            Err(_) => format!("<plimsoll.Log {path}: closed>"),
+        }
+    }
+}
+
+impl Log {
+    /// Does something with the log, while others run.
+    fn with<T: Send>(
+        &self,
+        py: Python<'_>,
+        act: impl FnOnce(&log::Log) -> log::Result<T> + Send,
+    ) -> PyResult<T> {
+        let done = py.detach(|| {
+            let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
+            open.as_ref().ok_or(Error::Closed).and_then(act)
+        });
+        done.map_err(|error| raise(py, &error))
+    }
+
+    /// A copy in memory, unless the log is being closed.
+    fn append_at_once(&self, record: &[u8]) -> Option<log::Result<u64>> {
+        let open = self.open.try_read().ok()?;
+        Some(open.as_ref().ok_or(Error::Closed).and_then(|log| log.try_append(record)))
+    }
+
+    fn wait(
+        &self,
+        py: Python<'_>,
+        index: u64,
+        timeout: Option<f64>,
+        wait: fn(&log::Log, u64, Duration) -> log::Result<()>,
+    ) -> PyResult<()> {
+        let patience = Patience::of(timeout)?;
+        loop {
+            let slice = patience.slice();
+            // The time of a slice is not the caller's.
+            let done = self.with(py, |log| match wait(log, index, slice) {
+                Err(error @ Error::TimedOut { .. }) => Ok(Err(error)),
+                done => done.map(Ok),
+            })?;
+            let Err(late) = done else { return Ok(()) };
+            if !patience.goes_on(py)? {
+                return Err(raise(py, &late));
+            }
+        }
+    }
+
+    fn records(
+        &self,
+        py: Python<'_>,
+        start: Option<u64>,
+        level: &str,
+        wait: Wait,
+    ) -> PyResult<Records> {
+        let level = self.ack(py, Some(level))?;
+        if let Wait::For(timeout) = wait {
+            // What is wrong with it is said now, not at the first record.
+            Patience::of(timeout)?;
+        }
+        let open = |log: &log::Log| log.follow(start.unwrap_or_else(|| log.first_index()), level);
+        Ok(Records::new(self.with(py, open)?, wait))
+    }
+
+    fn ack(&self, py: Python<'_>, ack: Option<&str>) -> PyResult<Ack> {
+        match ack {
+            None => Ok(self.policy),
+            Some("buffered") => Ok(Ack::Buffered),
+            Some("written") => Ok(Ack::Written),
+            Some("durable") => Ok(Ack::Durable),
+            Some(other) => {
+                let what = format!("{other:?} is not 'buffered', 'written' or 'durable'");
+                Err(invalid(py, what))
+            }
+        }
+    }
+}
+
+#[pymethods]
+impl Recovery {
+    fn __repr__(&self) -> String {
+        let Self { first_index, last_index, clean, torn_tail, .. } = self;
+        let clean = if *clean { "True" } else { "False" };
+        let torn = torn_tail.as_ref().map_or(String::new(), |torn| format!(", torn: {torn}"));
+        format!("<plimsoll.Recovery: records {first_index} to {last_index}, clean={clean}{torn}>")
+    }
+}
+
+impl Recovery {
+    fn of(found: log::Recovery) -> Self {
+        let torn = |torn: log::TornTail| {
+            format!("{} at byte offset {}: {}", torn.segment, torn.byte_offset, torn.damage)
+        };
+        Self {
+            created: found.created,
+            clean: found.clean,
+            first_index: found.first_index,
+            last_index: found.last_index,
+            replayed: found.replayed,
+            discarded: found.discarded,
+            torn_tail: found.torn_tail.map(torn),
+            ring_ignored: found.ring_ignored,
+            lost: found.lost.map(|lost| lost.to_string()),
+        }
+    }
+}
+
+/// The bytes of anything that has them. What may change under us is copied.
+fn payload(record: &Bound<'_, PyAny>) -> PyResult<PyBackedBytes> {
+    if let Ok(bytes) = record.cast::<PyBytes>() {
+        return Ok(bytes.clone().into());
+    }
+    let copy = PyMemoryView::from(record)?.call_method0("tobytes")?;
+    Ok(copy.cast_into::<PyBytes>()?.into())
+}

@@ -1,0 +1,378 @@
+"""The promises of the Python module, on a real disk, with real kills. Run by `python/test`."""
+
+import array
+import doctest
+import inspect
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+
+import plimsoll
+from plimsoll import Log
+
+HERE = pathlib.Path(__file__).parent
+SMALL = dict(segment_bytes=256 << 10)
+
+
+def payload(index):
+    return index.to_bytes(8, "little") + bytes([index % 251]) * (index * 37 % 500)
+
+
+class Scratch(unittest.TestCase):
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        self.dir = pathlib.Path(scratch.name) / "log"
+
+    def open(self, **options):
+        log = Log(self.dir, **{**SMALL, **options})
+        self.addCleanup(log.close)
+        return log
+
+
+class Appending(Scratch):
+    def test_what_was_appended_is_read_after_reopening(self):
+        with self.open() as log:
+            self.assertTrue(log.recovery.created)
+            for index in range(1, 1001):
+                self.assertEqual(log.append(payload(index)), index)
+            self.assertEqual(log.sync(), 1000)
+            self.assertEqual((log.first_index, log.last_index), (1, 1000))
+            self.assertEqual((log.written, log.durable), (1000, 1000))
+        self.assertTrue(log.closed)
+        with self.open() as log:
+            self.assertTrue(log.recovery.clean)
+            self.assertIsNone(log.recovery.torn_tail)
+            self.assertEqual(log.recovery.last_index, 1000)
+            self.assertEqual(list(log.read()), [(i, payload(i)) for i in range(1, 1001)])
+            self.assertEqual([index for index, _ in log.read(900)], list(range(900, 1001)))
+
+    def test_an_append_is_as_far_as_it_was_asked_to_be(self):
+        with self.open(policy="never") as log:
+            self.assertEqual(log.append(b"x", ack="written"), 1)
+            self.assertGreaterEqual(log.written, 1)
+            self.assertEqual(log.append(b"x", ack="durable"), 2)
+            self.assertEqual(log.durable, 2)
+        with self.open(policy="always") as log:
+            self.assertEqual(log.append(b"x"), log.durable)
+
+    def test_a_batch_gets_indexes_that_follow_each_other(self):
+        with self.open() as log:
+            self.assertEqual(log.append_batch([b"a", bytearray(b"b"), b""], ack="durable"), (1, 3))
+            self.assertEqual(list(log.read()), [(1, b"a"), (2, b"b"), (3, b"")])
+
+    def test_anything_with_bytes_is_a_record_and_nothing_else(self):
+        with self.open() as log:
+            numbers = array.array("I", [1, 2, 3])
+            given = [b"x", bytearray(b"y"), memoryview(b"zzz")[1:], numbers, b"abcdef"[::2]]
+            log.append_batch(given + [memoryview(b"abcdef")[::2]])
+            log.sync()
+            expected = [b"x", b"y", b"zz", numbers.tobytes(), b"ace", b"ace"]
+            self.assertEqual([record for _, record in log.read()], expected)
+            for wrong in ("text", 5, None, [1]):
+                with self.assertRaises(TypeError):
+                    log.append(wrong)
+                with self.assertRaises(TypeError):
+                    log.append_batch([b"fine", wrong])
+            self.assertEqual(log.last_index, 6)
+
+    def test_what_is_cut_off_never_comes_back(self):
+        with self.open() as log:
+            for index in range(1, 101):
+                log.append(payload(index))
+            log.truncate_after(60)
+            self.assertEqual((log.last_index, log.durable), (60, 60))
+            self.assertEqual(log.append(payload(61)), 61)
+        with self.open() as log:
+            self.assertEqual(list(log.read()), [(i, payload(i)) for i in range(1, 62)])
+
+    def test_retention_takes_whole_segments_and_readers_are_told(self):
+        with self.open() as log:
+            for _ in range(300):
+                log.append(bytes(5000))
+            log.sync()
+            records = log.read()
+            first = log.truncate_before(200)
+            self.assertTrue(1 < first <= 200)
+            self.assertEqual(log.first_index, first)
+            with self.assertRaises(plimsoll.OutOfRange) as told:
+                next(records)
+            self.assertEqual(told.exception.index, 1)
+            self.assertGreater(log.retain_bytes(256 << 10), first)
+            self.assertEqual(log.retain_age(3600), log.first_index)
+
+    def test_the_stats_say_what_was_done(self):
+        with self.open() as log:
+            log.append(b"12345", ack="durable")
+            stats = log.stats()
+            self.assertEqual((stats["records"], stats["payload_bytes"]), (1, 5))
+            self.assertGreaterEqual(stats["sync_ns"]["n"], 1)
+
+
+class Waiting(Scratch):
+    def test_a_wait_asks_for_the_sync_and_ends_in_time(self):
+        with self.open(policy="never") as log:
+            log.wait_durable(log.append(b"x"), timeout=60)
+            self.assertEqual(log.durable, 1)
+            with self.assertRaises(plimsoll.OutOfRange):
+                log.wait_durable(2, timeout=60)
+            late = None
+            for _ in range(1000):
+                index = log.append(bytes(50_000))
+                try:
+                    log.wait_durable(index, timeout=0)
+                except TimeoutError as error:
+                    late = error
+                    break
+            self.assertIsInstance(late, plimsoll.TimedOut)
+            self.assertEqual((late.code, late.index), (3, index))
+            log.wait_durable(index)
+
+    def test_a_follower_in_another_thread_sees_every_record(self):
+        seen = []
+        with self.open() as log:
+            records = log.follow()
+            follower = threading.Thread(target=lambda: seen.extend(records))
+            follower.start()
+            for index in range(1, 3001):
+                log.append(payload(index))
+        # Closing wakes it, and it has read everything by then.
+        follower.join(60)
+        self.assertFalse(follower.is_alive())
+        self.assertEqual(seen, [(i, payload(i)) for i in range(1, 3001)])
+
+    def test_a_follower_ends_when_nothing_comes_and_goes_on_when_it_does(self):
+        with self.open() as log:
+            log.append(b"1")
+            records = log.follow(timeout=0.05)
+            begun = time.monotonic()
+            self.assertEqual(list(records), [(1, b"1")])
+            self.assertGreaterEqual(time.monotonic() - begun, 0.05)
+            log.append(b"2")
+            self.assertEqual((records.next_index, next(records)), (2, (2, b"2")))
+
+    def test_others_run_while_one_waits(self):
+        with self.open() as log:
+            waiting = threading.Thread(target=lambda: list(log.follow(timeout=0.3)))
+            waiting.start()
+            turns = 0
+            while waiting.is_alive():
+                turns += 1
+            waiting.join()
+            self.assertGreater(turns, 1000, "a thread that waits holds the interpreter")
+
+    def test_ctrl_c_ends_a_wait(self):
+        program = (
+            "import signal, sys, plimsoll\n"
+            # A process in the background of a shell begins without it.
+            "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+            "log = plimsoll.Log(sys.argv[1])\n"
+            "print('ready', flush=True)\n"
+            "try:\n"
+            "    for record in log.follow(): pass\n"
+            "except KeyboardInterrupt:\n"
+            "    log.close(); print('interrupted')\n"
+        )
+        command = [sys.executable, "-c", program, str(self.dir)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            self.assertEqual(process.stdout.readline(), "ready\n")
+            process.send_signal(signal.SIGINT)
+            out, _ = process.communicate(timeout=60)
+        self.assertEqual((out, process.returncode), ("interrupted\n", 0))
+
+
+class Threads(Scratch):
+    def test_many_threads_append_to_one_log(self):
+        with self.open() as log:
+
+            def work(number):
+                for turn in range(200):
+                    index = log.append(bytes([number, turn]))
+                    if turn % 8 == number:
+                        log.wait_durable(index)
+                        assert log.durable >= index
+
+            threads = [threading.Thread(target=work, args=(n,)) for n in range(8)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            log.sync()
+            seen = [record for _, record in log.read(level="durable")]
+            for number in range(8):
+                own = [record[1] for record in seen if record[0] == number]
+                self.assertEqual(own, list(range(200)))
+
+    def test_closing_while_others_append_loses_nothing_that_was_accepted(self):
+        log = self.open()
+        counts = []
+
+        def work():
+            accepted = 0
+            try:
+                while True:
+                    log.append(b"x" * 20, ack="durable" if accepted % 16 == 0 else None)
+                    accepted += 1
+            except plimsoll.Closed:
+                counts.append(accepted)
+
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        while log.last_index < 1000:
+            time.sleep(0.001)
+        log.close()
+        for thread in threads:
+            thread.join(60)
+        with self.open() as log:
+            self.assertEqual(log.durable, sum(counts))
+
+
+class Errors(Scratch):
+    def test_a_second_opener_is_told_who_has_the_log(self):
+        with self.open():
+            with self.assertRaises(plimsoll.Locked) as told:
+                Log(self.dir)
+            self.assertEqual((told.exception.code, told.exception.holder), (9, os.getpid()))
+            self.assertIn(f"process {os.getpid()}", str(told.exception))
+
+    def test_a_bad_directory_is_an_oserror_with_its_name(self):
+        self.dir.write_text("a file")
+        with self.assertRaises(OSError) as told:
+            Log(self.dir)
+        self.assertIsInstance(told.exception, plimsoll.Disk)
+        self.assertIsNotNone(told.exception.errno)
+        self.assertIn(str(self.dir), str(told.exception))
+
+    def test_what_cannot_be_is_a_valueerror(self):
+        wrong = [
+            dict(policy="sometimes"),
+            dict(segment_bytes=1000),
+            dict(segment_bytes=0),
+            dict(ring_bytes=3),
+            dict(max_age=-1.0),
+            dict(max_age=float("nan")),
+            dict(max_age=0.0),
+        ]
+        for options in wrong:
+            with self.subTest(options), self.assertRaises(ValueError) as told:
+                Log(self.dir, **options)
+            self.assertIsInstance(told.exception, plimsoll.Invalid)
+        with self.open() as log:
+            for call in (
+                lambda: log.append(b"x", ack="soon"),
+                lambda: log.follow(timeout=-1),
+                lambda: log.read(level="most"),
+                lambda: log.append_batch([]),
+                lambda: log.append(bytes(1 << 20)),
+            ):
+                with self.assertRaises(ValueError):
+                    call()
+            self.assertEqual(log.last_index, 0)
+
+    def test_a_full_ring_refuses_and_loses_nothing(self):
+        with self.open(segment_bytes=64 << 10, ring_bytes=4096) as log:
+            accepted = 0
+            with self.assertRaises(plimsoll.WouldBlock):
+                for _ in range(100_000):
+                    self.assertEqual(log.try_append(bytes(1500)), accepted + 1)
+                    accepted += 1
+            self.assertEqual(log.append(bytes(1500)), accepted + 1)
+
+    def test_a_closed_log_says_so_and_closes_twice(self):
+        log = self.open()
+        log.append(b"x")
+        records = log.follow()
+        log.close()
+        log.close()
+        for call in (lambda: log.append(b"x"), log.sync, log.read, lambda: log.durable):
+            with self.assertRaises(plimsoll.Closed):
+                call()
+        self.assertEqual(list(records), [(1, b"x")], "what was written is read to its end")
+        self.assertIn("closed", repr(log))
+
+    def test_codes_are_those_of_the_header(self):
+        header = (HERE / "../../crates/capi/include/plimsoll.h").read_text()
+        numbers = dict(re.findall(r"^  PLIMSOLL_([A-Z_]+) = (\d+),", header, re.M))
+        classes = [c for c in vars(plimsoll).values() if inspect.isclass(c) and issubclass(c, plimsoll.Error)]
+        for each in classes:
+            name = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", each.__name__).upper()
+            number = numbers["OTHER" if each is plimsoll.Error else name]
+            self.assertEqual(each.code, int(number), each)
+        # What cannot happen here: no error, one reader's own lock, what a panic is in Python.
+        missing = {"OK", "AT_END", "BUSY", "BUG"}
+        self.assertEqual(len(classes), len([n for n in numbers if n not in missing and "POLICY" not in n
+                                            and "ACK" not in n and "TAIL" not in n]))
+
+    def test_the_stubs_name_what_there_is(self):
+        stubs = (HERE / "../plimsoll.pyi").read_text()
+        for name, member in vars(plimsoll).items():
+            if inspect.isclass(member):
+                self.assertRegex(stubs, rf"(?m)^class {name}\b")
+        for name in vars(Log):
+            if not name.startswith("_"):
+                self.assertRegex(stubs, rf"(?m)^    (def )?{name}\b")
+
+
+class Readme(Scratch):
+    def test_the_session_of_the_readme_is_real(self):
+        self.addCleanup(os.chdir, os.getcwd())
+        self.dir.mkdir()
+        readme = str(HERE.resolve() / "../README.md")
+        os.chdir(self.dir)
+        failed, tried = doctest.testfile(readme, module_relative=False)
+        self.assertTrue(failed == 0 and tried > 8, (failed, tried))
+
+
+VICTIM = """
+import os, sys, plimsoll
+sys.path.insert(0, sys.argv[3])
+from test_log import payload, SMALL
+log = plimsoll.Log(sys.argv[1], **SMALL)
+index = log.last_index
+while True:
+    index += 1
+    assert log.append(payload(index), ack=sys.argv[2]) == index
+    os.write(1, b"%d\\n" % index)
+"""
+
+
+class Crashes(Scratch):
+    def kill_and_look(self, ack):
+        promised = told = 0
+        for round in range(6):
+            command = [sys.executable, "-c", VICTIM, str(self.dir), ack, str(HERE)]
+            with subprocess.Popen(command, stdout=subprocess.PIPE) as victim:
+                for heard, line in enumerate(victim.stdout):
+                    # The last one may be half a line.
+                    promised = int(line) if line.endswith(b"\n") else promised
+                    told += 1
+                    if heard == 5 + round * 67:
+                        victim.kill()
+                self.assertEqual(victim.wait(), -signal.SIGKILL)
+            with self.open() as log:
+                found = log.recovery
+                self.assertFalse(found.clean)
+                self.assertGreaterEqual(found.last_index, promised)
+                log.sync()
+                read = list(log.read())
+                self.assertEqual(read, [(i, payload(i)) for i in range(1, found.last_index + 1)])
+                promised = found.last_index
+        self.assertGreater(told, 100)
+
+    def test_what_was_durable_survives_a_kill(self):
+        self.kill_and_look("durable")
+
+    def test_what_was_written_survives_a_kill(self):
+        self.kill_and_look("written")
+
+
+if __name__ == "__main__":
+    unittest.main()
