@@ -45,7 +45,7 @@ fn page(saved: &Saved, figures: &Figures<'_>, chart: &str, notes: &str) -> Resul
     writeln!(text, "{}\n", machine(saved))?;
     writeln!(
         text,
-        "{} trials in {rounds} rounds. In a round every workload comes once, and within a workload the arms in seeded \
+        "{} trials in {rounds} rounds. In a round every workload comes once (what takes long not in all of them), and within a workload the arms in seeded \
          random order, each in a process and an empty directory of its own. A figure is the **median of the rounds**, with \
          the least and the most of them in brackets; nothing is dropped. Just before and after each trial a 4 KiB write \
          and fdatasync are timed, as this device has phases in which every flush takes 4 ms: † marks a figure of which half \
@@ -145,8 +145,8 @@ fn page(saved: &Saved, figures: &Figures<'_>, chart: &str, notes: &str) -> Resul
     )?;
     part(
         "What it was measured in",
-        "PSI says how much of the time somebody waited; \"stolen\" is what the hypervisor gave to others.",
-        tables::conditions(saved, figures),
+        "PSI says how much of the time somebody waited; \"stolen\" is what the hypervisor gave to others, of one CPU.",
+        format!("{}\n{}", tables::rounds(saved, figures), tables::conditions(saved, figures)),
     )?;
     part(
         "The arms",
@@ -188,8 +188,7 @@ fn caption(saved: &Saved) -> String {
         environment.mount.as_ref().map_or("unknown", |mount| mount.filesystem.as_str());
     let rounds = saved.trials.iter().map(|trial| trial.round + 1).max().unwrap_or(0);
     format!(
-        "Linux {}, {filesystem}, {} CPUs, {}; median of {rounds} rounds, the line from the least to the most. \
-         Dashed: what disk or memory give at best.",
+        "Linux {}, {filesystem}, {} CPUs, {}; median of up to {rounds} rounds, lines from least to most; dashed: no log",
         environment.kernel.as_deref().unwrap_or("unknown"),
         environment.cpus,
         date(saved.trials.first().map_or(0, |trial| trial.at)),

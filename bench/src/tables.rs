@@ -391,12 +391,7 @@ pub(crate) fn conditions(saved: &Saved, figures: &Figures<'_>) -> String {
             name,
             trials.len().to_string(),
             trials.iter().filter(|trial| trial.failed.is_some()).count().to_string(),
-            format!(
-                "{}, {}–{}",
-                time(flush[flush.len() / 2] * 1e3),
-                time(flush[0] * 1e3),
-                time(flush[flush.len() - 1] * 1e3)
-            ),
+            range(&flush),
             trials.iter().filter(|trial| figures.was_slow(trial)).count().to_string(),
             share(&io, io.len() / 2),
             share(&cpu, cpu.len() / 2),
@@ -404,6 +399,41 @@ pub(crate) fn conditions(saved: &Saved, figures: &Figures<'_>) -> String {
         ]);
     }
     text
+}
+
+/// What each round was measured in.
+pub(crate) fn rounds(saved: &Saved, figures: &Figures<'_>) -> String {
+    let mut text = head(
+        &[
+            "round",
+            "trials",
+            "a flush: median, least–most",
+            "trials beside slow flushes",
+            "stolen, most",
+        ]
+        .map(str::to_owned),
+    );
+    for round in 0..saved.trials.iter().map(|trial| trial.round + 1).max().unwrap_or(0) {
+        let trials: Vec<_> = saved.trials.iter().filter(|trial| trial.round == round).collect();
+        let mut flush: Vec<f64> =
+            trials.iter().map(|trial| trial.conditions.flush_us_before).collect();
+        flush.sort_unstable_by(f64::total_cmp);
+        let steal = trials.iter().filter_map(|trial| trial.conditions.steal).fold(0.0, f64::max);
+        text += &row(&[
+            (round + 1).to_string(),
+            trials.len().to_string(),
+            range(&flush),
+            trials.iter().filter(|trial| figures.was_slow(trial)).count().to_string(),
+            format!("{:.0} %", steal * 100.0),
+        ]);
+    }
+    text
+}
+
+/// Median, least and most of sorted microseconds.
+fn range(sorted: &[f64]) -> String {
+    let at = |i: usize| time(sorted.get(i).copied().unwrap_or(0.0) * 1e3);
+    format!("{}, {}–{}", at(sorted.len() / 2), at(0), at(sorted.len().wrapping_sub(1)))
 }
 
 /// How each arm is set up, and why.

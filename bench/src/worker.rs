@@ -189,11 +189,13 @@ fn replay(task: &Task) -> Result<Answer> {
     engine.sync()?;
     let seconds = begun.elapsed().as_secs_f64();
     engine.close()?;
-    let read = || -> Result<f64> {
+    let mut others_kib = 0;
+    let mut read = || -> Result<f64> {
         let begun = Instant::now();
         let engine = open(task, Level::Buffered, 1, true)?;
         let (records, bytes) = engine.read()?;
         let seconds = begun.elapsed().as_secs_f64();
+        others_kib = engine.others_peak_kib().max(others_kib);
         ensure!(
             records == appended && bytes == appended * task.cell.record_bytes as u64,
             "{appended} records were appended and {records} ({bytes} B) read"
@@ -209,6 +211,7 @@ fn replay(task: &Task) -> Result<Answer> {
         seconds,
         cold_seconds: Some(cold_seconds),
         warm_seconds: Some(warm_seconds),
+        peak_kib: others_kib,
         ..Answer::default()
     })
 }
