@@ -12,6 +12,7 @@ fmt:
 
 fmt-check:
     cargo fmt --all --check
+    cargo fmt --manifest-path bench/Cargo.toml --check
 
 lint:
     cargo clippy --workspace --all-targets --all-features -- -D warnings
@@ -67,6 +68,10 @@ lab:
 compare-fio:
     cargo build --release
     bench/compare-fio.py > docs/fio-comparison.md
+
+# Measures the log beside its rivals, half an hour on a quiet machine, and renders docs/benchmarks.md
+field *args:
+    bench/run {{args}}
 
 # Longest files, for a look; fails nothing
 sizes:
