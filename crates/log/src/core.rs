@@ -26,9 +26,9 @@ use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::format::{BLOCK_BYTES, Frame, Header, INDEX_END, Kind, frame_bytes};
 use crate::options::{Options, Policy, records_end};
-use crate::place::{Place, Spare};
+use crate::place::{Place, Spare, segment_name};
 use crate::ring::Ring;
-use crate::segments::Segments;
+use crate::segments::{Entry, Segments};
 use crate::shim::{AtomicBool, AtomicU64, Mutex, lock};
 use crate::signal::Signal;
 use crate::stats::{Counts, Event, Stats, ns};
@@ -66,6 +66,9 @@ pub(crate) struct Core {
     pub(crate) preparing: Vec<Mutex<()>>,
     /// Held while retention takes segments away, so that they go in order.
     pub(crate) retention: Mutex<()>,
+    /// Files that a failover replaced and could not remove. Which is the log's is told from the segment
+    /// that replaced them, so that one stays as long as they do.
+    pub(crate) stale: Mutex<Vec<Entry>>,
     /// Threads that want the writer's role and are no writers.
     pub(crate) role_wanted: AtomicU64,
     /// Which directory is written.
@@ -210,6 +213,7 @@ impl Core {
             spares: Mutex::default(),
             preparing,
             retention: Mutex::default(),
+            stale: Mutex::default(),
             role_wanted: AtomicU64::new(0),
             place: AtomicU64::new(0),
             stopped: Mutex::new(None),
@@ -556,6 +560,23 @@ impl Core {
             tail.next_index = next_index;
         }
         Ok(done)
+    }
+
+    /// Removes what a failover left.
+    pub(crate) fn sweep(&self) -> Result<()> {
+        let mut swept = Ok(());
+        // The newest first, so that what a crash leaves has no hole.
+        let mut stale = lock(&self.stale);
+        for old in std::mem::take(&mut *stale).into_iter().rev() {
+            match self.places[old.place].dir.remove(&segment_name(old.first_index)) {
+                Err(error) if error.kind() != Some(std::io::ErrorKind::NotFound) => {
+                    stale.insert(0, old);
+                    swept = Err(error.into());
+                }
+                _ => {}
+            }
+        }
+        swept
     }
 
     /// A header with a salt that no other segment has.

@@ -399,7 +399,8 @@ impl Log {
     /// Durable on return.
     ///
     /// # Errors
-    /// The directory fails: what was removed before is gone, the rest is there.
+    /// The directory fails: what was removed before is gone, the rest is there. Also if one failed
+    /// earlier and still holds a file that was replaced: it would be taken for the log's beginning.
     pub fn truncate_before(&self, retain: Retain) -> Result<u64> {
         let keep_from = match retain {
             Retain::From(index) => index,
@@ -410,6 +411,7 @@ impl Log {
         // leaves a log that knows where it was.
         let keep_from = keep_from.min(self.core.durable.get());
         let _retention = lock(&self.core.retention);
+        self.core.sweep()?;
         while let Some(old) = self.core.segments.pop_before(keep_from) {
             let name = segment_name(old.first_index);
             if let Err(error) = spares::give_back(&self.core, old.place, &name) {

@@ -42,9 +42,6 @@ pub(crate) struct Writer {
     since: Duration,
     /// Failures since something last became durable, and what was durable then.
     failures: (u32, u64),
-    /// Segments that are no part of the log were left on a disk that was too slow: the next open looks
-    /// at all heads.
-    leaves_stale: bool,
     pub(crate) flusher: Arc<Flusher>,
 }
 
@@ -67,7 +64,6 @@ impl Writer {
             generation,
             since: core.clock().now(),
             failures: (0, 0),
-            leaves_stale: false,
             flusher: Arc::new(Flusher::inline(core.clock().clone())),
         }
     }
@@ -406,7 +402,6 @@ impl Writer {
             generation,
             since: begun,
             failures: self.failures,
-            leaves_stale: self.leaves_stale,
             flusher: Arc::clone(&self.flusher),
         };
         next.active.stage_frame(Frame::mark(durable, generation), &[]);
@@ -422,17 +417,15 @@ impl Writer {
         core.places[place].begin_cut()?;
         next.active.enter(&core.places[place], &spare.name)?;
         let cut = core.segments.replace(Entry { first_index: durable + 1, place });
-        for old in cut.iter().rev() {
+        for old in &cut {
             if (old.place, old.first_index) != (place, durable + 1) {
-                // Its generation says that it is not part of the log, should it stay. A disk that is
-                // too slow is not waited for.
-                let is_slow = core.options.slow_after.is_some() && old.place != place;
-                let dir = &core.places[old.place].dir;
-                let is_gone = !is_slow && dir.remove(&segment_name(old.first_index)).is_ok();
-                next.leaves_stale |= !is_gone;
+                // Its generation says that it is not part of the log, should it stay.
+                lock(&core.stale).push(*old);
             }
         }
-        if !next.leaves_stale {
+        // A disk that is too slow is not waited for.
+        let is_slow = |old: &Entry| core.options.slow_after.is_some() && old.place != place;
+        if !lock(&core.stale).iter().any(is_slow) && core.sweep().is_ok() {
             core.places[place].end_cut().ok();
         }
         let (index, position) = (next.active.last_index, next.taken);
@@ -481,7 +474,7 @@ impl Writer {
                 core.places[old.place].dir.remove(&segment_name(old.first_index))?;
             }
         }
-        if !self.leaves_stale {
+        if lock(&core.stale).is_empty() {
             core.places[place].end_cut()?;
         }
         {

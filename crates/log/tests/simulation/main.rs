@@ -13,7 +13,7 @@
 //! `PLIMSOLL_SEEDS=100000 cargo test --release -p plimsoll-log --test simulation` runs more seeds,
 //! `PLIMSOLL_FROM=500` begins there; `PLIMSOLL_SEED=7` runs one, and tells its story.
 //! `PLIMSOLL_POINTS=1000000` visits so many crash points, with `PLIMSOLL_JOBS=2` threads;
-//! `PLIMSOLL_EVERY=1` visits every operation, and every byte.
+//! `PLIMSOLL_EVERY=1` visits every operation, and every byte; `PLIMSOLL_AT=28` one operation.
 #![cfg(not(shuttle))]
 #![expect(
     clippy::print_stdout,
@@ -34,9 +34,9 @@ use std::sync::{Arc, Mutex, Once};
 use std::time::{Duration, Instant};
 use std::{env, thread};
 
-use plimsoll_log::{Ack, Clock, Log, Options, Policy};
+use plimsoll_log::{Ack, Clock, Log, Options, Policy, Retain};
 use plimsoll_simdisk::{Fault, FaultKind, Operation, SimDir};
-use plimsoll_sync::Dir;
+use plimsoll_sync::{Crash, Dir};
 use points::{Counts, dyn_dirs};
 use world::{Tally, World};
 
@@ -202,9 +202,9 @@ fn an_empty_segment_in_the_second_directory_does_not_stay_behind() {
     dirs[0].inject(Fault::new(Operation::Write, FaultKind::FailRaw(5)).sticky());
     log.append_with(b"in the second", Ack::Durable).unwrap();
     log.truncate_after(1).unwrap();
-    // Of two blocks the first may be lost and the second not.
-    log.append_with(&[7; 3900], Ack::Written).unwrap();
-    log.append_with(&[7; 3900], Ack::Written).unwrap();
+    // The second record begins in the second block; the first block may be lost and that one not.
+    log.append_with(&[7; 4200], Ack::Written).unwrap();
+    log.append_with(&[7; 2000], Ack::Written).unwrap();
     let mut torn = 0;
     for seed in 0..200 {
         let found = dirs.each_ref().map(|dir| Arc::new(dir.power_cut(seed)));
@@ -220,6 +220,43 @@ fn an_empty_segment_in_the_second_directory_does_not_stay_behind() {
         assert_eq!(log.last_index(), last + 1, "seed {seed}");
     }
     assert!(torn > 0, "no power cut tore the empty segment");
+}
+
+/// A segment of the first directory failed, was replaced in the second and could not be removed. Then
+/// retention took its replacement away: at the next open the failed one, whose generation was older but
+/// whose number fitted, was the beginning of the log.
+#[test]
+fn retention_does_not_bring_back_a_segment_that_was_replaced() {
+    use Operation::{Create, Remove, Rename, Sync, SyncDir, Write};
+    let options = Options {
+        policy: Policy::Always,
+        segment_bytes: 64 << 10,
+        ring_bytes: 16 << 10,
+        threads: false,
+        clock: Clock::manual(1),
+        ..Options::default()
+    };
+    let dirs = [Arc::new(SimDir::new()), Arc::new(SimDir::new())];
+    let (log, _) = Log::open_in(dyn_dirs(&dirs), options.clone()).unwrap();
+    for on in [Create, Remove, Rename, Sync, SyncDir, Write] {
+        dirs[0].inject(Fault::new(on, FaultKind::FailRaw(5)).sticky());
+    }
+    for number in 0..20_u8 {
+        log.append(&[number; 7000]).unwrap();
+    }
+    assert!(log.stats().segments >= 3, "{:?}", log.stats());
+    log.truncate_after(15).unwrap();
+    let kept = log.truncate_before(Retain::From(12));
+    assert!(kept.is_err(), "{kept:?}: the first directory still holds the replaced one");
+    let found = dirs.map(|dir| Arc::new(dir.crash(Crash::Process, 0)));
+    let (log, _) = Log::open_in(dyn_dirs(&found), options).unwrap();
+    let kept = log.truncate_before(Retain::From(12)).unwrap();
+    assert!(kept > 1, "both directories work now");
+    let mut reader = log.read_from(kept).unwrap();
+    while let Some(record) = reader.next_record().unwrap() {
+        assert_eq!(record.payload[0], record.index as u8 - 1);
+    }
+    assert_eq!(reader.next_index(), 16);
 }
 
 /// Its front is written before the rest is staged; the write that syncs itself is the last one.

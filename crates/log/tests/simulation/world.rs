@@ -130,8 +130,8 @@ impl World {
     }
 
     /// A world whose disks do what they are told, until somebody injects a fault.
-    pub(crate) fn calm(seed: u64) -> Self {
-        let mut world = Self::new(seed, Disk::Failing, false);
+    pub(crate) fn calm(seed: u64, talks: bool) -> Self {
+        let mut world = Self::new(seed, Disk::Failing, talks);
         let options = DiskOptions {
             persistence: if seed.is_multiple_of(3) {
                 Persistence::Journal
