@@ -66,8 +66,9 @@ pub(crate) struct Core {
     pub(crate) preparing: Vec<Mutex<()>>,
     /// Held while retention takes segments away, so that they go in order.
     pub(crate) retention: Mutex<()>,
-    /// Files that a failover replaced and could not remove. Which is the log's is told from the segment
-    /// that replaced them, so that one stays as long as they do.
+    /// Files that are named as segments and are none: a failover replaced them and could not remove
+    /// them, or they failed as they got their name. Which is the log's is told from those that came in
+    /// their place, which therefore stay as long as they do.
     pub(crate) stale: Mutex<Vec<Entry>>,
     /// Threads that want the writer's role and are no writers.
     pub(crate) role_wanted: AtomicU64,
@@ -564,9 +565,13 @@ impl Core {
 
     /// Removes what a failover left.
     pub(crate) fn sweep(&self) -> Result<()> {
+        let mut stale = lock(&self.stale);
+        if !stale.is_empty() && self.is_stopped() {
+            // What it stopped at may be one of them, and hold records.
+            return Err(self.why_stopped());
+        }
         let mut swept = Ok(());
         // The newest first, so that what a crash leaves has no hole.
-        let mut stale = lock(&self.stale);
         for old in std::mem::take(&mut *stale).into_iter().rev() {
             match self.places[old.place].dir.remove(&segment_name(old.first_index)) {
                 Err(error) if error.kind() != Some(std::io::ErrorKind::NotFound) => {

@@ -348,7 +348,7 @@ impl Writer {
     ) -> Result<Active> {
         let mut active = stage_begin(core, spare, first_index, previous, self.generation);
         active.write(None)?;
-        active.enter(&core.places[spare.place], &spare.name)?;
+        enter(core, &mut active, spare)?;
         Ok(active)
     }
 
@@ -415,7 +415,7 @@ impl Writer {
         next.active.publish_end();
         next.active.segment.file.sync(core.places[place].method.call)?;
         core.places[place].begin_cut()?;
-        next.active.enter(&core.places[place], &spare.name)?;
+        enter(core, &mut next.active, &spare)?;
         let cut = core.segments.replace(Entry { first_index: durable + 1, place });
         for old in &cut {
             if (old.place, old.first_index) != (place, durable + 1) {
@@ -467,7 +467,7 @@ impl Writer {
         next.publish_end();
         next.segment.file.sync(core.places[place].method.call)?;
         core.places[place].begin_cut()?;
-        next.enter(&core.places[place], &spare.name)?;
+        enter(core, &mut next, spare)?;
         let cut = core.segments.replace(Entry { first_index, place });
         for old in cut.iter().rev() {
             if (old.place, old.first_index) != (place, first_index) {
@@ -536,6 +536,18 @@ fn stage_begin(
     let name = segment_name(first_index);
     let file = Arc::clone(&spare.file);
     Active::begin(name, spare.place, file, spare.header, link, core.options.ring_bytes)
+}
+
+/// Gives a spare its name. Where that fails it may have got it all the same.
+fn enter(core: &Core, active: &mut Active, spare: &Spare) -> Result<()> {
+    let entry = Entry { first_index: active.segment.link.first_index, place: spare.place };
+    let entered = active.enter(&core.places[spare.place], &spare.name);
+    let mut stale = lock(&core.stale);
+    stale.retain(|old| *old != entry);
+    if entered.is_err() {
+        stale.push(entry);
+    }
+    entered
 }
 
 /// Whether the writer has anything to do.

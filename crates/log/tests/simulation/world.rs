@@ -353,9 +353,15 @@ impl World {
 
     fn wait(&mut self) {
         let Some(log) = &self.log else { return };
-        let index = log.last_index();
+        // The last one is hardly ever written yet, and what is written need not be durable.
+        let (last, written) = (log.last_index(), log.written().get());
+        let index = if self.rng.random() { last } else { written.max(1).min(last) };
         let durably = self.rng.random();
-        let waited = if durably { log.sync().map(|_| ()) } else { log.wait_written(index) };
+        let waited = match (durably, index == last) {
+            (true, true) => log.sync().map(|_| ()),
+            (true, false) => log.wait_durable(index),
+            (false, _) => log.wait_written(index),
+        };
         self.say(&format!("wait for {index}, durable {durably}: {waited:?}"));
         if waited.is_ok() {
             let mut model = self.model();
