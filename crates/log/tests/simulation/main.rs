@@ -259,6 +259,37 @@ fn retention_does_not_bring_back_a_segment_that_was_replaced() {
     assert_eq!(reader.next_index(), 16);
 }
 
+/// A new segment got its name, and what came after the rename failed. The log went on under an earlier
+/// index, and nobody knew of the file; once retention had come past it, it was the log's beginning.
+#[test]
+fn a_segment_that_failed_as_it_got_its_name_does_not_stay_behind() {
+    let options = Options {
+        policy: Policy::Interval { max_age: Duration::from_secs(3600), max_bytes: 1 << 30 },
+        segment_bytes: 64 << 10,
+        ring_bytes: 32 << 10,
+        threads: false,
+        clock: Clock::manual(1),
+        ..Options::default()
+    };
+    let dir = Arc::new(SimDir::new());
+    let (log, _) = Log::open_in(dyn_dirs(&[Arc::clone(&dir)]), options.clone()).unwrap();
+    let append = |number: u8, ack| log.append_with(&[number; 7000], ack).unwrap();
+    for number in 1..9 {
+        append(number, if number < 5 { Ack::Durable } else { Ack::Written });
+    }
+    let next = "00000000000000000009.seg";
+    dir.inject(Fault::new(Operation::Open, FaultKind::FailRaw(5)).named(next));
+    for number in 9..30 {
+        append(number, Ack::Durable);
+    }
+    assert_eq!(log.stats().failovers, 1, "the log went on from record 5");
+    let kept = log.truncate_before(Retain::From(25)).unwrap();
+    assert!(kept > 9);
+    let found = Arc::new(dir.crash(Crash::Process, 0));
+    let (log, _) = Log::open_in(dyn_dirs(&[found]), options).unwrap();
+    assert_eq!((log.first_index(), log.last_index()), (kept, 29));
+}
+
 /// Its front is written before the rest is staged; the write that syncs itself is the last one.
 #[test]
 fn a_record_larger_than_what_is_staged_is_durable_as_a_whole() {
