@@ -12,6 +12,7 @@ fmt:
 
 fmt-check:
     cargo fmt --all --check
+    cargo fmt --manifest-path bench/Cargo.toml --check
 
 lint:
     cargo clippy --workspace --all-targets --all-features -- -D warnings
@@ -45,9 +46,15 @@ c-install prefix:
 # Builds the Python wheel and runs its tests
 python:
     python/test
+
 # Instructions of the log's hot paths against those recorded (needs valgrind)
 instructions:
     .ci/instructions
+
+# What the mounted disk costs, on a quiet machine, as root
+rig-cost:
+    cargo build --release -p plimsoll-simdisk --features mounted --example rig_cost
+    target/release/examples/rig_cost
 
 # Licences, bans and duplicate versions (needs cargo-deny)
 deny:
@@ -61,6 +68,10 @@ lab:
 compare-fio:
     cargo build --release
     bench/compare-fio.py > docs/fio-comparison.md
+
+# Measures the log beside its rivals, half an hour on a quiet machine, and renders docs/benchmarks.md
+field *args:
+    bench/run {{args}}
 
 # Longest files, for a look; fails nothing
 sizes:

@@ -5,6 +5,7 @@ survives a crash of the process), then *durable* (a good sync covers it: it surv
 """
 
 from os import PathLike
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Iterable, Iterator, Literal, Optional, Tuple, Type, Union
 
@@ -17,10 +18,11 @@ __version__: str
 class Log:
     """A commit log in a directory, which is made if it is not there. Any thread may use it.
 
-    ``with`` closes it; without, call ``close``. After a fork use it in the parent only.
+    ``with`` closes it; without, call ``close``. After a fork use it in the parent only: in the child every
+    call raises Invalid, and nothing there touches the log.
     """
 
-    path: str
+    path: Path
     recovery: Recovery
     def __init__(
         self,
@@ -33,6 +35,7 @@ class Log:
         ring_bytes: Optional[int] = None,
         ring_file: Union[str, PathLike[str], None] = None,
         second_path: Union[str, PathLike[str], None] = None,
+        slow_after: Optional[float] = None,
         pad: bool = False,
         page_cache: bool = False,
         accept_loss: bool = False,
@@ -40,16 +43,18 @@ class Log:
         """Opens the log. Everything that ``recovery`` counts is durable then.
 
         policy: when the log syncs by itself. "interval": no record stays unsynced for longer than
-            ``max_age`` seconds, nor more than ``max_bytes`` of them. "always": an append returns when
+            ``max_age`` seconds (``inf``: whatever its age), nor more than ``max_bytes`` of them. "always": an append returns when
             it is durable. "never": only when a segment is full, and at ``close``.
         segment_bytes: of a file, a multiple of 4096. ring_bytes: that may be accepted and not yet
             durable, a power of two, at most half a segment; 32 MiB unless set.
         ring_file: on tmpfs (/dev/shm/NAME): then a record survives a crash of the process from the
             moment ``append`` returns. second_path: where the log goes on if the first disk fails.
+        slow_after: with ``second_path``: a write or a sync that takes more seconds counts as failed.
         pad: never write a block again that holds durable records. page_cache: no O_DIRECT.
         accept_loss: cut the log before durable records that are lost.
 
-        Raises Locked (``holder`` has it), Corrupt (nothing was changed), Disk, Invalid.
+        Raises Locked (``holder`` has it), Corrupt (nothing was changed), Version (another one wrote it),
+        Disk, Invalid.
         """
 
     def append(self, record: Buffer, ack: Optional[Ack] = None) -> int:
@@ -102,7 +107,7 @@ class Log:
 
     @property
     def closed(self) -> bool:
-        """Whether it was closed."""
+        """Whether it was closed, or is being closed."""
 
     def read(
         self, start: Optional[int] = None, level: Literal["written", "durable"] = "written"
@@ -140,7 +145,7 @@ class Log:
     def close(self) -> None:
         """Makes everything durable and ends the log. Calls of other threads end first; who follows is woken.
 
-        Nothing the second time.
+        Calls that come meanwhile raise Closed. Nothing the second time, but to wait until the first is done.
         """
 
     def __enter__(self) -> Log: ...
@@ -191,3 +196,4 @@ class Stopped(Error): ...
 class Corrupt(Error): ...
 class Invalid(Error, ValueError): ...
 class Exhausted(Error): ...
+class Version(Error): ...

@@ -28,7 +28,7 @@ const OTHER: i32 = 17;
 const CLOSED: i32 = 8;
 const INVALID: i32 = 13;
 
-const KINDS: [Kind; 13] = [
+const KINDS: [Kind; 14] = [
     ("WouldBlock", 2, Also::Nothing, "The ring is full. Nothing was accepted; try later."),
     ("TimedOut", 3, Also::Timeout, "It did not happen in time. It still may."),
     ("OutOfRange", 4, Also::Nothing, "No such record: not yet appended, or gone."),
@@ -42,6 +42,12 @@ const KINDS: [Kind; 13] = [
     ("Corrupt", 12, Also::Nothing, "Durable bytes have changed, or are gone."),
     ("Invalid", INVALID, Also::Value, "An argument or an option that cannot be."),
     ("Exhausted", 14, Also::Nothing, "There are no more indexes."),
+    (
+        "Version",
+        18,
+        Also::Nothing,
+        "Another version of Plimsoll wrote this log. Nothing was changed.",
+    ),
 ];
 
 static BASE: PyOnceLock<Py<PyType>> = PyOnceLock::new();
@@ -138,11 +144,15 @@ pub(crate) fn invalid(py: Python<'_>, what: String) -> PyErr {
     raise(py, &Error::Options(what))
 }
 
+/// Longer than anything runs, and every clock can count to it: what infinity is.
+const AGES: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
+
+/// So many seconds, also infinitely many.
 pub(crate) fn duration(what: &str, seconds: f64) -> PyResult<Duration> {
     if seconds.is_nan() || seconds < 0.0 {
         return Err(Python::attach(|py| invalid(py, format!("{what} is {seconds}"))));
     }
-    Ok(Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX))
+    Ok(Duration::try_from_secs_f64(seconds).unwrap_or(AGES).min(AGES))
 }
 
 const fn code(error: &Error) -> i32 {
@@ -160,6 +170,7 @@ const fn code(error: &Error) -> i32 {
         Error::Corrupt(_) => 12,
         Error::Options(_) => INVALID,
         Error::Exhausted { .. } => 14,
+        Error::Version { .. } => 18,
         _ => OTHER,
     }
 }
@@ -171,6 +182,7 @@ const fn index(error: &Error) -> Option<u64> {
         Error::TimedOut { index, .. }
         | Error::OutOfRange { index, .. }
         | Error::Truncated { index } => Some(*index),
+        Error::Corrupt(corruption) => Some(*corruption.records.start()),
         _ => None,
     }
 }

@@ -5,6 +5,7 @@
 
 mod error;
 mod log;
+mod owner;
 mod records;
 
 use std::time::{Duration, Instant};

@@ -1,17 +1,17 @@
 //! [`Log`]: a log that may be closed while others are in it.
 
 use std::path::PathBuf;
-use std::sync::{Arc, PoisonError, RwLock};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError, RwLock, TryLockError};
 
 use plimsoll_log::{self as log, Ack, Error, Policy, Retain, Ring};
 use plimsoll_sync::{Dir, OsDir};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
-use pyo3::types::{PyBytes, PyDict, PyMemoryView};
+use pyo3::types::{PyBytes, PyDict, PyMemoryView, PyTuple};
 
 use crate::Patience;
 use crate::error::{duration, invalid, raise};
+use crate::owner::Owner;
 use crate::records::{Records, Wait};
 
 /// What is copied without letting others run meanwhile: that would cost more than the copy.
@@ -22,6 +22,9 @@ const QUICK_BYTES: usize = 64 << 10;
 pub(crate) struct Log {
     /// Held for reading by every call that is in it, so that closing waits for them.
     open: RwLock<Option<log::Log>>,
+    /// Held while it is closed, so that whoever closes it as well returns when it is done.
+    closing: Mutex<()>,
+    owner: Owner,
     policy: Ack,
     #[pyo3(get)]
     path: PathBuf,
@@ -47,7 +50,7 @@ impl Log {
     #[new]
     #[pyo3(signature = (path, *, policy = "interval", max_age = 1.0, max_bytes = 64 << 20,
         segment_bytes = 64 << 20, ring_bytes = None, ring_file = None, second_path = None,
-        pad = false, page_cache = false, accept_loss = false))]
+        slow_after = None, pad = false, page_cache = false, accept_loss = false))]
     #[expect(clippy::too_many_arguments, reason = "keywords")]
     fn new(
         py: Python<'_>,
@@ -59,6 +62,7 @@ impl Log {
         ring_bytes: Option<u64>,
         ring_file: Option<PathBuf>,
         second_path: Option<PathBuf>,
+        slow_after: Option<f64>,
         pad: bool,
         page_cache: bool,
         accept_loss: bool,
@@ -80,6 +84,7 @@ impl Log {
             ring: ring_file.map_or(Ring::Memory, Ring::File),
             tail: if pad { log::Tail::Pad } else { log::Tail::Rewrite },
             direct: !page_cache,
+            slow_after: slow_after.map(|after| duration("slow_after", after)).transpose()?,
             accept_loss,
             ..log::Options::default()
         };
@@ -94,7 +99,8 @@ impl Log {
         };
         let (opened, found) = py.detach(open).map_err(|error| raise(py, &error))?;
         let recovery = Py::new(py, Recovery::of(found))?;
-        Ok(Self { open: RwLock::new(Some(opened)), policy: policy.ack(), path, recovery })
+        let (open, closing) = (RwLock::new(Some(opened)), Mutex::new(()));
+        Ok(Self { open, closing, owner: Owner::this(), policy: policy.ack(), path, recovery })
     }
 
     #[getter]
@@ -111,11 +117,12 @@ impl Log {
     ) -> PyResult<u64> {
         let (record, ack) = (payload(record)?, self.ack(py, ack)?);
         if ack == Ack::Buffered && record.len() <= QUICK_BYTES {
-            match self.append_at_once(&record) {
-                Some(Ok(index)) => return Ok(index),
+            self.owner.check(py)?;
+            match self.inside(|log| log.try_append(&record)) {
+                Ok(index) => return Ok(index),
                 // It waits for room then, and others run meanwhile.
-                Some(Err(Error::WouldBlock { .. })) | None => {}
-                Some(Err(error)) => return Err(raise(py, &error)),
+                Err(Error::WouldBlock { .. }) => {}
+                Err(error) => return Err(raise(py, &error)),
             }
         }
         self.with(py, |log| log.append_with(&record, ack))
@@ -142,12 +149,12 @@ impl Log {
 
     #[pyo3(signature = (index, timeout = None))]
     fn wait_written(&self, py: Python<'_>, index: u64, timeout: Option<f64>) -> PyResult<()> {
-        self.wait(py, index, timeout, log::Log::wait_written_timeout)
+        self.wait(py, index, timeout, Ack::Written)
     }
 
     #[pyo3(signature = (index, timeout = None))]
     fn wait_durable(&self, py: Python<'_>, index: u64, timeout: Option<f64>) -> PyResult<()> {
-        self.wait(py, index, timeout, log::Log::wait_durable_timeout)
+        self.wait(py, index, timeout, Ack::Durable)
     }
 
     fn sync(&self, py: Python<'_>) -> PyResult<u64> {
@@ -248,9 +255,11 @@ impl Log {
         Ok(dict)
     }
 
-    /// As `with` does, but it is no error to close twice.
+    /// Calls that are in it end first. It is no error to close twice.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
+        self.owner.check(py)?;
         let close = || {
+            let _closing = self.closing.lock().unwrap_or_else(PoisonError::into_inner);
             let open = self.open.write().unwrap_or_else(PoisonError::into_inner).take();
             open.map_or(Ok(()), log::Log::close)
         };
@@ -258,20 +267,25 @@ impl Log {
     }
 
     #[getter]
-    fn closed(&self, py: Python<'_>) -> bool {
-        py.detach(|| self.open.read().unwrap_or_else(PoisonError::into_inner).is_none())
+    fn closed(&self) -> bool {
+        matches!(self.inside(|_| Ok(())), Err(Error::Closed))
     }
 
     fn __enter__(this: PyRef<'_, Self>) -> PyRef<'_, Self> {
         this
     }
 
-    #[pyo3(signature = (*_exception))]
+    #[pyo3(signature = (kind, *_exception))]
     fn __exit__(
         &self,
         py: Python<'_>,
-        _exception: &Bound<'_, pyo3::types::PyTuple>,
+        kind: &Bound<'_, PyAny>,
+        _exception: &Bound<'_, PyTuple>,
     ) -> PyResult<()> {
+        // A forked child that ends with `sys.exit` is not told about the log instead.
+        if self.owner.is_other() && !kind.is_none() {
+            return Ok(());
+        }
         self.close(py)
     }
 
@@ -291,33 +305,34 @@ impl Log {
         py: Python<'_>,
         act: impl FnOnce(&log::Log) -> log::Result<T> + Send,
     ) -> PyResult<T> {
-        let done = py.detach(|| {
-            let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
-            open.as_ref().ok_or(Error::Closed).and_then(act)
-        });
-        done.map_err(|error| raise(py, &error))
+        self.owner.check(py)?;
+        py.detach(|| self.inside(act)).map_err(|error| raise(py, &error))
     }
 
-    /// A copy in memory, unless the log is being closed.
-    fn append_at_once(&self, record: &[u8]) -> Option<log::Result<u64>> {
-        let open = self.open.try_read().ok()?;
-        Some(open.as_ref().ok_or(Error::Closed).and_then(|log| log.try_append(record)))
+    /// Does something with the log, unless it is closed or is about to be: nobody waits behind that.
+    fn inside<T>(&self, act: impl FnOnce(&log::Log) -> log::Result<T>) -> log::Result<T> {
+        let open = match self.open.try_read() {
+            Ok(open) => open,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            // Only closing takes it for writing.
+            Err(TryLockError::WouldBlock) => return Err(Error::Closed),
+        };
+        open.as_ref().ok_or(Error::Closed).and_then(act)
     }
 
-    fn wait(
-        &self,
-        py: Python<'_>,
-        index: u64,
-        timeout: Option<f64>,
-        wait: fn(&log::Log, u64, Duration) -> log::Result<()>,
-    ) -> PyResult<()> {
+    fn wait(&self, py: Python<'_>, index: u64, timeout: Option<f64>, level: Ack) -> PyResult<()> {
         let patience = Patience::of(timeout)?;
+        let mut waiting = None;
         loop {
             let slice = patience.slice();
             // The time of a slice is not the caller's.
-            let done = self.with(py, |log| match wait(log, index, slice) {
-                Err(error @ Error::TimedOut { .. }) => Ok(Err(error)),
-                done => done.map(Ok),
+            let done = self.with(py, |log| {
+                let begun = waiting.map_or_else(|| log.waiting(index, level), Ok)?;
+                waiting = Some(begun);
+                match log.wait_on(begun, slice) {
+                    Err(error @ Error::TimedOut { .. }) => Ok(Err(error)),
+                    done => done.map(Ok),
+                }
             })?;
             let Err(late) = done else { return Ok(()) };
             if !patience.goes_on(py)? {
@@ -339,7 +354,7 @@ impl Log {
             Patience::of(timeout)?;
         }
         let open = |log: &log::Log| log.follow(start.unwrap_or_else(|| log.first_index()), level);
-        Ok(Records::new(self.with(py, open)?, wait))
+        Ok(Records::new(self.with(py, open)?, wait, self.owner))
     }
 
     fn ack(&self, py: Python<'_>, ack: Option<&str>) -> PyResult<Ack> {
@@ -352,6 +367,19 @@ impl Log {
                 let what = format!("{other:?} is not 'buffered', 'written' or 'durable'");
                 Err(invalid(py, what))
             }
+        }
+    }
+}
+
+impl Drop for Log {
+    fn drop(&mut self) {
+        let open = self.open.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        if self.owner.is_other() {
+            // To end it is its parent's.
+            std::mem::forget(open);
+        } else if open.is_some() {
+            // What is buffered is written, and threads end; others run meanwhile.
+            Python::attach(|py| py.detach(|| drop(open)));
         }
     }
 }

@@ -37,6 +37,17 @@ class Scratch(unittest.TestCase):
         return log
 
 
+class Programs(Scratch):
+    """In a process of their own: what hangs there fails its test, and does not hang it."""
+
+    def run_program(self, program, *arguments):
+        program = "import os, signal, sys, threading, time, plimsoll\nfrom plimsoll import Log\n" + program
+        command = [sys.executable, "-c", program, str(self.dir), *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        self.assertEqual((done.stderr, done.returncode), ("", 0))
+        return done.stdout
+
+
 class Appending(Scratch):
     def test_what_was_appended_is_read_after_reopening(self):
         with self.open() as log:
@@ -158,15 +169,28 @@ class Waiting(Scratch):
             log.append(b"2")
             self.assertEqual((records.next_index, next(records)), (2, (2, b"2")))
 
+    def test_a_timeout_that_never_ends_is_one(self):
+        with self.open(max_age=float("inf")) as log:
+            log.wait_durable(log.append(b"x"), timeout=float("inf"))
+            self.assertEqual(next(log.follow(timeout=float("inf"))), (1, b"x"))
+
+
+class WaitingPrograms(Programs):
     def test_others_run_while_one_waits(self):
-        with self.open() as log:
-            waiting = threading.Thread(target=lambda: list(log.follow(timeout=0.3)))
-            waiting.start()
-            turns = 0
-            while waiting.is_alive():
-                turns += 1
-            waiting.join()
-            self.assertGreater(turns, 1000, "a thread that waits holds the interpreter")
+        said = self.run_program(
+            """
+log = Log(sys.argv[1])
+records = log.follow()
+waiting = threading.Thread(target=lambda: print(next(records)))
+waiting.start()
+time.sleep(0.3)
+# Who waits with the interpreter in his hands waits for this for ever.
+log.append(b"x")
+waiting.join()
+log.close()
+"""
+        )
+        self.assertEqual(said, "(1, b'x')\n")
 
     def test_ctrl_c_ends_a_wait(self):
         program = (
@@ -174,8 +198,8 @@ class Waiting(Scratch):
             # A process in the background of a shell begins without it.
             "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
             "log = plimsoll.Log(sys.argv[1])\n"
-            "print('ready', flush=True)\n"
             "try:\n"
+            "    print('ready', flush=True)\n"
             "    for record in log.follow(): pass\n"
             "except KeyboardInterrupt:\n"
             "    log.close(); print('interrupted')\n"
@@ -189,6 +213,130 @@ class Waiting(Scratch):
             finally:
                 process.kill()
         self.assertEqual((out, process.returncode), ("interrupted\n", 0))
+
+    def test_a_signal_handler_may_use_what_it_interrupted(self):
+        # It waited for a lock that its own thread held.
+        said = self.run_program(
+            """
+log = Log(sys.argv[1])
+log.append(b"x", ack="written")
+records = log.follow(timeout=1.0)
+def handler(*_):
+    print(records.next_index)
+    log.append(b"y", ack="written")
+    print(next(records))
+signal.signal(signal.SIGALRM, handler)
+print(next(records))
+signal.setitimer(signal.ITIMER_REAL, 0.2)
+print(list(records))
+print(records.next_index)
+log.close()
+"""
+        )
+        self.assertEqual(said, "(1, b'x')\n2\n(2, b'y')\n[]\n3\n")
+
+    def test_who_waits_for_another_thread_is_interrupted_too(self):
+        said = self.run_program(
+            """
+log = Log(sys.argv[1])
+records = log.follow()
+threading.Thread(target=lambda: print(list(records)), daemon=True).start()
+time.sleep(0.3)
+print(records.next_index, flush=True)
+def handler(*_):
+    raise KeyboardInterrupt
+signal.signal(signal.SIGALRM, handler)
+signal.setitimer(signal.ITIMER_REAL, 0.3)
+try:
+    next(records)
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+os._exit(0)
+"""
+        )
+        self.assertEqual(said, "1\ninterrupted\n")
+
+
+@unittest.skipUnless(hasattr(os, "fork"), "no fork here")
+class Forks(Programs):
+    PARENT = """
+import gc, warnings
+warnings.simplefilter("ignore")
+log = Log(sys.argv[1], policy="never", segment_bytes=256 << 10)
+log.append(b"1")
+records = log.read()
+def in_child(act):
+    sys.stdout.flush()
+    pid = os.fork()
+    if pid == 0:
+        signal.alarm(20)
+        try:
+            act()
+        finally:
+            sys.stdout.flush()
+            os._exit(0)
+    assert os.waitpid(pid, 0)[1] == 0
+def told(call):
+    try:
+        call()
+    except plimsoll.Invalid as error:
+        assert "fork" in str(error), error
+        print("told", end=" ")
+def finish():
+    for index in range(2, 101):
+        assert log.append(b"%d" % index, ack="durable") == index
+    log.close()
+    with Log(sys.argv[1], segment_bytes=256 << 10) as again:
+        assert [record for _, record in again.read()] == [b"%d" % i for i in range(1, 101)]
+    print("sound")
+"""
+
+    def test_a_forked_child_is_told_that_the_log_is_its_parents(self):
+        said = self.run_program(
+            self.PARENT
+            + """
+def act():
+    calls = [lambda: log.append(b"2"), lambda: log.append(b"2", ack="durable"), log.close, log.sync]
+    calls += [lambda: log.append_batch([b"2"]), lambda: next(records), log.read, log.stats]
+    calls += [lambda: log.wait_durable(1), lambda: log.truncate_after(0), lambda: log.__exit__(None, None, None)]
+    for call in calls:
+        told(call)
+in_child(act)
+finish()
+"""
+        )
+        self.assertEqual(said, "told " * 11 + "sound\n")
+
+    def test_a_forked_child_that_drops_the_log_does_not_harm_it(self):
+        said = self.run_program(
+            self.PARENT
+            + """
+def act():
+    global log, records
+    del log, records
+    gc.collect()
+    print("dropped", end=" ")
+in_child(act)
+finish()
+"""
+        )
+        self.assertEqual(said, "dropped sound\n")
+
+    def test_a_forked_child_that_leaves_a_with_does_not_harm_the_log(self):
+        said = self.run_program(
+            self.PARENT
+            + """
+def act():
+    try:
+        with log:
+            sys.exit(7)
+    except SystemExit as end:
+        print(end.code, end=" ")
+in_child(act)
+finish()
+"""
+        )
+        self.assertEqual(said, "7 sound\n")
 
 
 class Threads(Scratch):
@@ -238,6 +386,37 @@ class Threads(Scratch):
             self.assertEqual(log.durable, sum(counts))
 
 
+    def test_whoever_closes_returns_when_it_is_closed(self):
+        turn = threading.Lock()
+        failed = []
+
+        def close(log):
+            log.close()
+            with turn:
+                try:
+                    Log(self.dir, **SMALL).close()
+                except plimsoll.Error as error:
+                    failed.append(error)
+
+        for _ in range(5):
+            log = self.open(policy="never")
+            for _ in range(200):
+                log.append(bytes(20_000))
+            threads = [threading.Thread(target=close, args=(log,)) for _ in range(2)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            self.assertEqual(failed, [])
+
+    def test_a_log_that_is_dropped_gives_its_directory_back(self):
+        log = Log(self.dir, policy="never", **SMALL)
+        log.append(b"x")
+        del log
+        with self.open() as log:
+            self.assertEqual(list(log.read()), [(1, b"x")])
+
+
 class Errors(Scratch):
     def test_a_second_opener_is_told_who_has_the_log(self):
         with self.open():
@@ -263,6 +442,8 @@ class Errors(Scratch):
             dict(max_age=-1.0),
             dict(max_age=float("nan")),
             dict(max_age=0.0),
+            dict(slow_after=1.0),  # and no second directory
+            dict(slow_after=-1.0),
         ]
         for options in wrong:
             with self.subTest(options), self.assertRaises(ValueError) as told:
@@ -300,6 +481,27 @@ class Errors(Scratch):
                 call()
         self.assertEqual(list(records), [(1, b"x")], "what was written is read to its end")
         self.assertIn("closed", repr(log))
+
+    def test_what_is_lost_is_said(self):
+        with self.open() as log:
+            for index in range(1, 101):
+                log.append(payload(index))
+        (segment,) = [file for file in self.dir.iterdir() if file.suffix == ".seg"]
+        sound = segment.read_bytes()
+        damaged = bytearray(sound)
+        damaged[4096 + 2000] ^= 1
+        segment.write_bytes(damaged)
+        with self.assertRaises(plimsoll.Corrupt) as told:
+            log = Log(self.dir, **SMALL)
+            list(log.read())
+        self.assertEqual(told.exception.code, 12)
+        self.assertTrue(1 < told.exception.index < 100, told.exception.index)
+
+    def test_a_second_directory_and_a_limit_for_the_first_are_taken(self):
+        with self.open(second_path=self.dir.with_name("second"), slow_after=60.0) as log:
+            log.append(b"x", ack="durable")
+            self.assertEqual(log.path, self.dir)
+            self.assertIsInstance(log.path, pathlib.Path)
 
     def test_codes_are_those_of_the_header(self):
         header = (HERE / "../../crates/capi/include/plimsoll.h").read_text()

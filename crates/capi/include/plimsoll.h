@@ -22,7 +22,8 @@
  * one at a time (a second one is told PLIMSOLL_BUSY). Only plimsoll_free and plimsoll_reader_free must
  * be the last call with their handle; plimsoll_close need not be: see there. No call is safe in a signal
  * handler. After fork(2) the child must not use the handles of its parent, and should exec or end soon:
- * until it does, it holds the log's lock as well.
+ * until it does, it holds the log's lock as well. Should it close one it is told PLIMSOLL_INVALID, and
+ * what it frees is leaked: neither touches the log.
  *
  * Growth. A struct that may get more fields begins with struct_bytes: set it to its sizeof. A program
  * that was compiled with an older or newer header works with the library as long as it does not ask for
@@ -324,19 +325,19 @@ plimsoll_code plimsoll_open(const char *path,
 
 // Makes everything durable, says so in the log, and ends it: everything that was appended is durable
 // if this succeeds. The handle stays until plimsoll_free, and every later call with it, from any
-// thread, is PLIMSOLL_CLOSED.
+// thread, is PLIMSOLL_CLOSED, at once also while this still waits.
 //
 // Calls that are in the log already end first, as they would without this: an append gets its room,
 // a wait gets its sync or its timeout. Readers that wait are woken, and told PLIMSOLL_CLOSED.
 //
-// PLIMSOLL_STOPPED, _OUT_OF_SPACE, _DISK: closed, but not everything is durable. PLIMSOLL_CLOSED: it
-// was closed before.
+// PLIMSOLL_STOPPED, _OUT_OF_SPACE, _DISK: closed, but not everything is durable. PLIMSOLL_CLOSED:
+// another call closed it, and has ended. PLIMSOLL_INVALID: after a fork, in the child.
 plimsoll_code plimsoll_close(plimsoll_log *log,
                              plimsoll_error *error);
 
 // Frees a handle; NULL is nothing. The last call with it. A log that was not closed ends as in a crash
 // of the process, but for what can still be written: nothing says how it went. Its readers go on
-// reading what is there.
+// reading what is there. In a forked child it is leaked.
 void plimsoll_free(plimsoll_log *log);
 
 // Appends a record: a copy in memory, about 0.2 us for 100 bytes, and then a wait until it is as far

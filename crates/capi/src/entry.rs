@@ -1,9 +1,10 @@
 //! The functions of the header: pointers become references and slices, panics become codes. All the
 //! unsafe code of this crate is here.
 //!
-//! A pointer that may be NULL is an `Option` of a reference or of a box, which is what C passes; what a
-//! call writes is `MaybeUninit`, because C need not have written it before. What the header asks of C
-//! (a pointer is to what it says, a handle is not used after it was freed) is what these types ask.
+//! A handle that may be NULL is an `Option` of a reference or of a box, which is what C passes. Where a
+//! result goes is a plain pointer, written once and last: no reference, because C need not have written it
+//! before, and may pass the same one twice, or from two threads. What the header asks of C (a pointer is
+//! to what it says, a handle is not used after it was freed) is what these types ask.
 #![expect(unsafe_code, reason = "the boundary to C")]
 #![expect(clippy::missing_safety_doc, reason = "what a caller promises is said in the header")]
 
@@ -11,6 +12,7 @@ use std::ffi::{CStr, c_char, c_void};
 use std::mem::MaybeUninit;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
+use std::ptr::{NonNull, null_mut};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -64,12 +66,12 @@ pub extern "C" fn plimsoll_code_name(code: CodeNumber) -> *const c_char {
 pub unsafe extern "C" fn plimsoll_open(
     path: *const c_char,
     options: *const Options,
-    log: Option<&mut MaybeUninit<*mut LogHandle>>,
+    log: *mut *mut LogHandle,
     recovery: *mut Recovery,
-    error: Option<&mut MaybeUninit<Failure>>,
+    error: *mut Failure,
 ) -> Code {
     guard(error, || {
-        let log = log.ok_or_else(|| null("log"))?;
+        let log = needed(log, "log")?;
         // SAFETY: C promises that it is NULL or a path.
         let first = unsafe { path_of(path, "path")? };
         // SAFETY: C promises that they are NULL or as large as they say.
@@ -79,7 +81,7 @@ pub unsafe extern "C" fn plimsoll_open(
         // SAFETY: as above.
         let second = unsafe { optional_path(options.second_path, "options.second_path")? };
         // SAFETY: as above. Before anything is opened, so that there is nothing to undo.
-        let room = unsafe { struct_room(recovery, "recovery")? };
+        let room = unsafe { struct_room(recovery, "recovery", size_of::<usize>())? };
         let options = options.check(ring_file)?;
         let mut dirs: Vec<Arc<dyn Dir>> = Vec::new();
         for path in [Some(first), second].into_iter().flatten() {
@@ -90,35 +92,34 @@ pub unsafe extern "C" fn plimsoll_open(
         let (opened, found) = Log::open_in(dirs, options)?;
         // SAFETY: `recovery` is NULL, or has `room` bytes.
         unsafe { fill(recovery, room, &Recovery::of(&found)) };
-        log.write(Box::into_raw(Box::new(LogHandle::new(opened))));
+        set(Some(log), Box::into_raw(Box::new(LogHandle::new(opened))));
         Ok(())
     })
 }
 
 /// Makes everything durable, says so in the log, and ends it: everything that was appended is durable
 /// if this succeeds. The handle stays until plimsoll_free, and every later call with it, from any
-/// thread, is PLIMSOLL_CLOSED.
+/// thread, is PLIMSOLL_CLOSED, at once also while this still waits.
 ///
 /// Calls that are in the log already end first, as they would without this: an append gets its room,
 /// a wait gets its sync or its timeout. Readers that wait are woken, and told PLIMSOLL_CLOSED.
 ///
-/// PLIMSOLL_STOPPED, _OUT_OF_SPACE, _DISK: closed, but not everything is durable. PLIMSOLL_CLOSED: it
-/// was closed before.
+/// PLIMSOLL_STOPPED, _OUT_OF_SPACE, _DISK: closed, but not everything is durable. PLIMSOLL_CLOSED:
+/// another call closed it, and has ended. PLIMSOLL_INVALID: after a fork, in the child.
 #[unsafe(no_mangle)]
-pub extern "C" fn plimsoll_close(
-    log: LogRef<'_>,
-    error: Option<&mut MaybeUninit<Failure>>,
-) -> Code {
+pub unsafe extern "C" fn plimsoll_close(log: LogRef<'_>, error: *mut Failure) -> Code {
     guard(error, || handle(log)?.close())
 }
 
 /// Frees a handle; NULL is nothing. The last call with it. A log that was not closed ends as in a crash
 /// of the process, but for what can still be written: nothing says how it went. Its readers go on
-/// reading what is there.
+/// reading what is there. In a forked child it is leaked.
 #[unsafe(no_mangle)]
 pub extern "C" fn plimsoll_free(log: Option<Box<LogHandle>>) {
-    guard(None, || {
-        drop(log);
+    guard(null_mut(), || {
+        if let Some(log) = log {
+            log.free();
+        }
         Ok(())
     });
 }
@@ -136,11 +137,11 @@ pub unsafe extern "C" fn plimsoll_append(
     bytes: *const c_void,
     len: usize,
     ack: AckNumber,
-    index: Option<&mut MaybeUninit<u64>>,
-    error: Option<&mut MaybeUninit<Failure>>,
+    index: *mut u64,
+    error: *mut Failure,
 ) -> Code {
     guard(error, || {
-        let ack = options::ack(ack)?;
+        let (ack, index) = (options::ack(ack)?, wanted(index, "index")?);
         let appended = handle(log)?.with(|log| {
             // SAFETY: C promises so many bytes, for the time of this call.
             let record = unsafe { slice(bytes, len, log)? };
@@ -161,10 +162,11 @@ pub unsafe extern "C" fn plimsoll_try_append(
     log: LogRef<'_>,
     bytes: *const c_void,
     len: usize,
-    index: Option<&mut MaybeUninit<u64>>,
-    error: Option<&mut MaybeUninit<Failure>>,
+    index: *mut u64,
+    error: *mut Failure,
 ) -> Code {
     guard(error, || {
+        let index = wanted(index, "index")?;
         let appended = handle(log)?.with(|log| {
             // SAFETY: C promises so many bytes, for the time of this call.
             let record = unsafe { slice(bytes, len, log)? };
@@ -187,11 +189,11 @@ pub unsafe extern "C" fn plimsoll_append_batch(
     records: *const Bytes,
     count: usize,
     ack: AckNumber,
-    first_index: Option<&mut MaybeUninit<u64>>,
-    error: Option<&mut MaybeUninit<Failure>>,
+    first_index: *mut u64,
+    error: *mut Failure,
 ) -> Code {
     guard(error, || {
-        let ack = options::ack(ack)?;
+        let (ack, first_index) = (options::ack(ack)?, wanted(first_index, "first_index")?);
         let first = handle(log)?.with(|log| {
             if records.is_null() || !records.is_aligned() || count == 0 {
                 return Err(Refusal::invalid("a batch needs records: NULL, misaligned, or none"));
@@ -223,11 +225,11 @@ pub unsafe extern "C" fn plimsoll_append_batch(
 /// PLIMSOLL_TIMED_OUT: it still may be. PLIMSOLL_OUT_OF_RANGE: no such record. PLIMSOLL_TRUNCATED: it
 /// was cut off. PLIMSOLL_STOPPED: it never will be.
 #[unsafe(no_mangle)]
-pub extern "C" fn plimsoll_wait_written(
+pub unsafe extern "C" fn plimsoll_wait_written(
     log: LogRef<'_>,
     index: u64,
     timeout_ns: u64,
-    error: Option<&mut MaybeUninit<Failure>>,
+    error: *mut Failure,
 ) -> Code {
     guard(error, || handle(log)?.wait(index, Ack::Written, timeout_ns))
 }
@@ -235,11 +237,11 @@ pub extern "C" fn plimsoll_wait_written(
 /// Waits until a record is durable: from then on it survives a power cut. Asks for a sync, under any
 /// policy, which goes on when the time is over. Otherwise as plimsoll_wait_written.
 #[unsafe(no_mangle)]
-pub extern "C" fn plimsoll_wait_durable(
+pub unsafe extern "C" fn plimsoll_wait_durable(
     log: LogRef<'_>,
     index: u64,
     timeout_ns: u64,
-    error: Option<&mut MaybeUninit<Failure>>,
+    error: *mut Failure,
 ) -> Code {
     guard(error, || handle(log)?.wait(index, Ack::Durable, timeout_ns))
 }
@@ -248,12 +250,13 @@ pub extern "C" fn plimsoll_wait_durable(
 ///
 /// As plimsoll_wait_durable, for ever.
 #[unsafe(no_mangle)]
-pub extern "C" fn plimsoll_sync(
+pub unsafe extern "C" fn plimsoll_sync(
     log: LogRef<'_>,
-    index: Option<&mut MaybeUninit<u64>>,
-    error: Option<&mut MaybeUninit<Failure>>,
+    index: *mut u64,
+    error: *mut Failure,
 ) -> Code {
     guard(error, || {
+        let index = wanted(index, "index")?;
         set(index, handle(log)?.with(|log| Ok(log.sync()?))?);
         Ok(())
     })
@@ -261,14 +264,14 @@ pub extern "C" fn plimsoll_sync(
 
 /// How far the log is. Cost: four loads.
 #[unsafe(no_mangle)]
-pub extern "C" fn plimsoll_log_marks(
+pub unsafe extern "C" fn plimsoll_log_marks(
     log: LogRef<'_>,
-    marks: Option<&mut MaybeUninit<Marks>>,
-    error: Option<&mut MaybeUninit<Failure>>,
+    marks: *mut Marks,
+    error: *mut Failure,
 ) -> Code {
     guard(error, || {
-        let marks = marks.ok_or_else(|| null("marks"))?;
-        marks.write(handle(log)?.with(|log| Ok(Marks::of(log)))?);
+        let marks = needed(marks, "marks")?;
+        set(Some(marks), handle(log)?.with(|log| Ok(Marks::of(log)))?);
         Ok(())
     })
 }
@@ -278,14 +281,14 @@ pub extern "C" fn plimsoll_log_marks(
 pub unsafe extern "C" fn plimsoll_log_stats(
     log: LogRef<'_>,
     stats: *mut Stats,
-    error: Option<&mut MaybeUninit<Failure>>,
+    error: *mut Failure,
 ) -> Code {
     guard(error, || {
         if stats.is_null() {
             return Err(null("stats"));
         }
         // SAFETY: C promises that it is what it says.
-        let room = unsafe { struct_room(stats, "stats")? };
+        let room = unsafe { struct_room(stats, "stats", size_of::<usize>())? };
         let found = handle(log)?.with(|log| Ok(Stats::of(log)))?;
         // SAFETY: it has `room` bytes.
         unsafe { fill(stats, room, &found) };
@@ -301,17 +304,17 @@ pub unsafe extern "C" fn plimsoll_log_stats(
 ///
 /// PLIMSOLL_OUT_OF_RANGE: there is no such record, and it is not the next one either.
 #[unsafe(no_mangle)]
-pub extern "C" fn plimsoll_reader_open(
+pub unsafe extern "C" fn plimsoll_reader_open(
     log: LogRef<'_>,
     from: u64,
     level: AckNumber,
-    reader: Option<&mut MaybeUninit<*mut ReaderHandle>>,
-    error: Option<&mut MaybeUninit<Failure>>,
+    reader: *mut *mut ReaderHandle,
+    error: *mut Failure,
 ) -> Code {
     guard(error, || {
-        let reader = reader.ok_or_else(|| null("reader"))?;
+        let reader = needed(reader, "reader")?;
         let opened = handle(log)?.follow(from, options::level(level)?)?;
-        reader.write(Box::into_raw(Box::new(opened)));
+        set(Some(reader), Box::into_raw(Box::new(opened)));
         Ok(())
     })
 }
@@ -326,16 +329,16 @@ pub extern "C" fn plimsoll_reader_open(
 /// PLIMSOLL_CORRUPT: durable bytes have changed; the reader stays before them. PLIMSOLL_BUSY: another
 /// thread is in a call with this reader.
 #[unsafe(no_mangle)]
-pub extern "C" fn plimsoll_reader_next(
+pub unsafe extern "C" fn plimsoll_reader_next(
     reader: ReaderRef<'_>,
     timeout_ns: u64,
-    record: Option<&mut MaybeUninit<Record>>,
-    error: Option<&mut MaybeUninit<Failure>>,
+    record: *mut Record,
+    error: *mut Failure,
 ) -> Code {
     guard(error, || {
-        let record = record.ok_or_else(|| null("record"))?;
+        let record = needed(record, "record")?;
         let (index, payload) = reader.ok_or_else(|| null("reader"))?.next(timeout_ns)?;
-        record.write(Record { index, bytes: payload.cast(), len: payload.len() });
+        set(Some(record), Record { index, bytes: payload.cast(), len: payload.len() });
         Ok(())
     })
 }
@@ -343,7 +346,7 @@ pub extern "C" fn plimsoll_reader_next(
 /// Frees a reader; NULL is nothing. The last call with it.
 #[unsafe(no_mangle)]
 pub extern "C" fn plimsoll_reader_free(reader: Option<Box<ReaderHandle>>) {
-    guard(None, || {
+    guard(null_mut(), || {
         drop(reader);
         Ok(())
     });
@@ -355,33 +358,33 @@ pub extern "C" fn plimsoll_reader_free(reader: Option<Box<ReaderHandle>>) {
 ///
 /// PLIMSOLL_DISK: what was removed before is gone, the rest is there.
 #[unsafe(no_mangle)]
-pub extern "C" fn plimsoll_truncate_before(
+pub unsafe extern "C" fn plimsoll_truncate_before(
     log: LogRef<'_>,
     index: u64,
-    first_index: Option<&mut MaybeUninit<u64>>,
-    error: Option<&mut MaybeUninit<Failure>>,
+    first_index: *mut u64,
+    error: *mut Failure,
 ) -> Code {
     guard(error, || retain(log, Retain::From(index), first_index))
 }
 
 /// As plimsoll_truncate_before, but keeps the newest segments, as many as take no more than `bytes`.
 #[unsafe(no_mangle)]
-pub extern "C" fn plimsoll_retain_bytes(
+pub unsafe extern "C" fn plimsoll_retain_bytes(
     log: LogRef<'_>,
     bytes: u64,
-    first_index: Option<&mut MaybeUninit<u64>>,
-    error: Option<&mut MaybeUninit<Failure>>,
+    first_index: *mut u64,
+    error: *mut Failure,
 ) -> Code {
     guard(error, || retain(log, Retain::Bytes(bytes), first_index))
 }
 
 /// As plimsoll_truncate_before, but keeps what was appended no longer than `age_ns` ago.
 #[unsafe(no_mangle)]
-pub extern "C" fn plimsoll_retain_age(
+pub unsafe extern "C" fn plimsoll_retain_age(
     log: LogRef<'_>,
     age_ns: u64,
-    first_index: Option<&mut MaybeUninit<u64>>,
-    error: Option<&mut MaybeUninit<Failure>>,
+    first_index: *mut u64,
+    error: *mut Failure,
 ) -> Code {
     guard(error, || retain(log, Retain::Age(Duration::from_nanos(age_ns)), first_index))
 }
@@ -392,22 +395,39 @@ pub extern "C" fn plimsoll_retain_age(
 ///
 /// PLIMSOLL_OUT_OF_RANGE: the log begins later. PLIMSOLL_STOPPED: the disk failed.
 #[unsafe(no_mangle)]
-pub extern "C" fn plimsoll_truncate_after(
+pub unsafe extern "C" fn plimsoll_truncate_after(
     log: LogRef<'_>,
     last_index: u64,
-    error: Option<&mut MaybeUninit<Failure>>,
+    error: *mut Failure,
 ) -> Code {
     guard(error, || handle(log)?.with(|log| Ok(log.truncate_after(last_index)?)))
 }
 
-/// Does it, and says how it went: a panic as well.
-fn guard(error: Option<&mut MaybeUninit<Failure>>, act: impl FnOnce() -> Result<()>) -> Code {
-    let done = catch_unwind(AssertUnwindSafe(act)).unwrap_or_else(|said| Err(Refusal::bug(said)));
-    let Err(refusal) = done else { return Code::OK };
-    if let Some(error) = error {
-        error.write(refusal.report());
+/// Does it, and says how it went: a panic as well, of what is done or of what finds the words for it.
+/// `error` is what C passed for it.
+fn guard(error: *mut Failure, act: impl FnOnce() -> Result<()>) -> Code {
+    let done = catch_unwind(AssertUnwindSafe(act));
+    let is_wanted = !error.is_null() && error.is_aligned();
+    let report = || {
+        let refusal = match done {
+            Ok(Ok(())) => return (Code::OK, None),
+            Ok(Err(refusal)) => refusal,
+            Err(said) => Refusal::bug(said),
+        };
+        (refusal.code(), is_wanted.then(|| refusal.report()))
+    };
+    let (code, failure) = catch_unwind(AssertUnwindSafe(report)).unwrap_or_else(|said| {
+        // To drop it may panic again.
+        std::mem::forget(said);
+        let refusal =
+            Refusal::invalid("a bug in Plimsoll, please report it: an error without words");
+        (Code::BUG, Some(Failure { code: Code::BUG, ..refusal.report() }))
+    });
+    if let (true, Some(failure)) = (is_wanted, failure) {
+        // SAFETY: neither NULL nor misaligned; C promises that there is a plimsoll_error.
+        unsafe { error.write(failure) };
     }
-    refusal.code()
+    code
 }
 
 fn null(what: &str) -> Refusal {
@@ -418,17 +438,29 @@ fn handle<'a>(log: LogRef<'a>) -> Result<&'a LogHandle> {
     log.ok_or_else(|| null("log"))
 }
 
-fn set<T>(to: Option<&mut MaybeUninit<T>>, value: T) {
+/// Where C wants a result, if it does. Asked before anything is done.
+fn wanted<T>(to: *mut T, what: &str) -> Result<Option<NonNull<T>>> {
+    if !to.is_null() && !to.is_aligned() {
+        return Err(Refusal::Invalid(format!("{what} is not aligned")));
+    }
+    Ok(NonNull::new(to))
+}
+
+/// Where C must want one.
+fn needed<T>(to: *mut T, what: &str) -> Result<NonNull<T>> {
+    wanted(to, what)?.ok_or_else(|| null(what))
+}
+
+/// Puts a result where C [wants](wanted) it.
+fn set<T>(to: Option<NonNull<T>>, value: T) {
     if let Some(to) = to {
-        to.write(value);
+        // SAFETY: not misaligned; C promises that there is room for it, and nobody else at it now.
+        unsafe { to.write(value) };
     }
 }
 
-fn retain(
-    log: LogRef<'_>,
-    retain: Retain,
-    first_index: Option<&mut MaybeUninit<u64>>,
-) -> Result<()> {
+fn retain(log: LogRef<'_>, retain: Retain, first_index: *mut u64) -> Result<()> {
+    let first_index = wanted(first_index, "first_index")?;
     set(first_index, handle(log)?.with(|log| Ok(log.truncate_before(retain)?))?);
     Ok(())
 }
@@ -492,7 +524,7 @@ unsafe fn path_of(path: *const c_char, what: &str) -> Result<PathBuf> {
 unsafe fn options_of(options: *const Options) -> Result<Options> {
     let mut taken = Options::new();
     // SAFETY: the caller's promise.
-    let room = unsafe { struct_room(options.cast_mut(), "options")? };
+    let room = unsafe { struct_room(options.cast_mut(), "options", Options::BYTES_MIN)? };
     if room == 0 {
         return Ok(taken);
     }
@@ -510,11 +542,11 @@ unsafe fn options_of(options: *const Options) -> Result<Options> {
     Ok(taken)
 }
 
-/// How large the caller's struct is; 0 if there is none.
+/// How large the caller's struct is, at least `bytes_min`; 0 if there is none.
 ///
 /// # Safety
 /// `of` is NULL, or begins with a size.
-unsafe fn struct_room<T>(of: *mut T, what: &str) -> Result<usize> {
+unsafe fn struct_room<T>(of: *mut T, what: &str, bytes_min: usize) -> Result<usize> {
     if of.is_null() {
         return Ok(0);
     }
@@ -523,7 +555,7 @@ unsafe fn struct_room<T>(of: *mut T, what: &str) -> Result<usize> {
     }
     // SAFETY: not NULL, aligned, and the caller promises that there is a size.
     let room = unsafe { of.cast::<usize>().read() };
-    if !(size_of::<usize>()..=STRUCT_BYTES_MAX).contains(&room) {
+    if !(bytes_min..=STRUCT_BYTES_MAX).contains(&room) {
         return Err(Refusal::Invalid(format!(
             "{what}.struct_bytes is {room}: set it to sizeof(plimsoll_{what})"
         )));
@@ -555,18 +587,55 @@ unsafe fn fill<T>(to: *mut T, room: usize, value: &T) {
 mod tests {
     use super::*;
 
-    #[test]
-    fn no_panic_leaves_an_entry() {
-        let mut error = MaybeUninit::uninit();
-        let code = guard(Some(&mut error), || panic!("record {} is odd", 7));
-        assert_eq!(code, Code::BUG);
+    fn told(act: impl FnOnce() -> Result<()>) -> (Code, String) {
+        let mut error = MaybeUninit::<Failure>::uninit();
+        let code = guard(error.as_mut_ptr(), act);
         // SAFETY: a call that fails writes it.
         let error = unsafe { error.assume_init() };
-        assert_eq!(error.code, Code::BUG);
+        assert_eq!(error.code, code);
         // SAFETY: it ends with NUL.
-        let text = unsafe { CStr::from_ptr(error.text.as_ptr()) }.to_str().unwrap();
+        let text = unsafe { CStr::from_ptr(error.text.as_ptr()) };
+        (code, text.to_str().unwrap().to_owned())
+    }
+
+    #[test]
+    fn no_panic_leaves_an_entry() {
+        let (code, text) = told(|| panic!("record {} is odd", 7));
+        assert_eq!(code, Code::BUG);
         assert!(text.contains("record 7 is odd"), "{text}");
-        assert_eq!(guard(None, || std::panic::panic_any(DropsBadly)), Code::BUG);
+        assert_eq!(guard(null_mut(), || std::panic::panic_any(DropsBadly)), Code::BUG);
+    }
+
+    /// The words were found outside of what catches panics.
+    #[test]
+    fn no_panic_leaves_an_error_that_has_no_words() {
+        let fails = || {
+            let error = std::io::Error::other(SaysNothing);
+            Err(plimsoll_sync::Error::io("read", "file", error).into())
+        };
+        let (code, text) = told(fails);
+        assert_eq!(code, Code::BUG);
+        assert!(text.contains("please report it"), "{text}");
+    }
+
+    #[derive(Debug)]
+    struct SaysNothing;
+
+    impl std::fmt::Display for SaysNothing {
+        fn fmt(&self, _: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            panic!("no words")
+        }
+    }
+
+    impl std::error::Error for SaysNothing {}
+
+    #[test]
+    fn nothing_is_written_where_it_is_not_aligned() {
+        let mut room = [5_u64; 2];
+        let odd = room.as_mut_ptr().cast::<u8>().wrapping_add(3).cast::<u64>();
+        assert_eq!(wanted(odd, "index").unwrap_err().code(), Code::INVALID);
+        assert_eq!(guard(odd.cast(), || Err(Refusal::Busy)), Code::BUSY);
+        assert_eq!(room, [5, 5]);
     }
 
     /// What a panic may carry.

@@ -1,5 +1,6 @@
 //! [`LogHandle`] and [`ReaderHandle`]: what C holds and any thread may use.
 
+use std::process;
 use std::sync::{Mutex, PoisonError, RwLock, TryLockError};
 use std::time::Duration;
 
@@ -15,6 +16,10 @@ const FOREVER: u64 = u64::MAX;
 pub struct LogHandle {
     /// Held for reading by every call that is in it, so that closing waits for them.
     open: RwLock<Option<Log>>,
+    /// Held while it is closed, so that nobody hears of it before it is done.
+    closing: Mutex<()>,
+    /// Who opened it.
+    process: u32,
 }
 
 /// Reads the records of a log in order.
@@ -25,19 +30,46 @@ pub struct ReaderHandle {
 
 impl LogHandle {
     pub(crate) fn new(log: Log) -> Self {
-        Self { open: RwLock::new(Some(log)) }
+        let open = RwLock::new(Some(log));
+        Self { open, closing: Mutex::new(()), process: process::id() }
     }
 
-    /// Does something with the log, unless it is closed.
+    /// Does something with the log, unless it is closed or is about to be: nobody waits behind that.
     pub(crate) fn with<T>(&self, act: impl FnOnce(&Log) -> Result<T>) -> Result<T> {
-        let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
+        let open = match self.open.try_read() {
+            Ok(open) => open,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            // Only closing takes it for writing.
+            Err(TryLockError::WouldBlock) => return Err(plimsoll_log::Error::Closed.into()),
+        };
         act(open.as_ref().ok_or(plimsoll_log::Error::Closed)?)
     }
 
-    /// Closes it. Calls that are in it end first; those that come later are told.
+    /// Closes it. Calls that are in it end first; those that come later are told. Who finds it closed
+    /// finds it done.
     pub(crate) fn close(&self) -> Result<()> {
+        if self.is_forked() {
+            return Err(Refusal::Invalid(format!(
+                "process {} opened the log, and this is process {}: after a fork the log is its parent's",
+                self.process,
+                process::id()
+            )));
+        }
+        let _closing = self.closing.lock().unwrap_or_else(PoisonError::into_inner);
         let open = self.open.write().unwrap_or_else(PoisonError::into_inner).take();
         Ok(open.ok_or(plimsoll_log::Error::Closed)?.close()?)
+    }
+
+    /// Frees it. What a fork copied is left alone: its threads are not here, and its files are those of
+    /// the process that goes on.
+    pub(crate) fn free(self: Box<Self>) {
+        if self.is_forked() {
+            std::mem::forget(self);
+        }
+    }
+
+    fn is_forked(&self) -> bool {
+        self.process != process::id()
     }
 
     pub(crate) fn wait(&self, index: u64, level: Ack, timeout_ns: u64) -> Result<()> {
@@ -73,5 +105,62 @@ impl ReaderHandle {
         };
         let record = record.ok_or(Refusal::AtEnd)?;
         Ok((record.index, std::ptr::from_ref(record.payload)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::thread;
+
+    use super::*;
+    use crate::code::Code;
+
+    fn opened(path: &std::path::Path) -> LogHandle {
+        LogHandle::new(Log::open(path, plimsoll_log::Options::default()).unwrap().0)
+    }
+
+    /// A wait with a deadline came behind a close, which came behind a wait without one.
+    #[test]
+    fn nobody_waits_behind_a_close() {
+        let tmp = tempfile::tempdir().unwrap();
+        let handle = &opened(tmp.path());
+        let (entered, is_in) = mpsc::channel();
+        let (leave, may_leave) = mpsc::channel::<()>();
+        thread::scope(|scope| {
+            scope.spawn(move || {
+                let stay = |_: &Log| {
+                    entered.send(()).unwrap();
+                    may_leave.recv().unwrap();
+                    Ok(())
+                };
+                handle.with(stay).unwrap();
+            });
+            is_in.recv().unwrap();
+            let closing = scope.spawn(|| handle.close());
+            // As soon as that waits.
+            let refusal = loop {
+                match handle.wait(0, Ack::Durable, 0) {
+                    Ok(()) => thread::yield_now(),
+                    Err(refusal) => break refusal,
+                }
+            };
+            assert_eq!(refusal.code(), Code::CLOSED);
+            leave.send(()).unwrap();
+            closing.join().unwrap().unwrap();
+        });
+    }
+
+    #[test]
+    fn what_a_fork_copied_is_left_alone() {
+        let tmp = tempfile::tempdir().unwrap();
+        let mut handle = opened(tmp.path());
+        handle.process += 1;
+        assert_eq!(handle.close().unwrap_err().code(), Code::INVALID);
+        handle.with(|log| Ok(log.append(b"x")?)).unwrap();
+        Box::new(handle).free();
+        // Nobody gave the lock back.
+        let again = Log::open(tmp.path(), plimsoll_log::Options::default());
+        assert_eq!(Refusal::from(again.unwrap_err()).code(), Code::LOCKED);
     }
 }

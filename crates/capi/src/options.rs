@@ -96,6 +96,9 @@ pub struct Options {
 }
 
 impl Options {
+    /// How many bytes the first published version had: nobody has less of it.
+    pub(crate) const BYTES_MIN: usize = std::mem::offset_of!(Self, reserved) + 6;
+
     /// All defaults.
     pub(crate) const fn new() -> Self {
         Self {
@@ -167,4 +170,15 @@ pub(crate) fn ack(number: AckNumber) -> Result<Option<log::Ack>> {
 /// How far records are to be when they are read.
 pub(crate) fn level(number: AckNumber) -> Result<log::Ack> {
     Ok(ack(number)?.unwrap_or(log::Ack::Written))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[cfg(target_pointer_width = "64")]
+    fn the_first_version_has_its_size_for_ever() {
+        assert_eq!(Options::BYTES_MIN.next_multiple_of(8), 80);
+    }
 }

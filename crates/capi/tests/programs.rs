@@ -29,15 +29,23 @@ fn shared(language: compiler::Language, name: &str, to: &Path) -> Option<()> {
     Some(())
 }
 
+/// The program, with the library that it was linked with: cargo's own path comes before that, where
+/// there may be an older one of another build.
+fn run(program: &Path) -> Command {
+    let mut command = Command::new(program);
+    command.env_remove("LD_LIBRARY_PATH");
+    command
+}
+
 /// Every promise in a process and a directory of its own.
 fn keeps_all_promises(program: &Path, tmp: &Path) {
-    let list = compiler::check(Command::new(program).arg("--list"));
+    let list = compiler::check(run(program).arg("--list"));
     assert!(list.lines().count() > 15, "{list}");
     let mut out = std::io::stdout();
     for promise in list.lines() {
         let dir = tmp.join(promise);
         std::fs::create_dir(&dir).unwrap();
-        let said = compiler::check(Command::new(program).arg(promise).arg(&dir));
+        let said = compiler::check(run(program).arg(promise).arg(&dir));
         writeln!(out, "{promise} ... ok {}", said.trim()).unwrap();
     }
 }
@@ -63,10 +71,10 @@ fn the_example_runs_twice_on_one_log() {
     let tmp = scratch();
     let program = tmp.path().join("first");
     let Some(()) = shared(compiler::C11, "examples/first.c", &program) else { return };
-    let run = || compiler::check(Command::new(&program).arg(tmp.path().join("events")));
-    let first = run();
+    let events = || compiler::check(run(&program).arg(tmp.path().join("events")));
+    let first = events();
     assert_eq!(first, "records 1 to 0\n1: one\n2: all of these\n3: or none\n4: four\n");
-    let second = run();
+    let second = events();
     assert!(second.starts_with("records 1 to 4\n5: one\n"), "{second}");
 }
 

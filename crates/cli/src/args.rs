@@ -11,6 +11,7 @@ use plimsoll_lab::experiments;
 use plimsoll_lab::lab::Options;
 use plimsoll_lab::usage::Usage;
 
+use crate::disk_args::DiskCommand;
 use crate::log_args::LogCommand;
 
 /// Shows how much unsynced data a system may safely carry.
@@ -26,6 +27,7 @@ use crate::log_args::LogCommand;
   plimsoll lab compare OLD NEW     what changed between two runs
   plimsoll log append DIR          a record a line of stdin, safely and fast
   plimsoll log verify DIR          is everything still there?
+  plimsoll disk doctor             can power cuts be tried here?
 
 Exit status: 0 ok, 1 a check failed, 2 wrong usage or cannot run here, 130 interrupted."
 )]
@@ -52,6 +54,24 @@ pub(crate) enum Command {
         /// What to do with it
         #[command(subcommand)]
         command: LogCommand,
+    },
+    /// Cut the power under a database, thousands of times, and see what is left
+    #[command(
+        arg_required_else_help = true,
+        after_help = "Examples:
+  plimsoll disk doctor                                                     what works here?
+  plimsoll disk record --fs ext4,xfs,btrfs -o trace/ -- ./workload {dir}   run it once
+  plimsoll disk explore trace/ --check './verify {dir}'                    cut the power 2000 times
+  plimsoll disk replay trace/ext4.trace STATE --keep-mounted               look at the corpse
+  plimsoll disk shrink trace/ext4.trace STATE --check './verify {dir}'     why did it die?
+  plimsoll disk run --fault 'flush EIO nth=3' -- ./server {dir}            under faults
+
+All but doctor and mark need Linux and root."
+    )]
+    Disk {
+        /// What to do with it
+        #[command(subcommand)]
+        command: DiskCommand,
     },
     /// Print a completion script for a shell
     #[command(after_help = "Example:

@@ -9,16 +9,29 @@ use plimsoll_log::Error as LogError;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exit {
     /// It did what was asked.
-    Ok = 0,
+    Ok,
     /// It ran, and found that something does not hold.
-    CheckFailed = 1,
+    CheckFailed,
     /// Wrong usage, or it cannot run here.
-    CannotRun = 2,
+    CannotRun,
     /// Somebody pressed Ctrl-C (128 + SIGINT, as shells say it).
-    Interrupted = 130,
+    Interrupted,
+    /// As the command did that it ran.
+    OfCommand(u8),
 }
 
 impl Exit {
+    /// The number that the shell sees.
+    pub(crate) const fn code(self) -> u8 {
+        match self {
+            Self::Ok => 0,
+            Self::CheckFailed => 1,
+            Self::CannotRun => 2,
+            Self::Interrupted => 130,
+            Self::OfCommand(code) => code,
+        }
+    }
+
     /// The status for an error.
     pub(crate) fn of(error: &anyhow::Error) -> Self {
         if let Some(LogError::Corrupt(_)) = error.downcast_ref::<LogError>() {
@@ -34,6 +47,6 @@ impl Exit {
 
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> Self {
-        Self::from(exit as u8)
+        Self::from(exit.code())
     }
 }

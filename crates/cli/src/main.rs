@@ -4,6 +4,7 @@
 
 mod args;
 mod commands;
+mod disk_args;
 mod exit;
 mod log_args;
 mod output;
@@ -19,6 +20,7 @@ fn main() -> ExitCode {
     let done = match args.command {
         Command::Lab(lab) => commands::lab::run(*lab),
         Command::Log { command } => commands::log::run(command),
+        Command::Disk { command } => commands::disk::run(command),
         Command::Completions { shell } => commands::completions::run(shell),
         Command::Man { dir } => commands::man::run(&dir),
     };

@@ -413,9 +413,9 @@ impl Active {
     }
 }
 
-/// Room for two writes of a quarter of the ring, and for a seal beside what one of them leaves.
+/// A quarter of the ring, and at least room for a seal in the half that a write leaves free.
 fn staging_bytes(ring_bytes: u64, segment_bytes: u64) -> usize {
     let wanted = usize::try_from(ring_bytes / 4).unwrap_or(STAGING_BYTES_MAX);
     let seal = SparseIndex::seal_bytes_max(segment_bytes).next_multiple_of(BLOCK);
-    wanted.clamp(4 * BLOCK, STAGING_BYTES_MAX).max(4 * seal)
+    wanted.clamp(2 * BLOCK, STAGING_BYTES_MAX).max(2 * seal)
 }

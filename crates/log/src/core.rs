@@ -62,8 +62,8 @@ pub(crate) struct Core {
     pub(crate) sync_turn: Mutex<Anchor>,
     pub(crate) segments: Segments,
     pub(crate) spares: Mutex<Spares>,
-    /// Held while a file is made ready, which takes its time.
-    pub(crate) preparing: Mutex<()>,
+    /// Of each place, held while a file is made ready there, which takes its time.
+    pub(crate) preparing: Vec<Mutex<()>>,
     /// Held while retention takes segments away, so that they go in order.
     pub(crate) retention: Mutex<()>,
     /// Files that are named as segments and are none: a failover replaced them and could not remove
@@ -78,7 +78,8 @@ pub(crate) struct Core {
     pub(crate) counts: Counts,
     pub(crate) writer_signal: Signal,
     pub(crate) syncer_signal: Signal,
-    pub(crate) preparer_signal: Signal,
+    /// Of each place: on a disk that hangs one may hang.
+    pub(crate) preparer_signals: Vec<Signal>,
 }
 
 /// What appenders change, one at a time.
@@ -120,6 +121,13 @@ pub(crate) struct Spares {
     pub(crate) out_of_space: bool,
     /// Whether one should be ready.
     pub(crate) wanted: bool,
+}
+
+impl Spares {
+    /// Whether one is ready in this place. One elsewhere is of no use.
+    pub(crate) fn is_ready(&self, place: u64) -> bool {
+        self.ready.iter().any(|spare| spare.place as u64 == place)
+    }
 }
 
 /// Whether records are accepted.
@@ -174,6 +182,8 @@ pub(crate) struct Start {
 
 impl Core {
     pub(crate) fn new(options: Options, places: Vec<Place>, start: Start) -> Self {
+        let preparing = places.iter().map(|_| Mutex::default()).collect();
+        let preparer_signals = places.iter().map(|_| Signal::default()).collect();
         Self {
             places,
             log_id: start.log_id,
@@ -202,7 +212,7 @@ impl Core {
             sync_turn: Mutex::new(Anchor { previous: start.anchor }),
             segments: start.segments,
             spares: Mutex::default(),
-            preparing: Mutex::default(),
+            preparing,
             retention: Mutex::default(),
             stale: Mutex::default(),
             role_wanted: AtomicU64::new(0),
@@ -211,9 +221,14 @@ impl Core {
             counts: Counts::new(),
             writer_signal: Signal::default(),
             syncer_signal: Signal::default(),
-            preparer_signal: Signal::default(),
+            preparer_signals,
             options,
         }
+    }
+
+    /// Wakes who makes files ready where the log is written now.
+    pub(crate) fn preparer_signal(&self) -> &Signal {
+        &self.preparer_signals[usize::try_from(self.place.load(SeqCst)).expect("one of a few")]
     }
 
     pub(crate) fn clock(&self) -> &Clock {
@@ -335,7 +350,7 @@ impl Core {
         }
         self.writer_signal.wake();
         self.syncer_signal.wake();
-        self.preparer_signal.wake();
+        self.preparer_signal().wake();
         // Whoever opens the gate does not move this mark.
         match self.room.wait_timeout(seen + 1, Duration::from_millis(20)) {
             Ok(()) | Err(Error::TimedOut { .. }) => Ok(()),
@@ -446,7 +461,7 @@ impl Core {
                 // The record was a little older than `since` when it was taken, and the sync takes
                 // its time.
                 let early = max_age.mul_f64(0.1).min(Duration::from_millis(100));
-                let at = since + (max_age - early);
+                let at = since.saturating_add(max_age - early);
                 Some(at.saturating_sub(self.clock().now()))
             }
         }
@@ -455,7 +470,7 @@ impl Core {
     /// Closes the gate while the oldest record that is not durable is older than was promised.
     pub(crate) fn watch_age(&self) {
         if let Policy::Interval { max_age, .. } = self.options.policy {
-            let is_late = self.lag() > max_age * 2;
+            let is_late = self.lag() > max_age.saturating_mul(2);
             self.gate.change(|now| match now {
                 Gate::Open if is_late => Some(Gate::Overdue),
                 Gate::Overdue if !is_late => Some(Gate::Open),

@@ -20,6 +20,7 @@ use crate::place::{Place, segment_name};
 use crate::reader::{Follower, Reader, Source};
 use crate::recovery::{self, Recovery, read_piece};
 use crate::ring_note;
+use crate::second_note;
 use crate::shim::{Mutex, lock, try_lock};
 use crate::spares;
 use crate::stats::Stats;
@@ -41,7 +42,7 @@ pub struct Log {
     role: Arc<Mutex<Writer>>,
     threads: Mutex<Threads>,
     /// Held for as long as the log is open.
-    _lock: Arc<Lock>,
+    _locks: Arc<Vec<Lock>>,
 }
 
 /// How much of its oldest end a log keeps.
@@ -53,6 +54,15 @@ pub enum Retain {
     Bytes(u64),
     /// What was appended so long ago, at most.
     Age(Duration),
+}
+
+/// A wait for a record, to be taken up again and again: [`Log::waiting`].
+#[derive(Debug, Clone, Copy)]
+pub struct Waiting {
+    index: u64,
+    durable: bool,
+    /// How often the log had been cut when it began.
+    cuts: u64,
 }
 
 impl Log {
@@ -72,7 +82,8 @@ impl Log {
     }
 
     /// Opens the log in the first of these directories; a second one is where it goes on when the
-    /// first fails. Both are read, in this order, whichever was used last.
+    /// first fails. Both are read, in this order, whichever was used last. Once a log may have records
+    /// in a second directory it is not opened without it.
     ///
     /// # Errors
     /// As [`Log::open`].
@@ -85,14 +96,22 @@ impl Log {
         if options.slow_after.is_some() && dirs.len() < 2 {
             return Err(Error::Options("slow_after needs a second directory".to_owned()));
         }
-        let lock = Arc::new(first.lock(LOCK)?);
+        // Each: two logs with one second directory, or a directory named twice, would remove files of
+        // each other.
+        let locks = dirs.iter().map(|dir| dir.lock(LOCK)).collect::<plimsoll_sync::Result<_>>()?;
+        let locks = Arc::new(locks);
         ring_note::check(&**first, &options.ring)?;
-        let dirs = match options.slow_after {
+        if dirs.len() > 1 {
+            second_note::write(&**first)?;
+        }
+        let limit = options.slow_after;
+        let patient: Vec<_> = limit.map_or_else(Vec::new, |limit| {
+            let patient = |dir| Arc::new(PatientDir::new(dir, limit, Arc::downgrade(&locks)));
+            dirs.iter().cloned().map(patient).collect()
+        });
+        let dirs: Vec<Arc<dyn Dir>> = match limit {
             None => dirs,
-            Some(limit) => {
-                let patient = |dir| PatientDir::new(dir, limit, Arc::downgrade(&lock));
-                dirs.into_iter().map(|dir| Arc::new(patient(dir)) as Arc<dyn Dir>).collect()
-            }
+            Some(_) => patient.iter().map(|dir| Arc::clone(dir) as Arc<dyn Dir>).collect(),
         };
         let places: Vec<Place> =
             dirs.into_iter().map(|dir| Place::probe(dir, options.direct)).collect::<Result<_>>()?;
@@ -102,8 +121,9 @@ impl Log {
         let (core, role) = (Arc::new(core), Arc::new(Mutex::new(writer)));
         let threads =
             if core.options.threads { Threads::start(&core, &role)? } else { Threads::default() };
+        patient.iter().for_each(|dir| dir.arm());
         tracing::info!(?recovery, "open");
-        Ok((Self { core, role, threads: Mutex::new(threads), _lock: lock }, recovery))
+        Ok((Self { core, role, threads: Mutex::new(threads), _locks: locks }, recovery))
     }
 
     /// Appends a record and returns its index. How far it is then the policy says: durable under
@@ -218,7 +238,7 @@ impl Log {
     /// # Errors
     /// As [`Log::wait_written`], and [`Error::TimedOut`]: it still may be written.
     pub fn wait_written_timeout(&self, index: u64, timeout: Duration) -> Result<()> {
-        self.wait_timeout(index, &self.core.written, false, timeout)
+        self.wait_on(self.waiting(index, Ack::Written)?, timeout)
     }
 
     /// As [`Log::wait_durable`], but no longer than `timeout`; see [`Log::wait_written_timeout`]. The
@@ -227,22 +247,39 @@ impl Log {
     /// # Errors
     /// As [`Log::wait_durable`], and [`Error::TimedOut`]: it still may become durable.
     pub fn wait_durable_timeout(&self, index: u64, timeout: Duration) -> Result<()> {
-        self.wait_timeout(index, &self.core.durable, true, timeout)
+        self.wait_on(self.waiting(index, Ack::Durable)?, timeout)
     }
 
-    fn wait_timeout(
-        &self,
-        index: u64,
-        mark: &Watermark,
-        durable: bool,
-        timeout: Duration,
-    ) -> Result<()> {
-        let cuts = mark.cuts();
+    /// Begins to wait for a record to be written or durable (`Buffered` counts as `Written`); who has
+    /// to look at something else in between then [waits on](Log::wait_on).
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`]: there is no such record.
+    pub fn waiting(&self, index: u64, level: Ack) -> Result<Waiting> {
+        let durable = level == Ack::Durable;
+        let cuts = self.mark(durable).cuts();
         self.check_appended(index)?;
-        if mark.get() >= index {
+        Ok(Waiting { index, durable, cuts })
+    }
+
+    fn mark(&self, durable: bool) -> &Watermark {
+        if durable { &self.core.durable } else { &self.core.written }
+    }
+
+    /// As [`Log::wait_written_timeout`] or [`Log::wait_durable_timeout`]. A truncation since it began is
+    /// told, also where another record has got the index.
+    ///
+    /// # Errors
+    /// As those two.
+    pub fn wait_on(&self, waiting: Waiting, timeout: Duration) -> Result<()> {
+        let Waiting { index, durable, cuts } = waiting;
+        let mark = self.mark(durable);
+        // In this order: a mark that went back and came here again was cut before.
+        if mark.get() >= index && mark.cuts() == cuts {
             return Ok(());
         }
-        if durable {
+        // What a cut left is durable.
+        if durable && mark.cuts() == cuts {
             self.core.want(index);
         }
         self.core.writer_signal.wake();
@@ -513,6 +550,9 @@ impl Log {
         finished?;
         if self.core.options.ring != RingPlace::Memory {
             ring_note::forget(&*self.core.places[0].dir)?;
+        }
+        if self.core.places.len() > 1 && self.core.segments.all().iter().all(|at| at.place == 0) {
+            second_note::forget(&*self.core.places[0].dir)?;
         }
         Ok(())
     }

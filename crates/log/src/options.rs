@@ -91,7 +91,7 @@ pub struct Options {
     /// A write or a sync that takes longer than this counts as failed, and the log goes on in its
     /// second directory with everything that is not durable: never unless set. Ten times what a sync
     /// of this disk takes is sensible. Costs a copy and two wake-ups for each write. A disk that takes
-    /// its time over a rename or a removal is waited for.
+    /// its time over a new file, a rename or a removal is waited for. Not with [`Policy::Never`].
     pub slow_after: Option<Duration>,
     /// Open although durable records are lost: cut the log before the first of them. Whoever sets
     /// this has looked at `plimsoll log verify`.
@@ -193,6 +193,13 @@ impl Options {
         }
         if self.slow_after.is_some_and(|limit| limit.is_zero() || !self.threads) {
             return wrong("slow_after must be some time, of a log that has threads".to_owned());
+        }
+        if self.slow_after.is_some() && self.policy == Policy::Never {
+            return wrong(
+                "slow_after with Policy::Never: what was written is not in the ring any more, and could \
+                 not go on elsewhere"
+                    .to_owned(),
+            );
         }
         Ok(())
     }

@@ -6,10 +6,11 @@
 //! past its durable end. Until it has ended, the file is not used again for anything else, and the
 //! log's lock is held, also after the log was closed.
 //!
-//! Reads and the directory's own operations wait for as long as they take.
+//! Reads, the directory's own operations, and files that are no segments yet take as long as they take.
 
 use std::io::{self, ErrorKind};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::thread;
@@ -18,6 +19,9 @@ use std::time::Duration;
 use plimsoll_sync::{
     Access, AlignedBuf, Allocation, Dir, Error, File, Lock, Overwrite, Promise, Result, SyncMethod,
 };
+
+/// How the name of a segment ends.
+const SEGMENT: &str = ".seg";
 
 /// A directory whose files have so much patience.
 #[derive(Debug)]
@@ -38,6 +42,8 @@ struct PatientFile {
 #[derive(Debug)]
 struct Shared {
     limit: Duration,
+    /// Whether there is a limit yet.
+    armed: AtomicBool,
     /// Calls that took too long and have not ended, and the file of each.
     late: Mutex<Vec<(u64, Name)>>,
     /// The files that are open.
@@ -45,7 +51,7 @@ struct Shared {
     /// Threads that wait for a call.
     idle: Mutex<Vec<Sender<Call>>>,
     calls: AtomicU64,
-    lock: Weak<Lock>,
+    lock: Weak<Vec<Lock>>,
 }
 
 /// What a file is called now.
@@ -56,9 +62,10 @@ type Call = Box<dyn FnOnce() + Send>;
 
 impl PatientDir {
     /// `lock` is held also by each call that has not ended.
-    pub(crate) fn new(dir: Arc<dyn Dir>, limit: Duration, lock: Weak<Lock>) -> Self {
+    pub(crate) fn new(dir: Arc<dyn Dir>, limit: Duration, lock: Weak<Vec<Lock>>) -> Self {
         let shared = Shared {
             limit,
+            armed: AtomicBool::new(false),
             late: Mutex::default(),
             names: Mutex::default(),
             idle: Mutex::default(),
@@ -66,6 +73,11 @@ impl PatientDir {
             lock,
         };
         Self { dir, shared: Arc::new(shared) }
+    }
+
+    /// From here on there is a limit: what opening a log writes and syncs takes as long as it takes.
+    pub(crate) fn arm(&self) {
+        self.shared.armed.store(true, SeqCst);
     }
 
     fn patient(&self, name: &str, file: Arc<dyn File>) -> Arc<dyn File> {
@@ -152,6 +164,10 @@ impl PatientFile {
         if let Some(error) = self.failed.get() {
             let source = Arc::new(error.clone());
             return Err(Error::Latched { path: lock(&self.name).clone().into(), source });
+        }
+        // A file that is made ready is no segment yet: making it may write all of it.
+        if !self.shared.armed.load(SeqCst) || !lock(&self.name).ends_with(SEGMENT) {
+            return call(&*self.file);
         }
         let file = Arc::clone(&self.file);
         let result = self.shared.run(operation, &self.name, move || call(&*file));

@@ -21,6 +21,7 @@ use crate::error::{Corruption, Error, Result};
 use crate::format::{BLOCK, Damage, Decoded, Header, INDEX_END, Kind, Link, generation_bits};
 use crate::place::{CUTTING, Place, SPARE, first_index_of, segment_name};
 use crate::scan::{Scanned, Stop, scan};
+use crate::second_note;
 use crate::segments::Entry;
 
 /// What opening a log found, and did about it.
@@ -164,6 +165,9 @@ pub(crate) fn survey(places: &[&dyn Dir]) -> Result<Survey> {
                 survey.leftovers.push((place, name));
             }
         }
+    }
+    if let [alone] = places {
+        second_note::check(*alone)?;
     }
     survey.entries.sort_by_key(|entry| entry.first_index);
     if survey.is_cutting || !survey.two_heads(places)? {

@@ -41,7 +41,10 @@ pub(crate) struct Deadline {
 impl Deadline {
     #[cfg(not(shuttle))]
     pub(crate) fn after(timeout: Duration) -> Self {
-        Self { at: std::time::Instant::now() + timeout }
+        let now = std::time::Instant::now();
+        // What no clock reaches is as good as never.
+        let century = Duration::from_secs(100 * 365 * 24 * 60 * 60);
+        Self { at: now.checked_add(timeout).unwrap_or(now + century) }
     }
 
     #[cfg(shuttle)]

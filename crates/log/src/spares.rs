@@ -4,7 +4,7 @@
 //! disk is full, what the ring holds still has room in it.
 
 use std::io::ErrorKind;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 use crate::core::{Core, Gate};
 use crate::error::{Error, Result};
@@ -20,8 +20,8 @@ pub(crate) fn take(core: &Core, place: usize) -> Result<Spare> {
     if let Some(ready) = take_ready(core, place) {
         return Ok(ready);
     }
-    // Somebody may be making one; then it is waited for.
-    let _preparing = lock(&core.preparing);
+    // Somebody may be making one; then it is waited for. Not for what is made on a disk that hangs.
+    let _preparing = lock(&core.preparing[place]);
     match take_ready(core, place) {
         Some(ready) => Ok(ready),
         None => prepare(core, place),
@@ -36,21 +36,25 @@ fn take_ready(core: &Core, place: usize) -> Option<Spare> {
 
 /// Makes one ready if it is time. Returns whether it did.
 pub(crate) fn keep_ready(core: &Core, place: usize) -> Result<bool> {
-    let _preparing = lock(&core.preparing);
+    let _preparing = lock(&core.preparing[place]);
     if !is_due(core) {
         return Ok(false);
     }
     let spare = prepare(core, place)?;
     let mut spares = lock(&core.spares);
     spares.ready.push(spare);
-    core.raise_room_limit(core.certain_room_of_spare());
+    // The log may have gone on elsewhere meanwhile.
+    if core.place.load(SeqCst) == place as u64 {
+        core.raise_room_limit(core.certain_room_of_spare());
+    }
     Ok(true)
 }
 
 /// Whether it is time to make one ready.
 pub(crate) fn is_due(core: &Core) -> bool {
+    let place = core.place.load(SeqCst);
     let spares = lock(&core.spares);
-    spares.wanted && spares.ready.is_empty()
+    spares.wanted && !spares.is_ready(place)
 }
 
 /// Keeps the file of a segment that is not part of the log any more, or removes it.
@@ -72,7 +76,7 @@ pub(crate) fn give_back(core: &Core, place: usize, name: &str) -> Result<()> {
     }
     if std::mem::take(&mut lock(&core.spares).out_of_space) {
         core.set_gate(Gate::Open);
-        core.preparer_signal.wake();
+        core.preparer_signal().wake();
         core.writer_signal.wake();
     }
     Ok(())

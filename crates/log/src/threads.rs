@@ -32,9 +32,12 @@ impl Threads {
     pub(crate) fn start(core: &Arc<Core>, role: &Arc<Mutex<Writer>>) -> Result<Self> {
         let mut threads = Self::default();
         lock(role).flusher = Arc::new(Flusher::start(core.clock().clone())?);
-        type Body = fn(&Core, &Mutex<Writer>);
-        let bodies: [(&str, Body); 3] =
-            [("log-writer", write), ("log-syncer", sync), ("log-preparer", prepare)];
+        type Body = Box<dyn Fn(&Core, &Mutex<Writer>) + Send>;
+        let mut bodies: Vec<(&str, Body)> =
+            vec![("log-writer", Box::new(write)), ("log-syncer", Box::new(sync))];
+        for place in 0..core.places.len() {
+            bodies.push(("log-preparer", Box::new(move |core, _| prepare(core, place))));
+        }
         for (name, body) in bodies {
             let (core, role) = (Arc::clone(core), Arc::clone(role));
             let spawned = thread::Builder::new().name(name.to_owned()).spawn(move || {
@@ -53,7 +56,9 @@ impl Threads {
 
     /// Waits for them to end, once the gate is closed.
     pub(crate) fn join(&mut self, core: &Core) {
-        for signal in [&core.writer_signal, &core.syncer_signal, &core.preparer_signal] {
+        for signal in
+            [&core.writer_signal, &core.syncer_signal].into_iter().chain(&core.preparer_signals)
+        {
             signal.wake();
         }
         for handle in self.handles.drain(..) {
@@ -140,11 +145,13 @@ pub(crate) fn sync_or_fail_over(core: &Core, role: &Mutex<Writer>) -> Result<()>
     }
 }
 
-fn prepare(core: &Core, _: &Mutex<Writer>) {
-    core.preparer_signal.is_me();
+fn prepare(core: &Core, place: usize) {
+    let signal = &core.preparer_signals[place];
+    signal.is_me();
     while !is_over(core) {
-        let place = usize::try_from(core.place.load(SeqCst)).expect("one of a few");
-        let longest = match spares::keep_ready(core, place) {
+        let is_here = || core.place.load(SeqCst) == place as u64;
+        let prepared = if is_here() { spares::keep_ready(core, place) } else { Ok(false) };
+        let longest = match prepared {
             Ok(_) => None,
             Err(Error::OutOfSpace { .. }) => Some(STUCK),
             // The writer meets the same error, and decides.
@@ -154,7 +161,7 @@ fn prepare(core: &Core, _: &Mutex<Writer>) {
             }
         };
         // The writer may have asked for one just now, when we were not asleep yet.
-        let is_work = || is_over(core) || longest.is_none() && spares::is_due(core);
-        core.preparer_signal.sleep_unless(longest, is_work);
+        let is_work = || is_over(core) || longest.is_none() && is_here() && spares::is_due(core);
+        signal.sleep_unless(longest, is_work);
     }
 }

@@ -40,6 +40,24 @@ struct Waiters {
     list: Vec<Waiter>,
     next_ticket: u64,
     closed: Option<Error>,
+    /// How often it had gone back before it went back to where. Of those that went as far back or
+    /// further the last one only, so both numbers grow.
+    cuts: Vec<(u64, u64)>,
+}
+
+impl Waiters {
+    fn cut(&mut self, before: u64, to: u64) {
+        while self.cuts.last().is_some_and(|cut| cut.1 >= to) {
+            self.cuts.pop();
+        }
+        self.cuts.push((before, to));
+    }
+
+    /// Whether it went back behind `index` since it had gone back so often.
+    fn is_cut_off(&self, index: u64, since: u64) -> bool {
+        let first = self.cuts.partition_point(|cut| cut.0 < since);
+        self.cuts.get(first).is_some_and(|cut| cut.1 < index)
+    }
 }
 
 #[derive(Debug)]
@@ -96,7 +114,7 @@ impl Watermark {
         self.cuts.load(SeqCst)
     }
 
-    /// As [`Watermark::wait`], if it has not gone back since `cuts` was read.
+    /// As [`Watermark::wait`], if it has not gone back behind `index` since `cuts` was read.
     pub(crate) fn wait_since(&self, index: u64, cuts: u64) -> Result<()> {
         self.wait_until(index, None, Some(cuts))
     }
@@ -109,7 +127,7 @@ impl Watermark {
         self.wait_until(index, Some(&Deadline::after(timeout)), None)
     }
 
-    /// As [`Watermark::wait_timeout`], if it has not gone back since `cuts` was read.
+    /// As [`Watermark::wait_timeout`], if it has not gone back behind `index` since `cuts` was read.
     pub(crate) fn wait_timeout_since(
         &self,
         index: u64,
@@ -157,8 +175,8 @@ impl Watermark {
             return Ok(());
         }
         let mut waiters = lock(&self.waiters);
-        let cuts = self.cuts();
-        if since.is_some_and(|since| since != cuts) {
+        let cuts = since.unwrap_or_else(|| self.cuts());
+        if waiters.is_cut_off(index, cuts) {
             return Err(Error::Truncated { index });
         }
         let Some(mut ticket) = self.enter(&mut waiters, index, Wake::Thread(thread::current()))?
@@ -172,15 +190,19 @@ impl Watermark {
                 None => thread::park(),
                 Some(left) => thread::park_timeout(left),
             }
-            if self.get() >= index {
+            if self.get() >= index && self.cuts() == cuts {
                 // Whoever advanced it took us from the list, or is about to.
                 self.leave(ticket, index);
                 return Ok(());
             }
             let mut waiters = lock(&self.waiters);
-            if self.cuts() != cuts {
+            if waiters.is_cut_off(index, cuts) {
                 self.leave_list(&mut waiters, ticket);
                 return Err(Error::Truncated { index });
+            }
+            if self.get() >= index {
+                self.leave_list(&mut waiters, ticket);
+                return Ok(());
             }
             if left.is_some_and(|left| left.is_zero()) {
                 self.leave_list(&mut waiters, ticket);
@@ -267,8 +289,8 @@ impl Watermark {
         self.value.fetch_min(to, SeqCst);
         {
             // Under the lock, so that whoever enters the list saw it.
-            let _waiters = lock(&self.waiters);
-            self.cuts.fetch_add(1, SeqCst);
+            let mut waiters = lock(&self.waiters);
+            waiters.cut(self.cuts.fetch_add(1, SeqCst), to);
             self.taken.fetch_min(to, SeqCst);
         }
         self.take(|_| true).into_iter().for_each(Wake::wake);
@@ -315,6 +337,31 @@ mod tests {
         }
         assert!(waiter.join().unwrap().unwrap() >= 10);
         assert_eq!(mark.waiting(), 0);
+    }
+
+    /// Who waited for a record that stays was told that it was cut, where another one was.
+    #[test]
+    fn who_waits_is_told_of_a_cut_if_it_was_the_record_that_was_cut() {
+        let mark = Watermark::new("durable", 0);
+        let wait = |index, since| mark.wait_timeout_since(index, Duration::ZERO, since);
+        mark.advance(10);
+        for to in [7, 8, 3, 5] {
+            mark.set_back(to);
+            mark.advance(10);
+        }
+        let cut = |index| Err(Error::Truncated { index }.to_string());
+        for (index, since, expected) in [
+            (3, 0, Ok(())),
+            (4, 0, cut(4)),
+            (9, 0, cut(9)),
+            (4, 2, cut(4)),
+            (5, 3, Ok(())),
+            (6, 3, cut(6)),
+            (9, 4, Ok(())),
+        ] {
+            let said = wait(index, since).map_err(|error| error.to_string());
+            assert_eq!(said, expected, "record {index}, after {since} cuts");
+        }
     }
 
     #[test]

@@ -219,12 +219,13 @@ impl Writer {
         core.place.store(self.active.segment.place as u64, SeqCst);
         let mut spares = lock(&core.spares);
         spares.wanted = here < core.certain_room_of_spare() / 4 * 3;
-        let spare = if spares.ready.is_empty() { 0 } else { core.certain_room_of_spare() };
+        let is_ready = spares.is_ready(self.active.segment.place as u64);
+        let spare = if is_ready { core.certain_room_of_spare() } else { 0 };
         core.set_room_limit(self.taken + here + spare);
-        let prepare = spares.wanted && spares.ready.is_empty();
+        let prepare = spares.wanted && !is_ready;
         drop(spares);
         if prepare {
-            core.preparer_signal.wake_if_asleep();
+            core.preparer_signal().wake_if_asleep();
         }
     }
 
@@ -422,7 +423,9 @@ impl Writer {
                 lock(&core.stale).push(*old);
             }
         }
-        if core.sweep().is_ok() {
+        // A disk that is too slow is not waited for.
+        let is_slow = |old: &Entry| core.options.slow_after.is_some() && old.place != place;
+        if !lock(&core.stale).iter().any(is_slow) && core.sweep().is_ok() {
             core.places[place].end_cut().ok();
         }
         let (index, position) = (next.active.last_index, next.taken);

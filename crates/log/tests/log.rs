@@ -686,3 +686,20 @@ fn a_wait_with_a_timeout_asks_for_the_sync_and_does_not_do_the_work() {
     assert_eq!(log.durable().get(), index, "it was asked for, and still may come");
     log.wait_durable_timeout(index, Duration::ZERO).unwrap();
 }
+
+/// A wait in slices waited for the next record of that index.
+#[test]
+fn a_wait_that_is_taken_up_again_knows_its_record() {
+    let tmp = tempfile::tempdir().unwrap();
+    let options = Options { policy: Policy::Never, ..small() };
+    let (log, _) = Log::open(tmp.path(), options).unwrap();
+    log.append_batch(&["stays", "goes"]).unwrap();
+    let [stays, goes] = [1, 2].map(|index| log.waiting(index, Ack::Durable).unwrap());
+    assert!(matches!(log.waiting(3, Ack::Durable), Err(Error::OutOfRange { index: 3, .. })));
+    log.truncate_after(1).unwrap();
+    assert_eq!(log.append_with(b"another", Ack::Durable).unwrap(), 2);
+    log.wait_on(stays, Duration::from_secs(60)).unwrap();
+    let told = log.wait_on(goes, Duration::from_secs(60));
+    assert!(matches!(told, Err(Error::Truncated { index: 2 })), "{told:?}");
+    log.wait_durable(2).unwrap();
+}

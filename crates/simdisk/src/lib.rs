@@ -54,8 +54,10 @@ mod moment;
 #[cfg(all(feature = "mounted", target_os = "linux"))]
 pub mod mounted;
 mod ranges;
+mod tier;
 
 pub use fault::{Fault, FaultKind, Operation, Times};
 pub use fs::{DiskOptions, Persistence, SimDir, Tear};
 pub use history::Step;
 pub use moment::Moment;
+pub use tier::{Tier, TierState};

@@ -100,7 +100,7 @@ fn catch_ctrl_c(scratch: PathBuf) -> Result<()> {
         // Asked a second time, nicely is over: a disk that hangs may never let us clean up.
         if INTERRUPTED.swap(true, Ordering::Relaxed) {
             output::news(&format!("abandoned; remove {}", scratch.display()));
-            std::process::exit(Exit::Interrupted as i32);
+            std::process::exit(i32::from(Exit::Interrupted.code()));
         }
         output::news("stopping and cleaning up; Ctrl-C again abandons the scratch files");
     });

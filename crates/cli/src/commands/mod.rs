@@ -2,6 +2,7 @@
 
 pub(crate) mod compare;
 pub(crate) mod completions;
+pub(crate) mod disk;
 pub(crate) mod lab;
 pub(crate) mod log;
 pub(crate) mod man;

@@ -22,7 +22,8 @@ use crate::warning::Warning;
 
 /// Widths that charts are drawn for: a desk or paper, and a phone.
 const WIDTHS: [(&str, f64); 2] = [("wide", 860.0), ("narrow", 328.0)];
-const STYLE: &str = include_str!("style.css");
+/// How our pages look: ink on paper, light and dark, for desks, phones and printers.
+pub const STYLE: &str = include_str!("style.css");
 /// Nothing from anywhere, and no script.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:";
 
@@ -88,7 +89,8 @@ pub fn save(path: &Path, page: &str) -> Result<()> {
 }
 
 /// The mark on the hull: a circle, and the line up to which she may be loaded.
-fn plimsoll_line() -> Markup {
+#[must_use]
+pub fn plimsoll_line() -> Markup {
     html! {
         svg.mark viewBox="0 0 32 20" width="32" height="20" aria-hidden="true" {
             circle cx="16" cy="10" r="7.5" {}

@@ -240,10 +240,20 @@ impl World {
             choice => choice,
         };
         match choice {
-            0..40 => self.append(1),
-            40..50 => {
-                let records = self.rng.random_range(2..8);
-                self.append(records);
+            0..37 => {
+                let ack = self.ack();
+                self.append(1, ack);
+            }
+            37..47 => {
+                let (records, ack) = (self.rng.random_range(2..8), self.ack());
+                self.append(records, ack);
+            }
+            // More than one write takes, so that some are under way while others are staged.
+            47..50 => {
+                for _ in 0..self.rng.random_range(4..24) {
+                    let records = self.rng.random_range(1..16);
+                    self.append(records, Ack::Buffered);
+                }
             }
             50..62 => self.drive(),
             62..70 => self.wait(),
@@ -254,7 +264,10 @@ impl World {
             74..78 => self.truncate_after(),
             78..84 => self.read(),
             84..88 => self.close(tally),
-            88.. if self.is_calm => self.append(1),
+            88.. if self.is_calm => {
+                let ack = self.ack();
+                self.append(1, ack);
+            }
             88..94 => self.fault(tally),
             _ => {
                 let crash = [Crash::Process, Crash::System, Crash::PowerCut];
@@ -289,17 +302,20 @@ impl World {
         payload
     }
 
-    fn append(&mut self, records: usize) {
+    fn ack(&mut self) -> Ack {
+        match self.rng.random_range(0..60) {
+            0 => Ack::Durable,
+            _ if self.is_lazy => Ack::Written,
+            draw => [Ack::Buffered, Ack::Written, Ack::Durable][draw % 3],
+        }
+    }
+
+    fn append(&mut self, records: usize, ack: Ack) {
         let payloads: Vec<Vec<u8>> = (0..records).map(|_| self.payload()).collect();
         let bytes: usize = payloads.iter().map(|payload| payload.len() + 32).sum();
         if bytes as u64 > self.options.ring_bytes / 2 {
             return;
         }
-        let ack = match self.rng.random_range(0..60) {
-            0 => Ack::Durable,
-            _ if self.is_lazy => Ack::Written,
-            draw => [Ack::Buffered, Ack::Written, Ack::Durable][draw % 3],
-        };
         let Some(log) = &self.log else { return };
         self.model().offered.clone_from(&payloads);
         let appended = log.append_batch_with(&payloads, ack);

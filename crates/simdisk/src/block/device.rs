@@ -167,6 +167,7 @@ impl Device {
     }
 
     /// A request ends. To be called before the host is told.
+    #[expect(clippy::needless_pass_by_value, reason = "a request ends once")]
     pub fn end(&mut self, ticket: Ticket) {
         let Ticket { generation, request, end } = ticket;
         if generation == self.generation {

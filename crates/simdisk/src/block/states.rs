@@ -146,7 +146,7 @@ impl State {
                     let arrived = timeline.requests()[request as usize].arrived;
                     let mut at = 0;
                     let end = length(&events[arrived]);
-                    for part in kept.into_iter().chain([end..end]) {
+                    for part in kept.into_iter().chain(std::iter::once(end..end)) {
                         if part.start > at {
                             losses.push(Loss { request, bytes: Some((at, part.start)) });
                         }
@@ -193,10 +193,10 @@ impl Medium {
 }
 
 fn apply(event: &Event, fate: &Fate, platter: &mut Platter) {
-    let whole = [0..length(event)];
+    let whole = 0..length(event);
     let parts = match fate {
         Fate::Lost => &[],
-        Fate::Whole => whole.as_slice(),
+        Fate::Whole => std::slice::from_ref(&whole),
         Fate::Parts(parts) => parts,
     };
     for part in parts {
@@ -496,7 +496,7 @@ mod tests {
             let state = State { point, mode };
             let found = sectors(&state.platter(&base, &events, &timeline));
             prop_assert!(found == sectors(&state.platter(&base, &events, &timeline)));
-            let mut medium = Medium::new(base.clone());
+            let mut medium = Medium::new(base);
             medium.advance(point, &events, &timeline);
             let mut allowed: Vec<Vec<[u8; 512]>> =
                 sectors(&medium.platter).into_iter().map(|sector| vec![sector]).collect();

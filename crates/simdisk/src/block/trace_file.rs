@@ -21,6 +21,7 @@ use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use plimsoll_sync::{Dir, OsDir, SyncMethod};
 use twox_hash::XxHash3_64;
 
 use super::event::{End, Errno, Event};
@@ -97,22 +98,34 @@ const KINDS: [Kind; 9] = [
 ];
 
 impl Trace {
-    /// Writes the trace to `path` and syncs it. While it is being written it has another name, so
-    /// there is never half of one.
+    /// Writes the trace to `path`. On return it is durable, and at no time was there half of one under
+    /// this name; an older one is replaced.
     pub fn save(&self, path: &Path) -> Result<(), TraceError> {
         let failed = |source| TraceError::Io { path: path.to_owned(), source };
-        let part = path.with_extension("part");
-        let written = File::create(&part).and_then(|file| {
-            let mut out = BufWriter::with_capacity(RUN_BYTES, file);
-            self.write_to(&mut out)?;
-            out.into_inner().map_err(io::IntoInnerError::into_error)
-        });
-        let synced = written.and_then(|file| settle(&file, &part, path));
-        synced.map_err(|error| {
-            // It is of no use; that it stays is no second error.
-            drop(std::fs::remove_file(&part));
-            failed(error)
-        })
+        let Some(name) = path.file_name().and_then(|name| name.to_str()) else {
+            return Err(failed(io::Error::other("not the name of a file")));
+        };
+        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        self.save_in(parent.unwrap_or(Path::new(".")), name).map_err(failed)
+    }
+
+    fn save_in(&self, parent: &Path, name: &str) -> io::Result<()> {
+        let dir = OsDir::open(parent).map_err(io::Error::other)?;
+        let unfinished = format!(".{name}.{}", std::process::id());
+        let method = SyncMethod::ORDINARY;
+        let file = dir.create(&unfinished, method.access()).map_err(io::Error::other)?;
+        let appended = Appended { file: &*file, at: 0 };
+        let mut out = BufWriter::with_capacity(RUN_BYTES, appended);
+        let saved = self
+            .write_to(&mut out)
+            .and_then(|()| out.flush())
+            .and_then(|()| file.sync(method).map_err(io::Error::other))
+            .and_then(|_kept| dir.rename(&unfinished, name).map_err(io::Error::other));
+        if saved.is_err() {
+            // The first failure is the one to report.
+            dir.remove(&unfinished).ok();
+        }
+        saved
     }
 
     /// Reads a trace back.
@@ -358,6 +371,24 @@ impl<R: Read> Frames<'_, R> {
     }
 }
 
+/// A file that is written from its beginning on.
+struct Appended<'a> {
+    file: &'a dyn plimsoll_sync::File,
+    at: u64,
+}
+
+impl Write for Appended<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.file.write_at(bytes, self.at).map_err(io::Error::other)?;
+        self.at += bytes.len() as u64;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 /// As much as there is.
 fn fill(input: &mut impl Read, buf: &mut [u8]) -> io::Result<usize> {
     let mut read = 0;
@@ -429,17 +460,6 @@ fn end_of(code: u8) -> Option<End> {
     }
 }
 
-/// Durable, then under its name, and that durable too.
-#[expect(clippy::disallowed_methods, reason = "a report, not a log: its failure is final here")]
-fn settle(file: &File, part: &Path, path: &Path) -> io::Result<()> {
-    file.sync_all()?;
-    std::fs::rename(part, path)?;
-    match path.parent() {
-        Some(dir) if !dir.as_os_str().is_empty() => File::open(dir)?.sync_all(),
-        _ => File::open(".")?.sync_all(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -484,6 +504,12 @@ mod tests {
         let read = Trace::load(&path).unwrap();
         assert_eq!((&read, read.id()), (&trace, trace.id()));
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1, "no part is left");
+    }
+
+    #[test]
+    fn a_trace_of_version_1_stays_readable() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/v1.trace");
+        assert_eq!(Trace::load(&path).unwrap(), trace());
     }
 
     #[test]

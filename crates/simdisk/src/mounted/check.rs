@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::Read;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
@@ -126,14 +127,14 @@ impl Check {
         let mut command = self.program.command()?;
         command.env("PLIMSOLL_MARKS", &marks).env("PLIMSOLL_LAST_MARK", last);
         command.env("PLIMSOLL_STATE", situation.state.to_string());
-        command.stdin(Stdio::null());
+        command.stdin(Stdio::null()).process_group(0);
         let path = PathBuf::from(BASE).join("said");
         if !self.aloud {
             let file = fs::File::create(&path).map_err(Error::io("create", &path))?;
             let clone = file.try_clone().map_err(Error::io("open", &path))?;
             command.stdout(file).stderr(clone);
         }
-        let ended = Running::start(command)?.wait(Some(self.limit), stop)?;
+        let ended = Running::start(command)?.wait(Some(self.limit), stop, &mut || {})?;
         let said = if self.aloud { String::new() } else { end_of(&path) };
         Ok(match ended {
             Ended::Exited(0) => Verdict::Ok,

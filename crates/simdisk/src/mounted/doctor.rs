@@ -1,48 +1,21 @@
 //! What works here, found by trying, and why the rest does not.
 
 use super::filesystem::Filesystem;
-use super::processes::{self};
+use super::processes;
 use super::rig::{Rig, RigOptions};
 use crate::block::Event;
-
-/// One kind of test, and whether it can run here.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Tier {
-    /// Its name.
-    pub name: String,
-    /// What it is for.
-    pub purpose: &'static str,
-    /// Whether it works.
-    pub state: TierState,
-}
-
-/// Whether something works here.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum TierState {
-    /// It was tried and works; with what was seen.
-    Available(String),
-    /// It cannot run, and why.
-    Skipped(String),
-}
-
-impl Tier {
-    /// Whether it works.
-    #[must_use]
-    pub const fn is_available(&self) -> bool {
-        matches!(self.state, TierState::Available(_))
-    }
-}
+use crate::tier::Tier;
 
 /// Tries each tier that mounts something. Takes a second or so.
 #[must_use]
 pub fn tiers() -> Vec<Tier> {
     let mut tiers: Vec<Tier> = Filesystem::ALL.into_iter().map(filesystem).collect();
-    let state = match processes::output("filefrag", &["-V"]) {
-        Ok(_) => TierState::Available("filefrag names them".to_owned()),
-        Err(error) => TierState::Skipped(format!("{error}; on Debian it is in e2fsprogs")),
-    };
-    let name = "attribution".to_owned();
-    tiers.push(Tier { name, purpose: "naming the files of lost writes", state });
+    tiers.push(match processes::output("filefrag", &["-V"]) {
+        Ok(_) => Tier::available("attribution", "filefrag names the files of lost writes"),
+        Err(error) => {
+            Tier::skipped("attribution", format!("{error}; on Debian it is in e2fsprogs"))
+        }
+    });
     tiers
 }
 
@@ -50,15 +23,11 @@ pub fn tiers() -> Vec<Tier> {
 fn filesystem(filesystem: Filesystem) -> Tier {
     // A thread, because a namespace is for ever.
     let tried = std::thread::spawn(move || try_filesystem(filesystem)).join();
-    let state = match tried {
-        Ok(Ok(seen)) => TierState::Available(seen),
-        Ok(Err(reason)) => TierState::Skipped(reason),
-        Err(_panicked) => {
-            TierState::Skipped("trying it panicked, which is a bug of ours".to_owned())
-        }
-    };
-    let purpose = "power cuts, faults and latency under a real filesystem";
-    Tier { name: filesystem.name().to_owned(), purpose, state }
+    match tried {
+        Ok(Ok(seen)) => Tier::available(filesystem.name(), seen),
+        Ok(Err(reason)) => Tier::skipped(filesystem.name(), reason),
+        Err(_) => Tier::skipped(filesystem.name(), "trying it panicked, a bug of ours"),
+    }
 }
 
 #[expect(clippy::disallowed_methods, reason = "the sync is what is looked for")]

@@ -1,12 +1,17 @@
 //! What a power cut left, in memory, attached and mounted.
 
+use std::cell::Cell;
 use std::fs::File;
+use std::io;
 use std::marker::PhantomData;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use nix::fcntl::{FallocateFlags, fallocate};
 use nix::sys::memfd::{MFdFlags, memfd_create};
+use nix::unistd::{Whence, lseek};
 use plimsoll_sync::LoopDevice;
 
 use super::error::{Error, Result};
@@ -21,6 +26,7 @@ const RUN_BYTES: usize = 1 << 20;
 #[derive(Debug)]
 pub struct Image {
     device: Option<LoopDevice>,
+    file: Option<File>,
     timings: Timings,
     /// The mount is in the namespace of the thread that made it.
     _here: PhantomData<*const ()>,
@@ -61,7 +67,9 @@ impl Image {
         let mounted = filesystem.mount(device.path(), options, read_only);
         timings.mount = begun.elapsed();
         match mounted {
-            Ok(()) => Ok(Self { device: Some(device), timings, _here: PhantomData }),
+            Ok(()) => {
+                Ok(Self { device: Some(device), file: Some(file), timings, _here: PhantomData })
+            }
             Err(error) => {
                 filesystem::detach(device);
                 Err(error)
@@ -92,7 +100,10 @@ impl Image {
     fn take_down(&mut self) -> Result<()> {
         let Some(device) = self.device.take() else { return Ok(()) };
         let unmounted = filesystem::unmount();
-        filesystem::detach(device);
+        let is_free = filesystem::detach(device);
+        if is_free && unmounted.is_ok() {
+            SPARE.set(self.file.take());
+        }
         unmounted
     }
 }
@@ -104,13 +115,35 @@ impl Drop for Image {
     }
 }
 
+/// How many files were made.
+static MADE: AtomicU64 = AtomicU64::new(0);
+
+thread_local! {
+    /// The file of the last image of this thread: its memory is there already, which is most of what a
+    /// new one costs.
+    static SPARE: Cell<Option<File>> = const { Cell::new(None) };
+}
+
 /// The bytes as a file that has no name and needs no disk.
 fn in_memory(platter: &Platter) -> Result<File> {
-    let failed = |errno: nix::Error| Error::io("make", "a file in memory")(errno.into());
-    let file = memfd_create("plimsoll-image", MFdFlags::MFD_CLOEXEC).map_err(failed)?;
-    let file = File::from(file);
     let wrong = |source| Error::io("write", "a file in memory")(source);
-    file.set_len(platter.disk_bytes()).map_err(wrong)?;
+    let spare = SPARE.take().filter(|file| {
+        file.metadata().is_ok_and(|metadata| metadata.len() == platter.disk_bytes())
+    });
+    let file = match spare {
+        Some(file) => {
+            punch_others(&file, platter).map_err(wrong)?;
+            file
+        }
+        None => {
+            // A name of its own, so that the kernel's word on loop devices tells it from others.
+            let name = format!("plimsoll-image-{}", MADE.fetch_add(1, Ordering::Relaxed));
+            let made = memfd_create(name.as_str(), MFdFlags::MFD_CLOEXEC);
+            let file = File::from(made.map_err(|errno| wrong(errno.into()))?);
+            file.set_len(platter.disk_bytes()).map_err(wrong)?;
+            file
+        }
+    };
     let mut written = Ok(());
     platter.runs(RUN_BYTES, |byte_offset, bytes| {
         if written.is_ok() {
@@ -119,4 +152,23 @@ fn in_memory(platter: &Platter) -> Result<File> {
     });
     written.map_err(wrong)?;
     Ok(file)
+}
+
+/// Makes holes of whatever the last image had where this one has zeros.
+fn punch_others(file: &File, platter: &Platter) -> io::Result<()> {
+    let end = i64::try_from(platter.disk_bytes()).map_err(io::Error::other)?;
+    let punch = FallocateFlags::FALLOC_FL_PUNCH_HOLE | FallocateFlags::FALLOC_FL_KEEP_SIZE;
+    let mut hole = 0;
+    let starts = platter.pages().map(|(byte_offset, _)| byte_offset.cast_signed());
+    for start in starts.chain(std::iter::once(end)) {
+        // Only where there is something to take away: a call for each gap would cost more.
+        if start > hole
+            && let Ok(data) = lseek(file, hole, Whence::SeekData)
+            && data < start
+        {
+            fallocate(file, punch, hole, start - hole)?;
+        }
+        hole = start + 4096;
+    }
+    Ok(())
 }

@@ -41,17 +41,14 @@ pub fn enter() -> Result<Role> {
     if env::var_os(KEPT).is_some() && std::process::id() == 1 {
         return kept();
     }
-    // Before the new namespaces, so that no signal is missed.
-    let mut signals = SigSet::empty();
-    for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGCHLD] {
-        signals.add(signal);
-    }
+    let signals = signals();
     let failed = |errno: nix::Error| Error::Unavailable {
         what: "a process namespace",
         reason: format!("{errno}; it needs root (CAP_SYS_ADMIN)"),
     };
     let waits = |errno: nix::Error| Error::io("wait for", "signals")(errno.into());
     unshare(CloneFlags::CLONE_NEWPID).map_err(failed)?;
+    // Before there is a child, so that no signal is missed.
     signals.thread_block().map_err(waits)?;
     let caught = SignalFd::new(&signals).map_err(waits)?;
     let program = env::current_exe().map_err(Error::io("find", "our own program"))?;
@@ -88,9 +85,20 @@ pub fn enter() -> Result<Role> {
     }
 }
 
+/// What the one that waits hears of.
+fn signals() -> SigSet {
+    let mut signals = SigSet::empty();
+    for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGCHLD] {
+        signals.add(signal);
+    }
+    signals
+}
+
 fn kept() -> Result<Role> {
     let failed = |errno: nix::Error| Error::io("set up", "the process namespace")(errno.into());
     set_pdeathsig(Signal::SIGKILL).map_err(failed)?;
+    // Who waited blocked them, and that is inherited.
+    signals().thread_unblock().map_err(failed)?;
     // As long as /proc is the outer one.
     if let Some(number) = read_number_outside() {
         OUTSIDE.get_or_init(|| number);

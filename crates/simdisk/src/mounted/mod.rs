@@ -13,7 +13,7 @@
 //! to another), at the same path each time. Whatever ends the process, the namespace goes with it,
 //! and with the namespace mounts, loop devices and images.
 
-//mod attribute;
+mod attribute;
 mod check;
 mod doctor;
 mod error;
@@ -27,13 +27,13 @@ mod processes;
 mod rig;
 mod serve;
 
-//pub use attribute::{Owner, Owners};
+pub use attribute::{Owner, Owners};
 pub use check::{Check, Situation, Verdict};
-pub use doctor::{Tier, TierState, tiers};
+pub use doctor::tiers;
 pub use error::{Error, Result};
 pub use explore::{Explore, Visit, explore};
 pub use filesystem::Filesystem;
-pub use image::Image;
+pub use image::{Image, Timings};
 pub use processes::{Ended, Program};
 pub use rig::{Rig, RigOptions};
 

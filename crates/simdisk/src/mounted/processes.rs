@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
@@ -49,7 +49,7 @@ impl Program {
         Self { words: ["/bin/sh", "-c", line].map(str::to_owned).to_vec() }
     }
 
-    /// The command, with the directory put in, in a process group of its own.
+    /// The command, with the directory put in.
     pub(super) fn command(&self) -> Result<Command> {
         let mut words = self.words.iter().map(|word| word.replace("{dir}", DIR));
         let program = words.next().ok_or_else(|| Error::Program {
@@ -57,7 +57,7 @@ impl Program {
             said: "there is no command to run".to_owned(),
         })?;
         let mut command = Command::new(program);
-        command.args(words).env("PLIMSOLL_DIR", DIR).process_group(0);
+        command.args(words).env("PLIMSOLL_DIR", DIR);
         Ok(command)
     }
 
@@ -85,12 +85,13 @@ impl Running {
         Ok(Self { child, program })
     }
 
-    /// Waits until it ends, until `limit` is over, or until `stop` returns true; then kills
-    /// what is left of its group.
+    /// Waits until it ends, until `limit` is over, or until `stop` returns true. Then calls `over`, and
+    /// kills what is left of its group.
     pub(super) fn wait(
         mut self,
         limit: Option<Duration>,
         stop: &dyn Fn() -> bool,
+        over: &mut dyn FnMut(),
     ) -> Result<Ended> {
         let pid = self.pid();
         let (send, ended) = mpsc::channel();
@@ -103,16 +104,18 @@ impl Running {
                 let _timed_out = send.send(());
             });
             let why = loop {
-                match ended.recv_timeout(GLANCE) {
+                let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
+                match ended.recv_timeout(left.map_or(GLANCE, |left| left.min(GLANCE))) {
                     Ok(()) | Err(RecvTimeoutError::Disconnected) => break None,
                     Err(RecvTimeoutError::Timeout) if stop() => break Some(Ended::Stopped),
                     Err(RecvTimeoutError::Timeout) => {
-                        if deadline.is_some_and(|deadline| Instant::now() > deadline) {
+                        if deadline.is_some_and(|at| Instant::now() >= at) {
                             break Some(Ended::TimedOut);
                         }
                     }
                 }
             };
+            over();
             kill_group(pid);
             why
         });
@@ -140,6 +143,8 @@ fn of_status(status: ExitStatus) -> Ended {
 /// Errors say that nobody is left.
 fn kill_group(leader: Pid) {
     let _gone = killpg(leader, Signal::SIGKILL);
+    // Where it shares the group of a terminal.
+    let _gone = kill(leader, Signal::SIGKILL);
 }
 
 /// Where we are the first process of a namespace, orphans become ours.

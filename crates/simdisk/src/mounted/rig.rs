@@ -2,6 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::marker::PhantomData;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
@@ -30,12 +31,14 @@ pub struct RigOptions {
     pub mount_options: String,
     /// What the disk does wrong, once the filesystem is mounted.
     pub faults: Vec<Rule>,
-    /// How slow it is, once the filesystem is mounted; as fast as can be without.
+    /// How slow it is, from the mount on; as fast as can be without.
     pub latency: Option<Model>,
     /// Seed of the faults.
     pub seed: u64,
     /// What may be recorded, in bytes of memory.
     pub trace_bytes_max: u64,
+    /// Whether programs on it share our terminal.
+    pub interactive: bool,
 }
 
 impl RigOptions {
@@ -51,6 +54,7 @@ impl RigOptions {
             latency: None,
             seed: 1,
             trace_bytes_max: 4 << 30,
+            interactive: false,
         }
     }
 }
@@ -152,7 +156,7 @@ impl Rig {
     }
 
     /// Runs a program on the disk until it ends, until `limit` is over, or until `stop` is true; then kills
-    /// what is left of it. Returns the point at which it ended.
+    /// what is left of it. Returns the point at which it ended, before anything was killed.
     ///
     /// Its environment has `PLIMSOLL_DIR`, `PLIMSOLL_MARK_SOCKET` and `PLIMSOLL_MARK_FD`, and `env`.
     pub fn run(
@@ -168,13 +172,17 @@ impl Rig {
         command.env("PLIMSOLL_MARK_SOCKET", marks.path());
         command.env("PLIMSOLL_MARK_FD", number.to_string());
         command.envs(env.iter().map(|(name, value)| (name, value)));
-        command.stdin(Stdio::null());
+        if !self.options.interactive {
+            command.stdin(Stdio::null()).process_group(0);
+        }
         let running = Running::start(command)?;
         drop(inherited);
         self.about.command = program.words().to_vec();
         let shared = Arc::clone(&self.server.shared);
-        let ended = running.wait(limit, &|| stop() || shared.device().is_full())?;
-        let point = self.point();
+        let mut point = 0;
+        let ended = running.wait(limit, &|| stop() || shared.device().is_full(), &mut || {
+            point = shared.device().point();
+        })?;
         if self.server.shared.device().is_full() {
             return Err(Error::TraceFull { limit_bytes: self.options.trace_bytes_max });
         }

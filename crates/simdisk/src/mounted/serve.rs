@@ -3,22 +3,30 @@
 //!
 //! One thread takes requests from the kernel. Without a latency model it answers at once; with one, a
 //! second thread answers when the time has come.
+//!
+//! **Invariant:** the threads that serve share neither descriptors nor mounts with the rest of the
+//! process. When a process is killed the kernel unmounts what only it had mounted before it closes
+//! what only it had open. Unmounting ext4 writes to our file; if `/dev/fuse` were still to be closed by the
+//! same thread, nobody would answer, nobody would fail, and the kernel would wait for ever.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::ffi::OsStr;
 use std::io;
+use std::os::fd::RawFd;
+use std::sync::mpsc;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use fuser::{
-    BackgroundSession, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo,
-    KernelConfig, LockOwner, MountOption, OpenFlags, ReplyAttr, ReplyData, ReplyEmpty, ReplyEntry,
-    ReplyOpen, ReplyWrite, Request, Session, WriteFlags,
+    FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, KernelConfig,
+    LockOwner, MountOption, OpenFlags, ReplyAttr, ReplyData, ReplyEmpty, ReplyEntry, ReplyOpen,
+    ReplyWrite, Request, Session, WriteFlags,
 };
-
 use nix::mount::{MntFlags, umount2};
+use nix::sched::{CloneFlags, unshare};
+use nix::unistd::close;
 
 use super::error::{Error, Result};
 use super::namespace::DEVICE;
@@ -53,47 +61,75 @@ impl Shared {
 #[derive(Debug)]
 pub(super) struct Server {
     pub(super) shared: Arc<Shared>,
-    session: Option<BackgroundSession>,
-    clock_thread: Option<JoinHandle<()>>,
+    thread: Option<JoinHandle<io::Result<()>>>,
 }
 
 impl Server {
     /// Serves a device at [`DEVICE`].
     pub(super) fn start(device: Device, model: Option<Model>) -> Result<Self> {
         let shared = Arc::new(Shared { device: Mutex::new(device), clock: model.map(Clock::new) });
-        let mut config = fuser::Config::default();
-        let name = MountOption::FSName("plimsoll-disk".to_owned());
-        config.mount_options = vec![name, MountOption::NoAtime];
-        let session = Session::new(Disk(Arc::clone(&shared)), DEVICE, &config)
-            .and_then(Session::spawn)
-            .map_err(|error| Error::Unavailable {
-                what: "FUSE",
-                reason: format!("{error}; it needs /dev/fuse and root"),
-            })?;
-        let clock_thread = shared.clock.is_some().then(|| {
-            let shared = Arc::clone(&shared);
-            std::thread::spawn(move || shared.clock.as_ref().map_or((), Clock::run))
-        });
-        Ok(Self { shared, session: Some(session), clock_thread })
+        let (ready, begun) = mpsc::channel();
+        let served = Arc::clone(&shared);
+        let thread = std::thread::spawn(move || serve(&served, &ready));
+        if begun.recv().is_ok() {
+            return Ok(Self { shared, thread: Some(thread) });
+        }
+        let failed = thread.join().expect("a server does not panic");
+        let reason = failed.map_or_else(|error| error.to_string(), |()| "it ended".to_owned());
+        let reason = format!("{reason}; it needs /dev/fuse and root");
+        Err(Error::Unavailable { what: "FUSE", reason })
     }
 
     /// Unmounts the file and ends the threads. Nobody may use the file any more.
     pub(super) fn stop(&mut self) -> io::Result<()> {
-        let stopped = match self.session.take() {
-            Some(session) => session.umount_and_join().or_else(|_in_use| {
-                // Its last user ends it.
-                umount2(DEVICE, MntFlags::MNT_DETACH).map_err(io::Error::from)
-            }),
-            None => Ok(()),
-        };
-        if let Some(clock) = &self.shared.clock {
-            clock.stop();
+        let Some(thread) = self.thread.take() else { return Ok(()) };
+        match umount2(DEVICE, MntFlags::empty()) {
+            Ok(()) => thread.join().expect("a server does not panic"),
+            // Its last user ends it, and with it the thread.
+            Err(_in_use) => Ok(umount2(DEVICE, MntFlags::MNT_DETACH)?),
         }
-        if let Some(thread) = self.clock_thread.take() {
-            thread.join().expect("the clock does not panic");
-        }
-        stopped
     }
+}
+
+/// Serves until the file is unmounted everywhere. Says when it has begun.
+fn serve(shared: &Arc<Shared>, ready: &mpsc::Sender<()>) -> io::Result<()> {
+    // The descriptor of /dev/fuse is this thread's alone, and those of others are not.
+    unshare(CloneFlags::CLONE_FILES)?;
+    close_inherited()?;
+    let mut config = fuser::Config::default();
+    let name = MountOption::FSName("plimsoll-disk".to_owned());
+    config.mount_options = vec![name, MountOption::NoAtime];
+    let session = Session::new(Disk(Arc::clone(shared)), DEVICE, &config)?;
+    // What is mounted on the file is not this thread's to unmount.
+    unshare(CloneFlags::CLONE_NEWNS)?;
+    umount2(DEVICE, MntFlags::MNT_DETACH)?;
+    let clock_thread = shared.clock.is_some().then(|| {
+        let shared = Arc::clone(shared);
+        std::thread::spawn(move || shared.clock.as_ref().map_or((), Clock::run))
+    });
+    let _gone = ready.send(());
+    let served = session.run();
+    if let Some(clock) = &shared.clock {
+        clock.stop();
+    }
+    if let Some(thread) = clock_thread {
+        thread.join().expect("the clock does not panic");
+    }
+    served
+}
+
+/// Copies of the descriptors of other threads keep open what those mean to close.
+fn close_inherited() -> io::Result<()> {
+    let mut inherited = Vec::new();
+    for entry in std::fs::read_dir("/proc/thread-self/fd")? {
+        let number = entry?.file_name().to_str().and_then(|name| name.parse::<RawFd>().ok());
+        inherited.extend(number.filter(|&number| number > 2));
+    }
+    for number in inherited {
+        // That of the listing itself is closed already.
+        let _closed = close(number);
+    }
+    Ok(())
 }
 
 /// The filesystem, as the kernel asks it.

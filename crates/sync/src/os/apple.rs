@@ -6,16 +6,16 @@ use std::os::fd::AsRawFd;
 use std::path::Path;
 
 use super::full_fsync::full_fsync;
-use super::unix;
 pub(super) use super::unix::{open_dir, read_at, write_at};
+use super::{How, unix};
 use crate::method::Call;
 use crate::{Access, Promise, Through};
 
-pub(super) fn open(path: &Path, access: Access, create: bool) -> io::Result<File> {
+pub(super) fn open(path: &Path, access: Access, how: How) -> io::Result<File> {
     if access.direct {
         return Err(io::Error::new(io::ErrorKind::Unsupported, "O_DIRECT is Linux's"));
     }
-    unix::open(path, unix::through_flags(access.through), create)
+    unix::open(path, unix::through_flags(access.through), how)
 }
 
 pub(super) fn write_flagged(_: &File, _: &[u8], _: u64, _: Through) -> io::Result<usize> {

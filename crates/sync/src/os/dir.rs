@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::batch::{Batch, Member};
 use super::file::OsFile;
-use super::sys;
+use super::{How, sys};
 use crate::latch::{Latch, Latched, Latches};
 use crate::{Access, Dir, Error, File, Lock, Overwrite, Result};
 
@@ -118,7 +118,7 @@ impl OsDir {
         let path = self.file_path(name)?;
         self.change(then, || {
             let plain = Access::default();
-            let created = sys::open(&path, plain, true);
+            let created = sys::open(&path, plain, How::Create);
             let mut file = created.map_err(|e| Error::io("create", &path, e))?;
             if access != plain {
                 // Apart, because some filesystems refuse the flags after they made the file.
@@ -243,8 +243,8 @@ fn holder(file: fs::File) -> Option<u32> {
 }
 
 fn open(path: &Path, access: Access) -> Result<fs::File> {
-    let opened = match sys::open(path, access, false) {
-        Err(error) if refuses_writes(&error) => fs::File::open(path),
+    let opened = match sys::open(path, access, How::Write) {
+        Err(error) if refuses_writes(&error) => sys::open(path, access, How::Read),
         opened => opened,
     };
     opened.map_err(|error| {

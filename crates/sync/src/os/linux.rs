@@ -8,8 +8,8 @@ use std::path::Path;
 use rustix::fs::{AtFlags, FallocateFlags, StatxFlags};
 use rustix::io::ReadWriteFlags;
 
-use super::unix;
 pub(super) use super::unix::{open_dir, read_at, write_at};
+use super::{How, unix};
 use crate::method::Call;
 use crate::{Access, Promise, Through};
 
@@ -21,9 +21,9 @@ const WRITE_AND_WAIT: libc::c_uint = libc::SYNC_FILE_RANGE_WAIT_BEFORE
 /// What direct I/O is safely aligned to where the kernel does not say (before 6.1).
 const DIRECT_ALIGNMENT: usize = 4096;
 
-pub(super) fn open(path: &Path, access: Access, create: bool) -> io::Result<File> {
+pub(super) fn open(path: &Path, access: Access, how: How) -> io::Result<File> {
     let direct = if access.direct { libc::O_DIRECT } else { 0 };
-    unix::open(path, direct | unix::through_flags(access.through), create)
+    unix::open(path, direct | unix::through_flags(access.through), how)
 }
 
 pub(super) fn write_flagged(

@@ -8,8 +8,8 @@ use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::path::{Path, PathBuf};
 
-const CTL_GET_FREE: u32 = 0x4C82;
-const CONFIGURE: u32 = 0x4C0A;
+const CTL_GET_FREE: libc::Ioctl = 0x4C82;
+const CONFIGURE: libc::Ioctl = 0x4C0A;
 const FLAG_READ_ONLY: u32 = 1;
 const FLAG_AUTOCLEAR: u32 = 4;
 const FLAG_DIRECT_IO: u32 = 16;
@@ -101,11 +101,11 @@ impl LoopDevice {
         self.number
     }
 
-    /// Whether the kernel shows a file behind the device of this number. Detaching is not always
-    /// over when the last user has gone.
+    /// The file behind the device of this number, by the name that the kernel has for it; `None` if
+    /// there is none. Detaching is not always over when the last user has gone.
     #[must_use]
-    pub fn is_attached(number: u32) -> bool {
-        Path::new(&format!("/sys/block/loop{number}/loop/backing_file")).exists()
+    pub fn backing_name(number: u32) -> Option<String> {
+        std::fs::read_to_string(format!("/sys/block/loop{number}/loop/backing_file")).ok()
     }
 
     /// The open device.
@@ -118,7 +118,7 @@ impl LoopDevice {
 #[expect(unsafe_code, reason = "an ioctl that no crate of ours wraps")]
 fn free(control: &File) -> io::Result<u32> {
     // SAFETY: this request takes no argument, and the descriptor is open.
-    let number = unsafe { libc::ioctl(control.as_raw_fd(), request(CTL_GET_FREE)) };
+    let number = unsafe { libc::ioctl(control.as_raw_fd(), CTL_GET_FREE) };
     u32::try_from(number).map_err(|_negative| io::Error::last_os_error())
 }
 
@@ -146,12 +146,6 @@ fn configure(device: &File, backing: &File, flags: u32) -> io::Result<()> {
         reserved: [0; 8],
     };
     // SAFETY: the request reads one `loop_config`, which `config` is, and keeps no pointer to it.
-    let done =
-        unsafe { libc::ioctl(device.as_raw_fd(), request(CONFIGURE), std::ptr::from_ref(&config)) };
+    let done = unsafe { libc::ioctl(device.as_raw_fd(), CONFIGURE, std::ptr::from_ref(&config)) };
     if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
-}
-
-/// The number of a request in the type that this C library wants.
-fn request(number: u32) -> libc::Ioctl {
-    number.try_into().expect("it is below 2^31")
 }

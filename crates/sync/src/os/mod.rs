@@ -43,6 +43,23 @@ mod words;
 
 mod full_fsync;
 
+/// What a file is opened for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum How {
+    Read,
+    Write,
+    /// To be written, and it must not be there yet.
+    Create,
+}
+
+impl How {
+    fn options(self) -> std::fs::OpenOptions {
+        let mut options = std::fs::OpenOptions::new();
+        options.read(true).write(self != Self::Read).create_new(self == Self::Create);
+        options
+    }
+}
+
 pub use batch::{Batch, BatchWrite, Batched};
 pub use dir::OsDir;
 pub(crate) use dir::Then;

@@ -1,14 +1,15 @@
 //! What Linux, Apple systems and other Unixes answer alike.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
+use super::How;
 use crate::Through;
 
-pub(super) fn open(path: &Path, flags: i32, create: bool) -> io::Result<File> {
-    OpenOptions::new().read(true).write(true).create_new(create).custom_flags(flags).open(path)
+pub(super) fn open(path: &Path, flags: i32, how: How) -> io::Result<File> {
+    how.options().custom_flags(flags).open(path)
 }
 
 pub(super) fn open_dir(path: &Path) -> io::Result<File> {

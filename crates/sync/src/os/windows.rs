@@ -5,17 +5,18 @@ use std::io;
 use std::os::windows::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
+use super::How;
 use crate::method::Call;
 use crate::{Access, Promise, Through};
 
 /// Lets a directory be opened at all (`CreateFileW`).
 const FILE_FLAG_BACKUP_SEMANTICS: u32 = 0x0200_0000;
 
-pub(super) fn open(path: &Path, access: Access, create: bool) -> io::Result<File> {
+pub(super) fn open(path: &Path, access: Access, how: How) -> io::Result<File> {
     if access != Access::default() {
         return Err(io::Error::new(io::ErrorKind::Unsupported, "not offered on Windows"));
     }
-    OpenOptions::new().read(true).write(true).create_new(create).open(path)
+    how.options().open(path)
 }
 
 pub(super) fn read_at(file: &File, buf: &mut [u8], byte_offset: u64) -> io::Result<usize> {

@@ -18,7 +18,7 @@ pub(super) fn interrupted() -> bool {
 pub(super) fn on_interrupt(mut wake: impl FnMut() + Send + 'static) -> Result<()> {
     let caught = ctrlc::set_handler(move || {
         if INTERRUPTED.swap(true, Ordering::SeqCst) {
-            std::process::exit(Exit::Interrupted as i32);
+            std::process::exit(i32::from(Exit::Interrupted.code()));
         }
         wake();
     });

@@ -1,0 +1,30 @@
+//! `plimsoll disk run`: something on a disk that fails, lies or is slow.
+
+use anyhow::Result;
+use plimsoll_simdisk::mounted::{Ended, Program, Rig};
+
+use super::{interrupt, options};
+use crate::disk_args::RunArgs;
+use crate::exit::Exit;
+use crate::output;
+
+pub(super) fn run(args: &RunArgs) -> Result<Exit> {
+    let mut how = options::rig_options(&args.fs, &args.disk)?;
+    how.interactive = true;
+    let mut rig = Rig::start(how)?;
+    let program = Program::new(args.command.clone());
+    let (ended, _) = rig.run(&program, &[], None, &interrupt::interrupted)?;
+    for (rule, times) in rig.faults_applied() {
+        output::news(&match times {
+            0 => format!("fault: {rule}: it never happened"),
+            1 => format!("fault: {rule}: once"),
+            times => format!("fault: {rule}: {times} times"),
+        });
+    }
+    rig.stop()?;
+    Ok(match ended {
+        Ended::Exited(code) => Exit::OfCommand(u8::try_from(code).unwrap_or(1)),
+        Ended::Signalled(signal) => Exit::OfCommand(u8::try_from(128 + signal).unwrap_or(1)),
+        Ended::TimedOut | Ended::Stopped => Exit::Interrupted,
+    })
+}

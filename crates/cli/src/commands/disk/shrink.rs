@@ -1,0 +1,99 @@
+//! `plimsoll disk shrink`: the fewest lost writes that still do harm, and whose they were.
+
+use anyhow::Result;
+use plimsoll_simdisk::block::{Loss, Mode, State, Timeline, Trace, shrink};
+use plimsoll_simdisk::mounted::{Error, Situation, Verdict};
+use serde_json::json;
+
+use super::{interrupt, options, progress, replay};
+use crate::disk_args::ShrinkArgs;
+use crate::exit::Exit;
+use crate::output;
+
+pub(super) fn run(args: &ShrinkArgs) -> Result<Exit> {
+    let trace = options::load(&args.trace)?;
+    replay::within(&trace, &args.state)?;
+    let timeline = Timeline::of(&trace.events, options::belief(args.lying, None));
+    let losses = args.state.losses(&trace.events, &timeline);
+    let before = losses.len();
+    let bar = progress::bar(0, "states");
+    let mut tried = 0_u64;
+    let found = shrink(args.state.point, losses, |state| {
+        if interrupt::interrupted() {
+            return Err(Error::Interrupted);
+        }
+        tried += 1;
+        bar.set_length(tried + 1);
+        bar.set_position(tried);
+        if let Mode::Without(losses) = &state.mode {
+            bar.set_message(format!("; {} lost writes", losses.len()));
+        }
+        fails(args, &trace, &timeline, state)
+    });
+    bar.finish_and_clear();
+    let found = match found {
+        Ok(found) => found,
+        Err(Error::Interrupted) => return Ok(Exit::Interrupted),
+        Err(error) => return Err(error.into()),
+    };
+    let Some(found) = found else {
+        output::answer(&format!("{}: the check does not fail\n", args.state))?;
+        return Ok(Exit::CheckFailed);
+    };
+    let found = match &found.mode {
+        Mode::Without(losses) if losses.is_empty() => State { mode: Mode::Arrived, ..found },
+        _ => found,
+    };
+    let losses: Vec<Loss> = match &found.mode {
+        Mode::Without(losses) => losses.clone(),
+        _ => Vec::new(),
+    };
+    let owners = replay::owners(&trace, &timeline, found.point, &args.mount_options);
+    if args.json {
+        let of = |loss| replay::of(&trace, &timeline, &owners, loss);
+        let answer = json!({
+            "state": found.to_string(),
+            "trace": trace.id(),
+            "lost_before": before,
+            "tried": tried,
+            "lost": losses.iter().map(of).collect::<Vec<_>>(),
+        });
+        output::answer(&format!("{}\n", serde_json::to_string_pretty(&answer)?))?;
+        return Ok(Exit::Ok);
+    }
+    let text = if losses.is_empty() {
+        "it fails though nothing is lost: the check, or the program, is wrong on what had arrived\n"
+            .to_owned()
+    } else {
+        let lost = if losses.len() == 1 { "lost write" } else { "lost writes" };
+        let mut text = format!("{} {lost}, of {before}, after {tried} states:\n", losses.len());
+        text += &replay::listed(&trace, &timeline, &owners, &losses);
+        text
+    };
+    output::answer(&text)?;
+    output::answer(&format!(
+        "  look at it: plimsoll disk replay {} '{found}'{} --keep-mounted\n",
+        args.trace.display(),
+        if args.lying { " --lying" } else { "" }
+    ))?;
+    Ok(Exit::Ok)
+}
+
+fn fails(
+    args: &ShrinkArgs,
+    trace: &Trace,
+    timeline: &Timeline,
+    state: &State,
+) -> Result<bool, Error> {
+    let platter = state.platter(&trace.base, &trace.events, timeline);
+    let image = match replay::mount(trace, &platter, &args.mount_options) {
+        Ok(image) => image,
+        Err(Error::NotMounted { .. }) => return Ok(true),
+        Err(error) => return Err(error),
+    };
+    let situation = Situation { state, marks: timeline.marks(state.point) };
+    let verdict = options::check(&args.check).run(&situation, &[], &interrupt::interrupted)?;
+    image.unmount()?;
+    // What is broken says nothing about the disk.
+    Ok(verdict.is_failure() && !matches!(verdict, Verdict::Broken(_)))
+}

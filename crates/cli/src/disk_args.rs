@@ -1,0 +1,331 @@
+//! What can be typed after `plimsoll disk`, and what it means to the library.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Subcommand;
+use plimsoll_simdisk::block::{Rule, State, parse_bytes};
+
+/// What to do with a disk that forgets.
+#[derive(Debug, Subcommand)]
+pub(crate) enum DiskCommand {
+    /// Say what works here, tier by tier, and why the rest does not
+    #[command(after_help = "Example:
+  plimsoll disk doctor --json | jq '.[] | select(.state != \"available\")'
+
+With PLIMSOLL_REQUIRE=realfs in the environment a filesystem that is skipped is a failure (exit 1).")]
+    Doctor {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Run a workload once on a disk that records every write and flush
+    ///
+    /// {dir} in the command is the directory on the disk; it is also in PLIMSOLL_DIR. Before the
+    /// workload tells anybody that something is safe it says so here: as a line to the socket
+    /// PLIMSOLL_MARK_SOCKET or to the descriptor PLIMSOLL_MARK_FD, and waits for the answer `ok`; or by
+    /// `plimsoll disk mark TEXT`.
+    #[command(after_help = "Examples:
+  plimsoll disk record -o trace/ -- ./workload {dir}
+  plimsoll disk record --fs ext4,xfs,btrfs --size 1GiB -o trace/ -- ./workload {dir}
+  plimsoll disk record --fs ext4 --mount-options barrier=0 -o bad/ -- ./workload {dir}
+  plimsoll disk record --fault 'flush dropped sticky' -o lying/ -- ./workload {dir}
+
+Exit status: that of the workload, if it is not 0; 2 it cannot run here.")]
+    Record(RecordArgs),
+    /// Say that something is about to be acknowledged; from inside a workload
+    #[command(after_help = "Example, in a shell script that is recorded:
+  sync data.db && plimsoll disk mark 17 && echo 'committed 17'")]
+    Mark {
+        /// One line; often a number
+        text: String,
+    },
+    /// Cut the power of a recording at thousands of points, and have each state checked
+    ///
+    /// The check finds the directory in {dir} and PLIMSOLL_DIR, the last mark in PLIMSOLL_LAST_MARK (empty if
+    /// there was none), and all marks, a line each, in the file PLIMSOLL_MARKS. It exits with 0: all that was
+    /// acknowledged is there; 1: something is lost or wrong; 2: it opened, and reports the loss; 3: it
+    /// refuses to open. That the kernel does not mount a state is counted apart.
+    #[command(after_help = "Examples:
+  plimsoll disk explore trace/ --check './verify {dir}'
+  plimsoll disk explore trace/ext4.trace --check './verify {dir}' --states 20000 --seed 7
+  plimsoll disk explore trace/ --check './verify {dir}' --tear 512       adversarial
+  plimsoll disk explore trace/ --check './verify {dir}' --lying          must find something
+  plimsoll disk explore trace/ --check './verify {dir}' --json | jq 'select(.verdict != \"ok\")'
+
+Results are kept beside each trace (.states.jsonl, .html); the same command goes on where it was
+stopped. Exit status: 0 all states are ok; 1 some are not; 2 it cannot run here; 130 interrupted.")]
+    Explore(ExploreArgs),
+    /// Mount one crash state, and say what it lost
+    #[command(after_help = "Examples:
+  plimsoll disk replay trace/ext4.trace point=688,mode=subset,seed=2
+  plimsoll disk replay trace/ext4.trace point=688,mode=durable --check './verify {dir}'
+  plimsoll disk replay trace/ext4.trace point=688,mode=durable --keep-mounted
+
+With --keep-mounted on a terminal a shell is started in the directory; elsewhere the command to
+enter is printed, and Ctrl-C ends it. Exit status: 0 it mounted and the check, if any, passed; 1 not.")]
+    Replay(ReplayArgs),
+    /// Find the fewest lost writes with which a state still fails, and whose they were
+    #[command(after_help = "Example:
+  plimsoll disk shrink trace/ext4.trace point=688,mode=durable --check './verify {dir}'
+
+Exit status: 0 it was shrunk; 1 the state does not fail.")]
+    Shrink(ShrinkArgs),
+    /// Run, cut the power, recover, check, and go on with what is left, over and over
+    ///
+    /// One disk lives through it all. The workload is cut off at a random moment; marks of all
+    /// generations are told to each check.
+    #[command(after_help = "Examples:
+  plimsoll disk cycle --fs xfs --for 10m --run './server {dir}' --check './verify {dir}'
+  plimsoll disk cycle --cycles 500 --cut-after 5ms..100ms --run './w {dir}' --check './v {dir}'
+
+A generation that fails is saved as a trace, with the state to replay. Exit status: 0 every check
+passed; 1 one did not; 2 it cannot run here.")]
+    Cycle(CycleArgs),
+    /// Run something on a disk that fails, lies or is slow
+    #[command(after_help = "Examples:
+  plimsoll disk run --fault 'flush EIO nth=3' -- ./server {dir}
+  plimsoll disk run --fault 'write ENOSPC sticky range=100MiB..' -- ./server {dir}
+  plimsoll disk run --fault 'write lost has=COMMIT' --fault 'read flip chance=1%' -- ./w {dir}
+  plimsoll disk run --latency antirez-2010 -- ./server {dir}
+  plimsoll disk run --latency plimsoll-results/TIME/sync-cost.json -- ./w {dir}
+
+Rules: read|write|flush|discard, then EIO|ENOSPC|ETIMEDOUT, or what the device does: lost, misdirected
+or flip (write), dropped (flush), flip or unreadable (read); then nth=N, times=N, sticky, chance=P%,
+range=A..B, has=TEXT or has=0xHEX, after=MARK. Without, a rule applies once.
+
+Latency models: hdd-7200, antirez-2010, sata-consumer, nvme-consumer, nvme-plp, cloud-volume, or a
+result file of `plimsoll lab run sync-cost`.
+
+Exit status: that of the command; 2 it cannot run here.")]
+    Run(RunArgs),
+}
+
+/// The disk, and what is on it.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct DiskArgs {
+    /// How large the disk is; what is not written takes no memory
+    #[arg(long, value_name = "BYTES", default_value = "512MiB", value_parser = bytes)]
+    pub(crate) size: u64,
+    /// Another argument for mkfs; may be given several times
+    #[arg(long, value_name = "ARG", allow_hyphen_values = true)]
+    pub(crate) mkfs: Vec<String>,
+    /// Options of the mount, with commas
+    #[arg(long, value_name = "OPTIONS", default_value = "")]
+    pub(crate) mount_options: String,
+    /// What the disk does wrong, such as 'flush EIO nth=3' (see `plimsoll disk run --help`); may be
+    /// given several times
+    #[arg(long = "fault", value_name = "RULE")]
+    pub(crate) faults: Vec<Rule>,
+    /// Which device's latency to imitate: a model, or a result file of `plimsoll lab`
+    #[arg(long, value_name = "MODEL")]
+    pub(crate) latency: Option<String>,
+    /// Write cache of the latency model
+    #[arg(long, value_name = "BYTES", value_parser = bytes, requires = "latency")]
+    pub(crate) cache: Option<u64>,
+    /// Seed of the faults, and of the cuts of `cycle`
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
+}
+
+/// What to record.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct RecordArgs {
+    /// On which filesystems, one after another
+    #[arg(long, value_name = "FS", value_delimiter = ',', default_value = "ext4", value_parser = FILESYSTEMS)]
+    pub(crate) fs: Vec<String>,
+    #[command(flatten)]
+    pub(crate) disk: DiskArgs,
+    /// End the workload after so long, like 30s; that is not a failure
+    #[arg(long = "for", value_name = "TIME", value_parser = humantime::parse_duration)]
+    pub(crate) limit: Option<Duration>,
+    /// Most memory that the recording may take
+    #[arg(long, value_name = "BYTES", default_value = "2GiB", value_parser = bytes)]
+    pub(crate) limit_bytes: u64,
+    /// Directory for the traces: FS.trace
+    #[arg(short, long, value_name = "DIR")]
+    pub(crate) output: PathBuf,
+    /// The workload and its arguments
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<String>,
+}
+
+/// What checks.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct CheckArgs {
+    /// A line for the shell that checks what is in {dir}
+    #[arg(long, value_name = "COMMAND")]
+    pub(crate) check: String,
+    /// A check that takes longer is broken
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = humantime::parse_duration)]
+    pub(crate) check_limit: Duration,
+}
+
+/// What to explore.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct ExploreArgs {
+    /// A trace, or a directory of traces
+    pub(crate) trace: PathBuf,
+    #[command(flatten)]
+    pub(crate) check: CheckArgs,
+    /// How many states of each trace; flush boundaries come first
+    #[arg(long, value_name = "N", default_value_t = 2000, value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
+    pub(crate) states: u64,
+    /// How samples lose what is pending
+    #[arg(long, value_name = "MODE", value_delimiter = ',', default_value = "arrived,subset,torn",
+          value_parser = ["durable", "arrived", "subset", "torn"])]
+    pub(crate) modes: Vec<String>,
+    /// What a device writes whole, in bytes: 4096, or 512 to be adversarial
+    #[arg(long, value_name = "BYTES", default_value_t = 4096)]
+    pub(crate) tear: u32,
+    /// Try all combinations where at most so many writes are pending
+    #[arg(long, value_name = "WRITES", default_value_t = 6)]
+    pub(crate) exhaustive: u32,
+    /// Seed of all choices
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// How many at once [default: one a processor]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub(crate) workers: Option<u16>,
+    /// As if no flush had done anything: a check that finds nothing now finds nothing ever
+    #[arg(long)]
+    pub(crate) lying: bool,
+    /// As if the write cache held so much, and the rest were on the medium
+    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    pub(crate) cache: Option<u64>,
+    /// More options of the mount, with commas
+    #[arg(long, value_name = "OPTIONS", default_value = "")]
+    pub(crate) mount_options: String,
+    /// Begin anew, though results of this command are there
+    #[arg(long)]
+    pub(crate) fresh: bool,
+    /// Print a line of JSON for each state, and no summary
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// What to replay.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct ReplayArgs {
+    /// The trace
+    pub(crate) trace: PathBuf,
+    /// The state, as `explore` says it
+    pub(crate) state: State,
+    /// A line for the shell that checks what is in {dir}
+    #[arg(long, value_name = "COMMAND")]
+    pub(crate) check: Option<String>,
+    /// As if no flush had done anything
+    #[arg(long)]
+    pub(crate) lying: bool,
+    /// As if the write cache held so much, and the rest were on the medium
+    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    pub(crate) cache: Option<u64>,
+    /// More options of the mount, with commas
+    #[arg(long, value_name = "OPTIONS", default_value = "")]
+    pub(crate) mount_options: String,
+    /// Keep it mounted, to look at it
+    #[arg(long)]
+    pub(crate) keep_mounted: bool,
+    /// Print JSON
+    #[arg(long, conflicts_with = "keep_mounted")]
+    pub(crate) json: bool,
+}
+
+/// What to shrink.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct ShrinkArgs {
+    /// The trace
+    pub(crate) trace: PathBuf,
+    /// The state that fails, as `explore` says it
+    pub(crate) state: State,
+    #[command(flatten)]
+    pub(crate) check: CheckArgs,
+    /// As if no flush had done anything
+    #[arg(long)]
+    pub(crate) lying: bool,
+    /// More options of the mount, with commas
+    #[arg(long, value_name = "OPTIONS", default_value = "")]
+    pub(crate) mount_options: String,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// What to cycle.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct CycleArgs {
+    /// On which filesystem
+    #[arg(long, value_name = "FS", default_value = "ext4", value_parser = FILESYSTEMS)]
+    pub(crate) fs: String,
+    #[command(flatten)]
+    pub(crate) disk: DiskArgs,
+    /// A line for the shell that works in {dir}; PLIMSOLL_GENERATION says how often the power was cut
+    #[arg(long, value_name = "COMMAND")]
+    pub(crate) run: String,
+    /// A line for the shell that recovers, before the check
+    #[arg(long, value_name = "COMMAND")]
+    pub(crate) recover: Option<String>,
+    #[command(flatten)]
+    pub(crate) check: CheckArgs,
+    /// Go on for so long
+    #[arg(long = "for", value_name = "TIME", default_value = "1m", value_parser = humantime::parse_duration)]
+    pub(crate) time: Duration,
+    /// Or so often
+    #[arg(long, value_name = "N", conflicts_with = "time")]
+    pub(crate) cycles: Option<u64>,
+    /// When to cut, after the workload began
+    #[arg(long, value_name = "FROM..TO", default_value = "10ms..500ms", value_parser = span)]
+    pub(crate) cut_after: (Duration, Duration),
+    /// Directory for the generation that fails
+    #[arg(short, long, value_name = "DIR", default_value = "plimsoll-cycle")]
+    pub(crate) output: PathBuf,
+    /// Print a line of JSON for each generation
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// What to run.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct RunArgs {
+    /// On which filesystem
+    #[arg(long, value_name = "FS", default_value = "ext4", value_parser = FILESYSTEMS)]
+    pub(crate) fs: String,
+    #[command(flatten)]
+    pub(crate) disk: DiskArgs,
+    /// The command and its arguments
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<String>,
+}
+
+const FILESYSTEMS: [&str; 3] = ["ext4", "xfs", "btrfs"];
+
+fn bytes(text: &str) -> Result<u64, String> {
+    parse_bytes(text).ok_or_else(|| "not a size like 4096, 64KiB or 1GiB".to_owned())
+}
+
+/// `10ms..2s`
+fn span(text: &str) -> Result<(Duration, Duration), String> {
+    let wrong = || "not two times like 10ms..2s".to_owned();
+    let (from, to) = text.split_once("..").ok_or_else(wrong)?;
+    let time = |text: &str| humantime::parse_duration(text).map_err(|_no| wrong());
+    let (from, to) = (time(from)?, time(to)?);
+    if from <= to { Ok((from, to)) } else { Err(wrong()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_span_has_two_ends_in_order() {
+        let ms = Duration::from_millis;
+        assert_eq!(span("10ms..2s"), Ok((ms(10), ms(2000))));
+        assert!(span("10ms").is_err() && span("2s..1s").is_err() && span("1..2").is_err());
+    }
+
+    #[test]
+    fn a_size_has_a_unit_that_is_known() {
+        assert_eq!(bytes("1GiB"), Ok(1 << 30));
+        assert!(bytes("1GB").is_err() && bytes("99999999999GiB").is_err());
+    }
+}

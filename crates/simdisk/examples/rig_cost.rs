@@ -1,0 +1,163 @@
+//! What the mounted disk costs: crash images a second on one core, and how much slower a durable write is on
+//! it than on the same filesystem over memory. Build it, then run it alone on the machine, as root:
+//! `rig_cost [ext4|xfs|btrfs]`. The figures of `docs/simdisk.md` come from here.
+
+#![expect(clippy::print_stdout, reason = "its answer")]
+
+use std::fs;
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+use plimsoll_simdisk::block::{Belief, Mode, State, Timeline, Trace};
+use plimsoll_simdisk::mounted::{
+    Explore, Filesystem, Image, Rig, RigOptions, Situation, Timings, Verdict, explore,
+};
+use plimsoll_sync::{Allocation, Dir, OsDir, SyncMethod};
+
+type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
+
+const RECORDS: u64 = 3000;
+const RECORD_BYTES: usize = 512;
+const SAMPLES: usize = 1500;
+
+fn main() -> Outcome<()> {
+    let named: Vec<Filesystem> =
+        std::env::args().skip(1).map(|name| name.parse()).collect::<Result<_, _>>()?;
+    let filesystems = if named.is_empty() { Filesystem::ALL.to_vec() } else { named };
+    for filesystem in filesystems {
+        // A thread for each, because it has mounts of its own.
+        std::thread::scope(|scope| {
+            let measured = scope.spawn(|| {
+                images(filesystem)
+                    .and_then(|()| cost(filesystem))
+                    .map_err(|error| error.to_string())
+            });
+            measured.join().expect("it does not panic")
+        })?;
+    }
+    Ok(())
+}
+
+/// Every flush boundary of 3000 records of 512 bytes, checked record by record, by one worker.
+fn images(filesystem: Filesystem) -> Outcome<()> {
+    let rig = Rig::start(RigOptions::new(filesystem))?;
+    let dir = OsDir::open(rig.directory())?;
+    let method = SyncMethod::Fdatasync;
+    let file = dir.create("log", method.access())?;
+    for number in 1..=RECORDS {
+        let at = (number - 1) * RECORD_BYTES as u64;
+        file.write_sync_at(&record(number), at, method)?;
+        rig.mark(&number.to_string())?;
+    }
+    let trace = rig.trace(rig.point());
+    drop((file, dir));
+    rig.stop()?;
+    let timeline = Timeline::of(&trace.events, Belief::default());
+    let points = timeline.flushes().iter().step_by(4);
+    let states: Vec<State> =
+        points.map(|&point| State { point, mode: Mode::Subset { seed: point as u64 } }).collect();
+    let (took, timings, bad) = visited(&trace, &timeline, &states)?;
+    let count = states.len() as f64;
+    let ms = |time: Duration| time.as_secs_f64() * 1000.0 / count;
+    println!(
+        "{filesystem}: {:.0} images/s on one worker: {} images in {:.2} s, {bad} bad; ms each: build {:.2}, \
+         attach {:.2}, mount {:.2}, check {:.2}, unmount {:.2}",
+        count / took.as_secs_f64(),
+        states.len(),
+        took.as_secs_f64(),
+        ms(timings.build),
+        ms(timings.attach),
+        ms(timings.mount),
+        ms(timings.check),
+        ms(timings.unmount),
+    );
+    Ok(())
+}
+
+fn visited(
+    trace: &Trace,
+    timeline: &Timeline,
+    states: &[State],
+) -> Outcome<(Duration, Timings, usize)> {
+    let stop = AtomicBool::new(false);
+    let how = Explore {
+        trace,
+        timeline,
+        states,
+        workers: 1,
+        mount_options: "",
+        read_only: false,
+        stop: &stop,
+    };
+    let mut sum = Timings::default();
+    let mut bad = 0;
+    let begun = Instant::now();
+    explore(&how, &|situation| Ok(all_there(situation)), |visit| {
+        sum.build += visit.timings.build;
+        sum.attach += visit.timings.attach;
+        sum.mount += visit.timings.mount;
+        sum.check += visit.timings.check;
+        sum.unmount += visit.timings.unmount;
+        bad += usize::from(visit.verdict.is_failure());
+        ControlFlow::Continue(())
+    })?;
+    Ok((begun.elapsed(), sum, bad))
+}
+
+fn record(number: u64) -> Vec<u8> {
+    number.to_le_bytes().repeat(RECORD_BYTES / 8)
+}
+
+fn all_there(situation: &Situation<'_>) -> Verdict {
+    let said: u64 = situation.last_mark().and_then(|mark| mark.parse().ok()).unwrap_or(0);
+    let bytes = fs::read(situation.directory().join("log")).unwrap_or_default();
+    let found = (1..).zip(bytes.chunks(RECORD_BYTES)).take_while(|(n, b)| *b == record(*n)).count();
+    if found as u64 >= said { Verdict::Ok } else { Verdict::Lost(format!("{found} of {said}")) }
+}
+
+/// A durable 4 KiB write in three ways: on the rig, and on the same filesystem over memory.
+fn cost(filesystem: Filesystem) -> Outcome<()> {
+    let rig = Rig::start(RigOptions::new(filesystem))?;
+    let on_rig = ways(rig.directory())?;
+    let base = rig.trace(0).base;
+    rig.stop()?;
+    let image = Image::mount(&base, filesystem, "", false)?;
+    let on_memory = ways(image.directory())?;
+    image.unmount()?;
+    for ((way, rig), (_, memory)) in on_rig.iter().zip(&on_memory) {
+        println!("{filesystem}: {way}: p50 {memory} us over memory, {rig} us on the rig");
+    }
+    Ok(())
+}
+
+fn ways(dir: &Path) -> Outcome<Vec<(&'static str, u128)>> {
+    let dir = OsDir::open(dir)?;
+    let page = plimsoll_sync::AlignedBuf::zeroed(4096, 4096);
+    let mut found = Vec::new();
+    for (way, method, overwrite) in [
+        ("append 4 KiB + fsync", SyncMethod::Fsync, false),
+        ("overwrite 4 KiB + fdatasync", SyncMethod::Fdatasync, true),
+        ("overwrite 4 KiB O_DIRECT|O_DSYNC", SyncMethod::DirectODsync, true),
+    ] {
+        let name = format!("{method}-{overwrite}");
+        if overwrite {
+            let file = dir.create(&name, SyncMethod::Fsync.access())?;
+            file.allocate(0, SAMPLES as u64 * 4096, Allocation::Zeroed)?;
+            file.sync(SyncMethod::Fsync)?;
+        } else {
+            drop(dir.create(&name, method.access())?);
+        }
+        let file = dir.open(&name, method.access())?;
+        let mut times = Vec::with_capacity(SAMPLES);
+        for number in 0..SAMPLES {
+            let begun = Instant::now();
+            file.write_sync_at(&page, number as u64 * 4096, method)?;
+            times.push(begun.elapsed().as_micros());
+        }
+        times.sort_unstable();
+        found.push((way, times[SAMPLES / 2]));
+    }
+    Ok(found)
+}
