@@ -241,6 +241,7 @@ impl Survey {
             }
             kept.push(piece);
         }
+        self.drop_uncounted(&mut kept);
         for pair in kept.windows(2) {
             if let (Some(old), Some(new)) = (pair[0].link, pair[1].link)
                 && new.ordinal != old.ordinal + 1
@@ -254,6 +255,24 @@ impl Survey {
         let newest = kept.last().and_then(|piece| piece.link);
         self.durable = newest.map_or(0, |link| link.durable);
         Ok(())
+    }
+
+    /// A segment without a link between two whose numbers follow one another is none of the log: it
+    /// failed as it was begun, and the log went on before it.
+    fn drop_uncounted(&mut self, kept: &mut Vec<Piece>) {
+        let mut at = 0;
+        while at < kept.len() {
+            let after = (at + 1..kept.len()).find(|&next| kept[next].link.is_some());
+            let (Some(old), Some(after)) = (kept[at].link, after) else {
+                at += 1;
+                continue;
+            };
+            let new = kept[after].link.expect("just found");
+            if new.ordinal == old.ordinal + 1 {
+                self.stale.extend(kept.drain(at + 1..after).map(|piece| piece.entry));
+            }
+            at += 1;
+        }
     }
 
     /// The newest segments may have no link: never begun, or damaged. What was never begun says nothing

@@ -290,6 +290,44 @@ fn a_segment_that_failed_as_it_got_its_name_does_not_stay_behind() {
     assert_eq!((log.first_index(), log.last_index()), (kept, 89));
 }
 
+/// A segment was begun, its directory failed for good, and the log went on in the second one under an
+/// earlier index. After a power cut the file had no link to say how old it was, and as it stood between
+/// others it was taken for one of them: records that were durable could not be read.
+#[test]
+fn a_segment_that_failed_as_it_was_begun_does_not_hide_records() {
+    use Operation::{Create, Remove, Rename, Sync, SyncDir, Write};
+    let options = Options {
+        policy: Policy::Interval { max_age: Duration::from_secs(3600), max_bytes: 1 << 30 },
+        segment_bytes: 64 << 10,
+        ring_bytes: 32 << 10,
+        threads: false,
+        clock: Clock::manual(1),
+        ..Options::default()
+    };
+    let dirs = [Arc::new(SimDir::new()), Arc::new(SimDir::new())];
+    let (log, _) = Log::open_in(dyn_dirs(&dirs), options.clone()).unwrap();
+    let append = |number: u8, ack| log.append_with(&[number; 3000], ack).unwrap();
+    for number in 1..23 {
+        append(number, if number < 17 { Ack::Durable } else { Ack::Written });
+    }
+    for on in [Create, Remove, Rename, Sync, SyncDir, Write] {
+        dirs[0].inject(Fault::new(on, FaultKind::FailRaw(5)).sticky());
+    }
+    for number in 23..90 {
+        append(number, Ack::Durable);
+    }
+    assert_eq!(log.stats().failovers, 1);
+    for seed in 0..50 {
+        let found = dirs.each_ref().map(|dir| Arc::new(dir.power_cut(seed)));
+        let (log, _) = Log::open_in(dyn_dirs(&found), options.clone()).unwrap();
+        let mut reader = log.read_from(1).unwrap();
+        while let Some(record) = reader.next_record().unwrap_or_else(|e| panic!("{seed}: {e}")) {
+            assert_eq!(u64::from(record.payload[0]), record.index, "seed {seed}");
+        }
+        assert_eq!(reader.next_index(), 90, "seed {seed}");
+    }
+}
+
 /// Its front is written before the rest is staged; the write that syncs itself is the last one.
 #[test]
 fn a_record_larger_than_what_is_staged_is_durable_as_a_whole() {
