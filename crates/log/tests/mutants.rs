@@ -24,11 +24,12 @@ use std::time::{Duration, Instant};
 use std::{env, thread};
 
 /// What looks for mutants, fastest first, and how long it may look.
-const CAMPAIGNS: [(&str, &str, &str); 10] = [
+const CAMPAIGNS: [(&str, &str, &str); 11] = [
     ("every_moment_of_a_run_may_be_its_last", "PLIMSOLL_POINTS", "20000"),
     ("retention_does_not_bring_back_a_segment_that_was_replaced", "PLIMSOLL_SEEDS", "1"),
     ("a_segment_that_failed_as_it_got_its_name_does_not_stay_behind", "PLIMSOLL_SEEDS", "1"),
     ("a_segment_that_failed_as_it_was_begun_does_not_hide_records", "PLIMSOLL_SEEDS", "1"),
+    ("an_empty_segment_in_the_second_directory_does_not_stay_behind", "PLIMSOLL_SEEDS", "1"),
     ("a_record_larger_than_what_is_staged_is_durable_as_a_whole", "PLIMSOLL_SEEDS", "1"),
     ("tails::damage_is_called_what_it_is", "PLIMSOLL_EVERY", "7"),
     ("nothing_acknowledged_is_lost_to_crashes", "PLIMSOLL_SEEDS", "400"),
