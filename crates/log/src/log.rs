@@ -151,7 +151,7 @@ impl Log {
     }
 
     /// As [`Log::append`], but says [`Error::WouldBlock`] where that would wait for room in the ring.
-    /// Buffered on return, whatever the policy.
+    /// Buffered on return, whatever the policy. A truncation that is under way is waited for.
     ///
     /// # Errors
     /// As [`Log::append`].
