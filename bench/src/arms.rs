@@ -49,13 +49,33 @@ pub(crate) const ARMS: &[Arm] = &[
         ..RIVAL
     },
     Arm {
+        name: "plimsoll-tasks",
+        title: "Plimsoll, tasks",
+        buffered: false,
+        interval: false,
+        replay: false,
+        setup: "As above, but the appenders are tasks of tokio on one thread and await their records \
+            (`Log::poll_on`), as the goroutines of Pebble, etcd and raft-wal do; not where there is one appender.",
+        ..RIVAL
+    },
+    Arm {
         name: "plimsoll-written",
         title: "Plimsoll, written",
         durable: false,
         interval: false,
         replay: false,
-        setup: "As above, each append waiting until the kernel has the record (`Ack::Written`): what rivals \
+        setup: "`direct: false`, each append waiting until the kernel has the record (`Ack::Written`): what rivals \
             that write(2) in the appender give.",
+        ..RIVAL
+    },
+    Arm {
+        name: "plimsoll-tmpfs",
+        title: "Plimsoll, ring on tmpfs",
+        durable: false,
+        interval: false,
+        replay: false,
+        setup: "The ring is a file on tmpfs (`Ring::File`): what has been appended survives a crash of the process, as \
+            what was given to write(2) does.",
         ..RIVAL
     },
     Arm {
@@ -186,7 +206,9 @@ impl Arm {
             (Kind::History, _) => self.name == "plimsoll",
             (Kind::Replay, _) => self.replay,
             (Kind::Paced, _) => self.interval && self.name != "raw-direct",
-            (Kind::Append, Level::Durable) => self.durable,
+            (Kind::Append, Level::Durable) => {
+                self.durable && (cell.appenders > 1 || self.name != "plimsoll-tasks")
+            }
             // A copy or a write does not get faster by more threads at the same file.
             (Kind::Append, Level::Buffered) => self.buffered && (cell.appenders == 1 || !self.raw),
             (Kind::Append, Level::Interval) => self.interval,

@@ -1,8 +1,10 @@
 //! What every engine must do here: append at a level, sync, be read back, close.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use anyhow::Result;
+use plimsoll_log::Log;
 
 use crate::task::Level;
 
@@ -21,6 +23,11 @@ pub(crate) trait Engine: Send + Sync {
     /// Appends a record; on return it is as far as the level that the engine was opened at.
     /// `appender` numbers the thread.
     fn append(&self, appender: usize, record: &[u8]) -> Result<()>;
+
+    /// The log, where its appenders are tasks and not threads.
+    fn tasks(&self) -> Option<&Arc<Log>> {
+        None
+    }
 
     /// Makes everything durable that was appended before.
     fn sync(&self) -> Result<()>;

@@ -18,6 +18,7 @@ mod report;
 mod result;
 mod tables;
 mod task;
+mod tasks;
 mod torture;
 mod traced;
 mod units;

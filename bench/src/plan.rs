@@ -45,8 +45,8 @@ pub(crate) fn cells() -> Vec<Cell> {
 /// How long a trial of a cell is, and how much it may write.
 pub(crate) fn sized(cell: &Cell, quick: bool, mut task: Task) -> Task {
     let (seconds, bytes_max) = match (cell.kind, cell.level) {
-        (Kind::Append, Level::Durable) => (0.4, 2 << 30),
-        (Kind::Append, Level::Buffered) => (0.4, 2 << 30),
+        (Kind::Append, Level::Durable) => (0.8, 2 << 30),
+        (Kind::Append, Level::Buffered) => (0.8, 2 << 30),
         (Kind::Append, Level::Interval) => (3.0, 2 << 30),
         (Kind::Paced, _) => (2.5, 1 << 30),
         (Kind::Replay, _) => (12.0, 1 << 30),

@@ -90,7 +90,7 @@ fn page(saved: &Saved, figures: &Figures<'_>, chart: &str, notes: &str) -> Resul
     )?;
     part(
         "Appends without a sync, one appender",
-        "Closed loop for 0.4 s. Plimsoll and Pebble return when the record is in memory: Plimsoll's may hold 32 MiB and then \
+        "Closed loop for 0.8 s. Plimsoll and Pebble return when the record is in memory: Plimsoll's may hold 32 MiB and then \
          waits for the disk, Pebble's grows for as long as it is faster than its file (see Memory). \"Plimsoll, written\", Redis and the others return \
          when the kernel has the record; etcd's writer keeps up to 128 KiB, fjall's 8 KiB in memory. One append in 16 is timed.",
         tables::buffered(figures),

@@ -14,7 +14,7 @@ use rand_pcg::Pcg64Mcg;
 
 use crate::engine::{Engine, Setup};
 use crate::task::{Answer, Cell, Kind, Level, Task, Times};
-use crate::{arms, engines, history};
+use crate::{arms, engines, history, tasks};
 
 /// Where nothing is synced, a clock costs as much as an append: it is read for one in so many.
 const SAMPLED: u64 = 16;
@@ -35,24 +35,24 @@ pub(crate) fn work(task: &str) -> Result<()> {
 
 /// Records that do not compress and are not all the same, at no cost: pieces of random bytes that all
 /// appenders share.
-struct Records<'a> {
+pub(crate) struct Records<'a> {
     pool: &'a [u8],
     bytes: usize,
     at: usize,
 }
 
-fn random_pool(bytes: usize) -> Vec<u8> {
+pub(crate) fn random_pool(bytes: usize) -> Vec<u8> {
     let mut pool = vec![0; POOL_BYTES + bytes];
     Pcg64Mcg::seed_from_u64(1).fill_bytes(&mut pool);
     pool
 }
 
 impl<'a> Records<'a> {
-    fn new(pool: &'a [u8], bytes: usize, appender: usize) -> Self {
+    pub(crate) fn new(pool: &'a [u8], bytes: usize, appender: usize) -> Self {
         Self { pool, bytes, at: appender * 4096 }
     }
 
-    fn next(&mut self) -> &[u8] {
+    pub(crate) fn next(&mut self) -> &[u8] {
         self.at = (self.at + 64) % POOL_BYTES;
         &self.pool[self.at..self.at + self.bytes]
     }
@@ -73,8 +73,12 @@ fn append(task: &Task) -> Result<Answer> {
     let engine = open(task, task.cell.level, task.cell.appenders, false)?;
     let every = if task.cell.level == Level::Durable { 1 } else { SAMPLED };
     let begun = Instant::now();
-    let (records, append) =
-        beside_syncs(&*engine, task, || closed_loop(&*engine, task, threads, at_once, every))?;
+    let (records, append) = match engine.tasks() {
+        Some(log) => tasks::closed_loop(log, task)?,
+        None => {
+            beside_syncs(&*engine, task, || closed_loop(&*engine, task, threads, at_once, every))?
+        }
+    };
     let seconds = begun.elapsed().as_secs_f64();
     let mut settled_seconds = seconds;
     let says = engine.says();

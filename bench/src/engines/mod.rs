@@ -19,8 +19,7 @@ use crate::engine::{Engine, Setup};
 pub(crate) fn open(arm: &str, setup: &Setup) -> Result<Box<dyn Engine>> {
     std::fs::create_dir_all(&setup.dir)?;
     Ok(match arm {
-        "plimsoll" => Box::new(plimsoll::Plimsoll::open(setup, false)?),
-        "plimsoll-written" => Box::new(plimsoll::Plimsoll::open(setup, true)?),
+        ours if ours.starts_with("plimsoll") => Box::new(plimsoll::Plimsoll::open(setup, ours)?),
         "fjall" => Box::new(fjall::Fjall::open(setup)?),
         "okaywal" => Box::new(okaywal::OkayWal::open(setup)?),
         "raft-engine" => Box::new(raft_engine::RaftEngine::open(setup)?),

@@ -1,25 +1,41 @@
 //! Ours.
 
+use std::path::PathBuf;
+use std::sync::Arc;
+
 use anyhow::Result;
-use plimsoll_log::{Ack, Log, Options, Policy};
+use plimsoll_log::{Ack, Log, Options, Policy, Ring};
 
 use crate::engine::{Engine, Setup};
 use crate::task::Level;
 
+/// A ring on tmpfs, this process's own.
+fn ring() -> PathBuf {
+    PathBuf::from(format!("/dev/shm/plimsoll-bench-{}", std::process::id()))
+}
+
 pub(super) struct Plimsoll {
-    log: Log,
+    log: Arc<Log>,
     ack: Ack,
+    tasks: bool,
 }
 
 impl Plimsoll {
-    pub(super) fn open(setup: &Setup, written: bool) -> Result<Self> {
+    pub(super) fn open(setup: &Setup, arm: &str) -> Result<Self> {
         let policy = match setup.level {
             Level::Durable => Policy::Always,
             Level::Buffered => Policy::Never,
             Level::Interval => Policy::everysec(),
         };
-        let (log, _) = Log::open(&setup.dir, Options { policy, ..Options::default() })?;
-        Ok(Self { log, ack: if written { Ack::Written } else { policy.ack() } })
+        let mut options = Options { policy, ..Options::default() };
+        let mut ack = policy.ack();
+        match arm {
+            "plimsoll-written" => (options.direct, ack) = (false, Ack::Written),
+            "plimsoll-tmpfs" => options.ring = Ring::File(ring()),
+            _ => {}
+        }
+        let (log, _) = Log::open(&setup.dir, options)?;
+        Ok(Self { log: Arc::new(log), ack, tasks: arm == "plimsoll-tasks" })
     }
 }
 
@@ -32,6 +48,10 @@ impl Engine for Plimsoll {
     fn sync(&self) -> Result<()> {
         self.log.sync()?;
         Ok(())
+    }
+
+    fn tasks(&self) -> Option<&Arc<Log>> {
+        self.tasks.then_some(&self.log)
     }
 
     fn syncs_itself(&self) -> bool {
@@ -54,10 +74,12 @@ impl Engine for Plimsoll {
     }
 
     fn close(self: Box<Self>) -> Result<()> {
-        Ok(self.log.close()?)
+        let log = Arc::into_inner(self.log).expect("no task is left");
+        Ok(log.close()?)
     }
 
     fn abandon(self: Box<Self>) {
+        std::fs::remove_file(ring()).ok();
         std::mem::forget(self);
     }
 }

@@ -31,8 +31,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! **Threads, not tasks.** A log has four threads of its own. [`Watermark::poll`] joins it to a
-//! runtime: append buffered, and await the mark.
+//! **Threads and tasks.** A log has four threads of its own, and needs no runtime. A task appends
+//! buffered and awaits the record with [`Log::poll_on`]; it holds up no thread meanwhile.
 //!
 //! **Errors.** A file whose write or sync failed is never written or synced again. What was not
 //! durable is still in the ring and goes to another segment, or to a second directory

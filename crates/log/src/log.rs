@@ -4,6 +4,7 @@ use std::ops::RangeInclusive;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use plimsoll_sync::{Dir, Lock, OsDir};
@@ -278,12 +279,48 @@ impl Log {
         if mark.get() >= index && mark.cuts() == cuts {
             return Ok(());
         }
+        self.hurry(waiting);
+        mark.wait_timeout_since(index, timeout, cuts)
+    }
+
+    /// As [`Log::wait_on`], for tasks: asks for what is waited for, and is pending until it has come or
+    /// never will, when the task is woken. Of a task that asks again the last waker counts.
+    ///
+    /// ```
+    /// # fn main() -> plimsoll_log::Result<()> {
+    /// use plimsoll_log::{Ack, Log, Options};
+    /// use std::future::poll_fn;
+    ///
+    /// async fn append_durably(log: &Log, record: &[u8]) -> plimsoll_log::Result<u64> {
+    ///     let index = log.append_with(record, Ack::Buffered)?;
+    ///     let waiting = log.waiting(index, Ack::Durable)?;
+    ///     poll_fn(|context| log.poll_on(waiting, context)).await?;
+    ///     Ok(index)
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Stopped`] if it will not be, [`Error::Truncated`] if it was cut off.
+    pub fn poll_on(&self, waiting: Waiting, context: &mut Context<'_>) -> Poll<Result<()>> {
+        let Waiting { index, durable, cuts } = waiting;
+        let mark = self.mark(durable);
+        if mark.get() >= index && mark.cuts() == cuts {
+            return Poll::Ready(Ok(()));
+        }
+        self.hurry(waiting);
+        mark.poll_since(index, cuts, context)
+    }
+
+    /// Asks for what is waited for.
+    fn hurry(&self, waiting: Waiting) {
+        let Waiting { index, durable, cuts } = waiting;
         // What a cut left is durable.
-        if durable && mark.cuts() == cuts {
+        if durable && self.core.durable.cuts() == cuts {
             self.core.want(index);
         }
         self.core.writer_signal.wake();
-        mark.wait_timeout_since(index, timeout, cuts)
     }
 
     /// Plays the writer where that is no slower than waking it: nobody else waits, nobody is at it.

@@ -143,6 +143,26 @@ impl Watermark {
         if self.get() >= index {
             return Poll::Ready(Ok(()));
         }
+        self.poll_in_list(index, None, context)
+    }
+
+    /// As [`Watermark::poll`], if it has not gone back behind `index` since `cuts` was read; says so if
+    /// it has.
+    pub(crate) fn poll_since(
+        &self,
+        index: u64,
+        cuts: u64,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<()>> {
+        self.poll_in_list(index, Some(cuts), context)
+    }
+
+    fn poll_in_list(
+        &self,
+        index: u64,
+        since: Option<u64>,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<()>> {
         let mut waiters = lock(&self.waiters);
         // A task that asks again is in the list once.
         let again = |waiter: &Waiter| {
@@ -150,6 +170,9 @@ impl Watermark {
                 if waiter.index == index && waker.will_wake(context.waker()))
         };
         waiters.list.retain(|waiter| !again(waiter));
+        if since.is_some_and(|cuts| waiters.is_cut_off(index, cuts)) {
+            return Poll::Ready(Err(Error::Truncated { index }));
+        }
         match self.enter(&mut waiters, index, Wake::Task(context.waker().clone())) {
             Ok(Some(_ticket)) => Poll::Pending,
             Ok(None) => Poll::Ready(Ok(())),

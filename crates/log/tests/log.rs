@@ -1,6 +1,7 @@
 //! What a log does on a good disk: the promises of its public face.
 
 use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use plimsoll_log::{
@@ -702,4 +703,37 @@ fn a_wait_that_is_taken_up_again_knows_its_record() {
     let told = log.wait_on(goes, Duration::from_secs(60));
     assert!(matches!(told, Err(Error::Truncated { index: 2 })), "{told:?}");
     log.wait_durable(2).unwrap();
+}
+
+/// A task that waits is woken, and nothing need be asked for beside it.
+#[test]
+fn a_task_awaits_its_record_and_is_told_of_a_cut() {
+    struct Unparks(std::thread::Thread);
+    impl Wake for Unparks {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = Waker::from(Arc::new(Unparks(std::thread::current())));
+    let mut context = Context::from_waker(&waker);
+    let mut wait = |log: &Log, waiting| loop {
+        match log.poll_on(waiting, &mut context) {
+            Poll::Ready(outcome) => return outcome,
+            Poll::Pending => std::thread::park(),
+        }
+    };
+    for policy in [Policy::Never, Policy::Always] {
+        let tmp = tempfile::tempdir().unwrap();
+        let (log, _) = Log::open(tmp.path(), Options { policy, ..small() }).unwrap();
+        log.append_with(b"stays", Ack::Buffered).unwrap();
+        wait(&log, log.waiting(1, Ack::Durable).unwrap()).unwrap();
+        assert_eq!(log.durable().get(), 1);
+        log.append_with(b"goes", Ack::Buffered).unwrap();
+        let goes = log.waiting(2, Ack::Durable).unwrap();
+        log.truncate_after(1).unwrap();
+        assert_eq!(log.append_with(b"another", Ack::Durable).unwrap(), 2);
+        let told = wait(&log, goes);
+        assert!(matches!(told, Err(Error::Truncated { index: 2 })), "{told:?}");
+        wait(&log, log.waiting(2, Ack::Written).unwrap()).unwrap();
+    }
 }
