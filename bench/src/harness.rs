@@ -289,7 +289,8 @@ fn measure(
     due: &Due,
     quick: bool,
 ) -> Result<Trial> {
-    rustix::fs::sync(); // what others left behind is not ours to write
+    // What others left behind on this filesystem is not ours to write.
+    rustix::fs::syncfs(fs::File::open(&bench.scratch.0)?)?;
     let at = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
     let before = probe.flush_us()?;
     let task = plan::sized(&due.cell, quick, bench.task(due.arm, &due.cell));

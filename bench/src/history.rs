@@ -43,7 +43,7 @@ fn build(task: &Task) -> Result<Duration> {
         let entry = entry?;
         fs::copy(entry.path(), task.dir.join(entry.file_name()))?;
     }
-    rustix::fs::sync();
+    rustix::fs::syncfs(fs::File::open(&task.dir)?)?;
     Ok(begun.elapsed())
 }
 

@@ -186,7 +186,8 @@ impl Active {
     /// Takes over the buffers of the segment before, which needs them no longer.
     pub(crate) fn inherit(&mut self, before: &mut Self) {
         debug_assert!(before.flights.is_empty(), "everything was written");
-        self.others.append(&mut before.others);
+        // Files of another size are staged otherwise.
+        self.others.extend(before.others.drain(..).filter(|buf| buf.len() == self.buf.len()));
     }
 
     /// Gives the file its name, durably. From here on it is known by it, in messages too.

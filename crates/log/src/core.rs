@@ -28,9 +28,10 @@ use crate::format::{BLOCK_BYTES, Frame, Header, INDEX_END, Kind, frame_bytes};
 use crate::options::{Options, Policy, records_end};
 use crate::place::{Place, Spare, segment_name};
 use crate::ring::Ring;
-use crate::segments::{Entry, Segments};
+use crate::segments::Segments;
 use crate::shim::{AtomicBool, AtomicU64, Mutex, lock};
 use crate::signal::Signal;
+use crate::stale::Stale;
 use crate::stats::{Counts, Event, Stats, ns};
 use crate::watermark::Watermark;
 
@@ -64,12 +65,12 @@ pub(crate) struct Core {
     pub(crate) spares: Mutex<Spares>,
     /// Of each place, held while a file is made ready there, which takes its time.
     pub(crate) preparing: Vec<Mutex<()>>,
-    /// Held while retention takes segments away, so that they go in order.
+    /// Held while segments are taken away, so that they go in order; taken before the writer's role.
     pub(crate) retention: Mutex<()>,
     /// Files that are named as segments and are none: a failover replaced them and could not remove
     /// them, or they failed as they got their name. Which is the log's is told from those that came in
     /// their place, which therefore stay as long as they do.
-    pub(crate) stale: Mutex<Vec<Entry>>,
+    pub(crate) stale: Stale,
     /// Threads that want the writer's role and are no writers.
     pub(crate) role_wanted: AtomicU64,
     /// Which directory is written.
@@ -121,9 +122,17 @@ pub(crate) struct Spares {
     pub(crate) out_of_space: bool,
     /// Whether one should be ready.
     pub(crate) wanted: bool,
+    /// The last attempt failed, and not for want of room. Appends go on as if there were one, so that
+    /// the writer comes to need it, meets the same failure, and goes elsewhere.
+    pub(crate) failing: bool,
 }
 
 impl Spares {
+    /// Whether appends may count on one.
+    pub(crate) fn is_given(&self, place: u64) -> bool {
+        self.failing || self.is_ready(place)
+    }
+
     /// Whether one is ready in this place. One elsewhere is of no use.
     pub(crate) fn is_ready(&self, place: u64) -> bool {
         self.ready.iter().any(|spare| spare.place as u64 == place)
@@ -214,7 +223,7 @@ impl Core {
             spares: Mutex::default(),
             preparing,
             retention: Mutex::default(),
-            stale: Mutex::default(),
+            stale: Stale::default(),
             role_wanted: AtomicU64::new(0),
             place: AtomicU64::new(0),
             stopped: Mutex::new(None),
@@ -563,25 +572,20 @@ impl Core {
         Ok(done)
     }
 
-    /// Removes what a failover left.
+    /// Removes what a failover left. In the turn of retention.
     pub(crate) fn sweep(&self) -> Result<()> {
-        let mut stale = lock(&self.stale);
-        if !stale.is_empty() && self.is_stopped() {
+        if !self.stale.is_empty() && self.is_stopped() {
             // What it stopped at may be one of them, and hold records.
             return Err(self.why_stopped());
         }
-        let mut swept = Ok(());
-        // The newest first, so that what a crash leaves has no hole.
-        for old in std::mem::take(&mut *stale).into_iter().rev() {
+        self.stale.sweep(|old| {
             match self.places[old.place].dir.remove(&segment_name(old.first_index)) {
                 Err(error) if error.kind() != Some(std::io::ErrorKind::NotFound) => {
-                    stale.insert(0, old);
-                    swept = Err(error.into());
+                    Err(error.into())
                 }
-                _ => {}
+                _ => Ok(()),
             }
-        }
-        swept
+        })
     }
 
     /// A header with a salt that no other segment has.

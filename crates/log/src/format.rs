@@ -44,7 +44,7 @@ pub(crate) const INDEX_END: u64 = 1 << 63;
 
 const MAGIC: [u8; 8] = *b"PLIMSEG\n";
 const HEADER_BYTES: usize = 64;
-const SEGMENT_BYTES_MAX: u64 = 1 << 40;
+const SEGMENT_BYTES_MAX: u64 = 1 << 30;
 const LINK_BYTES: u32 = 56;
 const SEAL_ENTRY_BYTES: usize = 16;
 /// The most records of one batch: what fits beside the kind.

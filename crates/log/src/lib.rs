@@ -67,6 +67,7 @@ mod segments;
 mod shim;
 mod signal;
 mod spares;
+mod stale;
 mod stats;
 mod threads;
 mod view;

@@ -22,6 +22,7 @@ use crate::reader::{Follower, Reader, Source};
 use crate::recovery::{self, Recovery, read_piece};
 use crate::ring_note;
 use crate::second_note;
+use crate::segments::Entry;
 use crate::shim::{Mutex, lock, try_lock};
 use crate::spares;
 use crate::stats::Stats;
@@ -335,9 +336,13 @@ impl Log {
             self.core.want(index);
         }
         let alone = self.core.durable.waiting() == 0 && self.core.written.waiting() == 0;
-        if (alone || !self.core.options.threads)
-            && let Some(mut writer) = try_lock(&self.role)
-        {
+        let role = match self.core.options.threads {
+            true if alone => try_lock(&self.role),
+            true => None,
+            // Nobody else does it.
+            false => Some(lock(&self.role)),
+        };
+        if let Some(mut writer) = role {
             while mark.get() < index {
                 match writer.turn(&self.core)? {
                     Turn::Worked => {}
@@ -439,6 +444,8 @@ impl Log {
     /// The directory fails: what was removed before is gone, the rest is there. Also if one failed
     /// earlier and still holds a file that was replaced: it would be taken for the log's beginning.
     pub fn truncate_before(&self, retain: Retain) -> Result<u64> {
+        // Before it is known what goes: a cut gives indexes away again.
+        let _retention = lock(&self.core.retention);
         let keep_from = match retain {
             Retain::From(index) => index,
             Retain::Bytes(bytes) => self.first_within(bytes)?,
@@ -447,7 +454,6 @@ impl Log {
         // The oldest that is left must have a record that is durable: then its link is, and a power cut
         // leaves a log that knows where it was.
         let keep_from = keep_from.min(self.core.durable.get());
-        let _retention = lock(&self.core.retention);
         self.core.sweep()?;
         while let Some(old) = self.core.segments.pop_before(keep_from) {
             let name = segment_name(old.first_index);
@@ -503,6 +509,8 @@ impl Log {
     /// # Errors
     /// [`Error::OutOfRange`] if the log begins later. [`Error::Stopped`] if the disk fails.
     pub fn truncate_after(&self, last_index: u64) -> Result<()> {
+        // What is being taken away shall not get its name again meanwhile.
+        let _retention = lock(&self.core.retention);
         self.core.role_wanted.fetch_add(1, SeqCst);
         let writer = lock(&self.role);
         self.core.role_wanted.fetch_sub(1, SeqCst);
@@ -512,11 +520,11 @@ impl Log {
             return Err(Error::OutOfRange { index: last_index, first_index, last_index: newest });
         }
         self.core.while_quiet(|| {
+            // So that nothing is on its way when the rest is cut.
+            writer.finish(&self.core)?;
             if last_index >= self.core.last.get() {
                 return Ok(((), None));
             }
-            // So that nothing is on its way when the rest is cut.
-            writer.finish(&self.core)?;
             let end = self.end_of(last_index)?;
             // Before anything changes: on a full disk there may be none.
             let spare = spares::take(&self.core, writer.active.segment.place)?;
@@ -588,7 +596,10 @@ impl Log {
         if self.core.options.ring != RingPlace::Memory {
             ring_note::forget(&*self.core.places[0].dir)?;
         }
-        if self.core.places.len() > 1 && self.core.segments.all().iter().all(|at| at.place == 0) {
+        let is_first = |at: &Entry| at.place == 0;
+        let all_first = self.core.segments.all().iter().all(is_first)
+            && !self.core.stale.any(|at| !is_first(at));
+        if self.core.places.len() > 1 && all_first {
             second_note::forget(&*self.core.places[0].dir)?;
         }
         Ok(())

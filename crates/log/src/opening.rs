@@ -7,7 +7,7 @@ use crate::active::{Active, Segment};
 use crate::core::{Core, Start, new_header};
 use crate::error::{Error, Result};
 use crate::format::{Frame, Link};
-use crate::options::{Options, Ring as RingPlace};
+use crate::options::{Options, Ring as RingPlace, Tail};
 use crate::place::{Blocks, Place, segment_name};
 use crate::recovery::{self, Found, Recovery};
 use crate::ring::{Found as Queue, Ring};
@@ -155,6 +155,9 @@ impl Opening {
         let name = segment_name(last_index + 1);
         let mut active = Active::begin(name, 0, spare.file, header, link, self.options.ring_bytes);
         active.stage_frame(Frame::mark(last_index, generation), &[]);
+        if self.options.tail == Tail::Pad {
+            active.pad_block();
+        }
         active.write(None)?;
         active.publish_end();
         active.segment.file.sync(place.method.call)?;

@@ -15,16 +15,23 @@ const NOTE: &str = "ring";
 /// The longest path, and what stands around it.
 const NOTE_BYTES_MAX: u64 = 8192;
 
-/// Refuses to go on without the ring that the note names, if that may hold records.
-pub(crate) fn check(dir: &dyn Dir, ring: &Ring) -> Result<()> {
+/// What stands in it, if it is there.
+fn read(dir: &dyn Dir) -> Result<Option<String>> {
     if !dir.list()?.iter().any(|name| name == NOTE) {
-        return Ok(());
+        return Ok(None);
     }
     let file = dir.open(NOTE, Access::default())?;
     let len = usize::try_from(file.len()?.min(NOTE_BYTES_MAX)).expect("bounded");
     let mut bytes = vec![0; len];
     file.read_at(&mut bytes, 0)?;
-    let text = String::from_utf8_lossy(&bytes);
+    Ok(Some(String::from_utf8_lossy(&bytes).into_owned()))
+}
+
+/// Refuses to go on without the ring that the note names, if that may hold records.
+pub(crate) fn check(dir: &dyn Dir, ring: &Ring) -> Result<()> {
+    let Some(text) = read(dir)? else {
+        return Ok(());
+    };
     let (boot, path) = text.trim_end_matches('\n').split_once('\n').unwrap_or_default();
     let same_boot = u128::from_str_radix(boot, 16).ok() == Some(boot_id().unwrap_or(0));
     let named = matches!(ring, Ring::File(given) if given == Path::new(path));
@@ -39,10 +46,17 @@ pub(crate) fn check(dir: &dyn Dir, ring: &Ring) -> Result<()> {
 
 /// From here on records may be in the ring only. Durable on return.
 pub(crate) fn write(dir: &dyn Dir, ring: &Ring) -> Result<()> {
+    let text = match ring {
+        Ring::Memory => None,
+        Ring::File(path) => Some(format!("{:032x}\n{}\n", boot_id().unwrap_or(0), path.display())),
+    };
+    // One that says so already stays: without it for a moment, the ring could be forgotten.
+    if text.is_some() && text == read(dir)? {
+        return Ok(());
+    }
     forget(dir)?;
-    if let Ring::File(path) = ring {
+    if let Some(text) = text {
         let file = dir.create(NOTE, Access::default())?;
-        let text = format!("{:032x}\n{}\n", boot_id().unwrap_or(0), path.display());
         file.write_sync_at(text.as_bytes(), 0, SyncMethod::ORDINARY)?;
     }
     Ok(())

@@ -29,8 +29,18 @@ pub(crate) struct Threads {
 }
 
 impl Threads {
+    /// Where one cannot be started, those that run are ended: the directory's lock is about to go.
     pub(crate) fn start(core: &Arc<Core>, role: &Arc<Mutex<Writer>>) -> Result<Self> {
         let mut threads = Self::default();
+        let started = threads.start_all(core, role);
+        if started.is_err() {
+            core.close();
+            threads.join(core);
+        }
+        started.map(|()| threads)
+    }
+
+    fn start_all(&mut self, core: &Arc<Core>, role: &Arc<Mutex<Writer>>) -> Result<()> {
         lock(role).flusher = Arc::new(Flusher::start(core.clock().clone())?);
         type Body = Box<dyn Fn(&Core, &Mutex<Writer>) + Send>;
         let mut bodies: Vec<(&str, Body)> =
@@ -49,9 +59,9 @@ impl Threads {
                 }
             });
             let failed = |error| plimsoll_sync::Error::io("start a thread", name, error);
-            threads.handles.push(spawned.map_err(failed)?);
+            self.handles.push(spawned.map_err(failed)?);
         }
-        Ok(threads)
+        Ok(())
     }
 
     /// Waits for them to end, once the gate is closed.

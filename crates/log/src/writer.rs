@@ -19,7 +19,7 @@ use crate::options::{Policy, Tail, records_end};
 use crate::place::{Spare, segment_name};
 use crate::ring::Queued;
 use crate::segments::Entry;
-use crate::shim::lock;
+use crate::shim::{lock, try_lock};
 use crate::spares;
 use crate::stats::{Event, ns};
 
@@ -220,7 +220,8 @@ impl Writer {
         let mut spares = lock(&core.spares);
         spares.wanted = here < core.certain_room_of_spare() / 4 * 3;
         let is_ready = spares.is_ready(self.active.segment.place as u64);
-        let spare = if is_ready { core.certain_room_of_spare() } else { 0 };
+        let is_given = spares.is_given(self.active.segment.place as u64);
+        let spare = if is_given { core.certain_room_of_spare() } else { 0 };
         core.set_room_limit(self.taken + here + spare);
         let prepare = spares.wanted && !is_ready;
         drop(spares);
@@ -411,6 +412,9 @@ impl Writer {
             assert!(room <= end, "a ring fits into half a segment");
             next.take_unit(core)?;
         }
+        if core.options.tail == Tail::Pad {
+            next.active.pad_block();
+        }
         next.active.write(None)?;
         next.active.publish_end();
         next.active.segment.file.sync(core.places[place].method.call)?;
@@ -420,14 +424,17 @@ impl Writer {
         for old in &cut {
             if (old.place, old.first_index) != (place, durable + 1) {
                 // Its generation says that it is not part of the log, should it stay.
-                lock(&core.stale).push(*old);
+                core.stale.push(*old);
             }
         }
         // A disk that is too slow is not waited for.
         let is_slow = |old: &Entry| core.options.slow_after.is_some() && old.place != place;
-        if !lock(&core.stale).iter().any(is_slow) && core.sweep().is_ok() {
+        // Nor whoever is taking segments away: that does it as well.
+        let retention = try_lock(&core.retention);
+        if retention.is_some() && !core.stale.any(is_slow) && core.sweep().is_ok() {
             core.places[place].end_cut().ok();
         }
+        drop(retention);
         let (index, position) = (next.active.last_index, next.taken);
         {
             let mut unsynced = lock(&core.unsynced);
@@ -441,6 +448,7 @@ impl Writer {
         }
         next.active.loose = false;
         *self = next;
+        lock(&core.spares).failing = false;
         // Whoever waits is told next, and may look.
         core.counts.change(|counts| counts.failovers += 1);
         core.on_durable(index, position, core.clock().now().saturating_sub(begun));
@@ -463,6 +471,9 @@ impl Writer {
         self.generation += 1;
         let mut next = stage_begin(core, spare, first_index, end, self.generation);
         next.stage_frame(Frame::mark(last_index, self.generation), &[]);
+        if core.options.tail == Tail::Pad {
+            next.pad_block();
+        }
         next.write(None)?;
         next.publish_end();
         next.segment.file.sync(core.places[place].method.call)?;
@@ -474,7 +485,7 @@ impl Writer {
                 core.places[old.place].dir.remove(&segment_name(old.first_index))?;
             }
         }
-        if lock(&core.stale).is_empty() {
+        if core.stale.is_empty() {
             core.places[place].end_cut()?;
         }
         {
@@ -507,9 +518,13 @@ impl Writer {
         if durable > self.active.marked && room {
             self.active.stage_frame(Frame::mark(durable, self.generation), &[]);
             self.active.marked = durable;
-            self.active.write(None)?;
+            // All is durable already; but a file that has failed takes no more.
             let place = &core.places[self.active.segment.place];
-            self.active.segment.file.sync(place.method.call)?;
+            let marked = self.active.write(None).and_then(|_bytes| {
+                self.active.segment.file.sync(place.method.call)?;
+                Ok(())
+            });
+            marked.map_err(|error| core.stop(error))?;
         }
         Ok(())
     }
@@ -541,11 +556,10 @@ fn stage_begin(
 /// Gives a spare its name. Where that fails it may have got it all the same.
 fn enter(core: &Core, active: &mut Active, spare: &Spare) -> Result<()> {
     let entry = Entry { first_index: active.segment.link.first_index, place: spare.place };
+    core.stale.claim(entry);
     let entered = active.enter(&core.places[spare.place], &spare.name);
-    let mut stale = lock(&core.stale);
-    stale.retain(|old| *old != entry);
     if entered.is_err() {
-        stale.push(entry);
+        core.stale.push(entry);
     }
     entered
 }

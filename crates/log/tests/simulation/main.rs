@@ -30,11 +30,11 @@ mod world;
 use std::cell::Cell;
 use std::panic::{self, AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
-use std::sync::{Arc, Mutex, Once};
+use std::sync::{Arc, Barrier, Mutex, Once};
 use std::time::{Duration, Instant};
 use std::{env, thread};
 
-use plimsoll_log::{Ack, Clock, Log, Options, Policy, Retain};
+use plimsoll_log::{Ack, Clock, Error, Log, Options, Policy, Retain};
 use plimsoll_simdisk::{Fault, FaultKind, Operation, SimDir};
 use plimsoll_sync::{Crash, Dir};
 use points::{Counts, dyn_dirs};
@@ -326,6 +326,89 @@ fn a_segment_that_failed_as_it_was_begun_does_not_hide_records() {
         }
         assert_eq!(reader.next_index(), 90, "seed {seed}");
     }
+}
+
+/// No segment could be made ready, and nothing else failed: appends stopped short of the end of the one
+/// there was, so the writer never came to need another, and nobody went elsewhere.
+#[test]
+fn a_directory_that_takes_no_more_files_is_left_or_told_of() {
+    for threads in [false, true] {
+        let options = Options {
+            policy: Policy::Always,
+            segment_bytes: 64 << 10,
+            ring_bytes: 16 << 10,
+            threads,
+            ..Options::default()
+        };
+        let fails = || Fault::new(Operation::Create, FaultKind::FailRaw(5)).sticky();
+        let dirs = [Arc::new(SimDir::new()), Arc::new(SimDir::new())];
+        let (log, _) = Log::open_in(dyn_dirs(&dirs), options.clone()).unwrap();
+        dirs[0].inject(fails());
+        for number in 0..40_u8 {
+            log.append(&[number; 7000]).unwrap();
+        }
+        assert_eq!((log.durable().get(), log.stats().failovers), (40, 1));
+
+        let dir = Arc::new(SimDir::new());
+        let (log, _) = Log::open_in(dyn_dirs(&[Arc::clone(&dir)]), options).unwrap();
+        dir.inject(fails());
+        let told = (0..40_u8).find_map(|number| log.append(&[number; 7000]).err());
+        assert!(matches!(told, Some(Error::Stopped { .. })), "{told:?}");
+        assert!(log.durable().get() >= 7, "what fitted is durable: {}", log.durable().get());
+    }
+}
+
+/// Without threads of its own the log is worked by whoever waits. One who came while another was at it
+/// waited for a thread that was not there.
+#[test]
+fn two_who_wait_in_a_log_without_threads_serve_each_other() {
+    let options = Options { threads: false, policy: Policy::Always, ..Options::default() };
+    let (log, _) = Log::open_in(dyn_dirs(&[Arc::new(SimDir::new())]), options).unwrap();
+    for _ in 0..1000 {
+        let together = Barrier::new(2);
+        let append = || {
+            together.wait();
+            log.append(b"a record").unwrap();
+        };
+        thread::scope(|scope| drop([scope.spawn(append), scope.spawn(append)]));
+    }
+    assert_eq!(log.durable().get(), 2000);
+}
+
+/// The segment that was resumed had smaller buffers, and the next one took them over: a seal, which a
+/// full segment of the new size needs, did not fit.
+#[test]
+fn segments_may_grow_from_one_open_to_the_next() {
+    let dir = Arc::new(SimDir::new());
+    let small = Options {
+        policy: Policy::everysec(),
+        segment_bytes: 64 << 10,
+        ring_bytes: 32 << 10,
+        threads: false,
+        clock: Clock::manual(1),
+        ..Options::default()
+    };
+    let large = Options { segment_bytes: 32 << 20, ..small.clone() };
+    let (log, _) = Log::open_in(dyn_dirs(&[Arc::clone(&dir)]), small).unwrap();
+    log.append(&[1; 100]).unwrap();
+    log.close().unwrap();
+    let (log, _) = Log::open_in(dyn_dirs(&[dir]), large).unwrap();
+    for number in 0..40_000_u32 {
+        log.append(&[number as u8; 1000]).unwrap();
+    }
+    log.sync().unwrap();
+    assert!(log.stats().rotations >= 2, "{:?}", log.stats());
+    log.close().unwrap();
+}
+
+/// It said so, and did nothing where there was nothing to cut.
+#[test]
+fn a_cut_behind_the_last_record_makes_it_durable() {
+    let options = Options { policy: Policy::Never, threads: false, ..Options::default() };
+    let (log, _) = Log::open_in(dyn_dirs(&[Arc::new(SimDir::new())]), options).unwrap();
+    let last = log.append(b"stays").unwrap();
+    log.truncate_after(last).unwrap();
+    assert_eq!(log.durable().get(), last);
 }
 
 /// Its front is written before the rest is staged; the write that syncs itself is the last one.
