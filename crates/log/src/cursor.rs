@@ -6,21 +6,31 @@ use std::sync::Arc;
 
 use plimsoll_sync::{AlignedBuf, File};
 
+use crate::ahead::{Ahead, HEADROOM};
 use crate::error::Result;
 use crate::format::{BLOCK, BLOCK_BYTES, Damage, Decoded, FRAME_ALIGN, FRAME_BYTES, Frame, Header};
 
 /// How much is read at once, at first.
 const READ_BYTES: usize = 256 << 10;
+/// After so many pieces in order the next ones are read ahead.
+const AHEAD_AFTER: u32 = 4;
+/// Nothing is read ahead.
+const NEVER: u32 = u32::MAX;
 
 #[derive(Debug)]
 pub(crate) struct Cursor {
     file: Arc<dyn File>,
     header: Header,
     buf: AlignedBuf,
-    /// Byte offset of the buffer, and how many bytes of the file it holds.
+    /// Where in the buffer bytes of the file are.
+    from: usize,
+    /// Byte offset of the first of them, and how many there are.
     start: u64,
     held: usize,
     at: u64,
+    /// Pieces that were read one behind the other, and who reads the next one.
+    in_order: u32,
+    ahead: Option<Ahead>,
 }
 
 impl Cursor {
@@ -36,10 +46,18 @@ impl Cursor {
             file,
             header,
             buf: AlignedBuf::zeroed(bytes, BLOCK),
+            from: 0,
             start: 0,
             held: 0,
             at: BLOCK_BYTES,
+            in_order: NEVER,
+            ahead: None,
         }
+    }
+
+    /// The same, for who may read it to the end: then it is read ahead, by a thread.
+    pub(crate) fn with_thread(self) -> Self {
+        Self { in_order: 0, ..self }
     }
 
     /// At the first frame, where that is all that is looked at: no more is read than it needs.
@@ -60,6 +78,9 @@ impl Cursor {
     /// Forgets what was read, because the file may have changed.
     pub(crate) fn refresh(&mut self) {
         self.held = 0;
+        if let Some(ahead) = &mut self.ahead {
+            ahead.forget();
+        }
     }
 
     /// What stands at the cursor. Its payload is [`Cursor::payload`] until the cursor is used again.
@@ -142,24 +163,30 @@ impl Cursor {
 
     fn bytes(&self) -> &[u8] {
         let skip = usize::try_from(self.at - self.start).unwrap_or(usize::MAX).min(self.held);
-        &self.buf[skip..self.held]
+        &self.buf[self.from + skip..self.from + self.held]
     }
 
     /// Reads so that the buffer holds `needed` bytes from the cursor on, if the file does. Returns
     /// whether it holds the file's end.
     fn fill(&mut self, needed: usize) -> Result<bool> {
-        let inside = (self.start..=self.start + self.held as u64).contains(&self.at);
+        let end = self.start + self.held as u64;
+        let inside = (self.start..=end).contains(&self.at);
         if inside && self.bytes().len() >= needed {
             return Ok(false);
         }
         let start = self.at / BLOCK_BYTES * BLOCK_BYTES;
         let ahead = usize::try_from(self.at - start).expect("less than a block");
         let wanted = (ahead + needed).next_multiple_of(BLOCK);
+        if inside && self.in_order != NEVER {
+            self.in_order = (self.in_order + 1).min(AHEAD_AFTER);
+        }
+        if inside && let Some(ended) = self.take_ahead(start, wanted) {
+            return Ok(ended);
+        }
         if wanted > self.buf.len() {
             self.buf = AlignedBuf::zeroed(wanted.next_multiple_of(READ_BYTES), BLOCK);
         }
-        self.start = start;
-        self.held = 0;
+        (self.from, self.start, self.held) = (0, start, 0);
         while self.held < self.buf.len() {
             let at = self.start + self.held as u64;
             let read = self.file.read_at(&mut self.buf[self.held..], at)?;
@@ -169,6 +196,50 @@ impl Cursor {
                 return Ok(true);
             }
         }
+        self.read_ahead();
         Ok(false)
+    }
+
+    /// Takes the piece that was read ahead, behind what is still needed of the one before it. `None`
+    /// if there is none, or not enough in it.
+    fn take_ahead(&mut self, start: u64, wanted: usize) -> Option<bool> {
+        let end = self.start + self.held as u64;
+        let carried = usize::try_from(end.checked_sub(start.max(self.start))?).ok()?;
+        let ahead = self.ahead.as_mut().filter(|ahead| ahead.is_under_way(end))?;
+        let piece = ahead.take()?;
+        let held = piece
+            .held
+            .filter(|held| start >= self.start && carried <= HEADROOM && carried + held >= wanted);
+        let Some(held) = held else {
+            ahead.give_back(piece.buf);
+            return None;
+        };
+        let before = std::mem::replace(&mut self.buf, piece.buf);
+        let rest = self.from + self.held - carried..self.from + self.held;
+        self.buf[HEADROOM - carried..HEADROOM].copy_from_slice(&before[rest]);
+        ahead.give_back(before);
+        (self.from, self.start, self.held) = (HEADROOM - carried, start, carried + held);
+        let is_full = HEADROOM + held == self.buf.len();
+        if is_full {
+            self.read_ahead();
+        }
+        Some(!is_full)
+    }
+
+    /// Has the next piece read, if this one followed the last.
+    fn read_ahead(&mut self) {
+        if self.in_order != AHEAD_AFTER {
+            return;
+        }
+        let end = self.start + self.held as u64;
+        if end >= self.header.segment_bytes {
+            return;
+        }
+        if self.ahead.is_none() {
+            self.ahead = Ahead::start();
+        }
+        if let Some(ahead) = &mut self.ahead {
+            ahead.ask(&self.file, end);
+        }
     }
 }

@@ -46,6 +46,7 @@
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
 mod active;
+mod ahead;
 mod clock;
 mod core;
 mod cursor;

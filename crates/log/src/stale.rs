@@ -72,6 +72,7 @@ impl Stale {
 mod tests {
     use std::cell::RefCell;
     use std::sync::mpsc;
+    use std::thread;
 
     use super::*;
 
@@ -83,7 +84,7 @@ mod tests {
     #[test]
     fn a_name_that_was_claimed_is_not_removed() {
         let stale = Stale::default();
-        [1, 2, 3].map(|index| stale.push(entry(index)));
+        (1..=3).for_each(|index| stale.push(entry(index)));
         let removed = RefCell::new(Vec::new());
         let remove = |entry: Entry| {
             if entry.first_index == 3 {
@@ -103,7 +104,7 @@ mod tests {
         stale.push(entry(1));
         let (removing, is_removing) = mpsc::channel();
         let (ended, has_ended) = mpsc::channel();
-        std::thread::scope(|scope| {
+        thread::scope(|scope| {
             let stale = &stale;
             let ends = ended.clone();
             scope.spawn(move || {
@@ -111,14 +112,13 @@ mod tests {
                 stale.claim(entry(1));
                 ends.send("claimed").unwrap();
             });
-            stale
-                .sweep(|_| {
-                    removing.send(()).unwrap();
-                    std::thread::sleep(std::time::Duration::from_millis(20));
-                    ended.send("removed").unwrap();
-                    Ok(())
-                })
-                .unwrap();
+            let remove = |_| {
+                removing.send(()).unwrap();
+                (0..10_000).for_each(|_| thread::yield_now());
+                ended.send("removed").unwrap();
+                Ok(())
+            };
+            stale.sweep(remove).unwrap();
         });
         assert_eq!(has_ended.try_iter().collect::<Vec<_>>(), ["removed", "claimed"]);
     }
