@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use plimsoll_simdisk::block::{Belief, Event, Mode, Platter, State, Timeline, Trace};
+use plimsoll_simdisk::block::{Belief, Event, Keep, Mode, Platter, State, Timeline, Trace};
 use plimsoll_simdisk::mounted::{Ended, Error, Program, Rig, RigOptions, Situation, Verdict};
 use serde_json::json;
 
@@ -14,7 +14,8 @@ use crate::exit::Exit;
 use crate::output;
 
 pub(super) fn run(args: &CycleArgs) -> Result<Exit> {
-    let how = options::rig_options(&args.fs, &args.disk)?;
+    let mut how = options::rig_options(&args.fs, &args.disk)?;
+    how.keep = Keep::Pending;
     let mut random = Random(args.disk.seed);
     let mut marks: Vec<String> = Vec::new();
     let begun = Instant::now();
