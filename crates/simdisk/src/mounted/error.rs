@@ -27,7 +27,7 @@ pub enum Error {
         said: String,
     },
     /// The kernel would not mount what is on the disk. In a crash state that is a finding.
-    #[error("the kernel does not mount it as {filesystem}: {source}")]
+    #[error("the kernel does not mount it as {filesystem}")]
     NotMounted {
         /// As what.
         filesystem: String,

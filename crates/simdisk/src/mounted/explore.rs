@@ -47,15 +47,12 @@ pub struct Visit {
 /// in the order in which they come, in the thread that calls, and may stop it all.
 ///
 /// `Ok(false)` if it was stopped. An error is one of the rig, not of what is checked: it ends everything.
-/// The disk as it was at first is mounted before all others, so that wrong options are such an error.
+/// Wrong options are none of those: ask [`Image::try_undamaged`] first.
 pub fn explore(
     explore: &Explore<'_>,
     check: &(dyn Fn(&Situation<'_>) -> Result<Verdict> + Sync),
     mut each: impl FnMut(Visit) -> ControlFlow<()>,
 ) -> Result<bool> {
-    if !explore.states.is_empty() {
-        Image::try_undamaged(explore.trace, explore.mount_options)?;
-    }
     let next = AtomicUsize::new(0);
     let over = AtomicBool::new(false);
     let failed = Mutex::new(None);
