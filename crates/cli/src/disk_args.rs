@@ -249,7 +249,7 @@ pub(crate) struct ExploreArgs {
     /// Begin anew, though results of this command are there
     #[arg(long)]
     pub(crate) fresh: bool,
-    /// Print a line of JSON for each state, and no summary
+    /// Print a line of JSON for each state, those taken over first, and no summary
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -382,8 +382,18 @@ mod tests {
         struct Typed {
             #[command(flatten)]
             view: ViewArgs,
+            #[command(flatten)]
+            check: CheckArgs,
         }
-        let typed = |words: &[&str]| <Typed as clap::Parser>::parse_from(words).view.to_string();
+        let check = |words: &[&str]| <Typed as clap::Parser>::parse_from(words).check.to_string();
+        assert_eq!(check(&["x", "--check", "./v {dir}"]), " --check './v {dir}'");
+        let patient = ["x", "--check", "v", "--check-limit", "2m"];
+        assert_eq!(check(&patient), " --check v --check-limit 120000ms");
+        let typed = |words: &[&str]| {
+            <Typed as clap::Parser>::parse_from(words.iter().chain(&["--check", "v"]))
+                .view
+                .to_string()
+        };
         assert_eq!(typed(&["x"]), "");
         let all = ["x", "--lying", "--cache", "64KiB", "--mount-options", "barrier=0,data=journal"];
         assert_eq!(typed(&all), " --lying --cache 65536 --mount-options barrier=0,data=journal");

@@ -56,8 +56,8 @@ pub fn enter() -> Result<Role> {
     if let Ok(kept) = env::var(KEPT) {
         match kept.parse() {
             _ if kept == FIRST && std::process::id() == 1 => return first().map(Role::Waited),
-            Ok(cuts) if parent_id() == 1 => return work(cuts),
-            // Set by somebody else.
+            Ok(cuts) if std::process::id() == 2 && parent_id() == 1 => return work(cuts),
+            // Inherited by a workload.
             _ => {}
         }
     }

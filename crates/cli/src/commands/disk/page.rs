@@ -34,6 +34,9 @@ const MORE_STYLE: &str = "
 .counts .bad strong { color: var(--alarm); }
 .states td, .states th { vertical-align: top; text-align: left; }
 .states code { font-size: 0.82rem; overflow-wrap: anywhere; }
+.states td { white-space: normal; }
+.states td code { display: block; max-width: 24rem; }
+.states .mark { min-width: 4.5rem; overflow-wrap: anywhere; }
 .states pre { margin: 0; font-size: 0.82rem; white-space: pre-wrap; overflow-wrap: anywhere; }
 @media screen and (max-width: 760px) {
   .states thead { display: none; }
