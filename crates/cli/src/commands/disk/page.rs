@@ -35,8 +35,11 @@ const MORE_STYLE: &str = "
 .states td, .states th { vertical-align: top; text-align: left; }
 .states code { font-size: 0.82rem; overflow-wrap: anywhere; }
 .states td { white-space: normal; }
-.states td code { display: block; max-width: 24rem; }
-.states .mark { min-width: 4.5rem; overflow-wrap: anywhere; }
+table.states { width: 100%; table-layout: fixed; }
+.states th:nth-child(1) { width: 37%; }
+.states th:nth-child(2) { width: 17%; }
+.states th:nth-child(3) { width: 11%; }
+.states .mark { overflow-wrap: anywhere; }
 .states pre { margin: 0; font-size: 0.82rem; white-space: pre-wrap; overflow-wrap: anywhere; }
 @media screen and (max-width: 760px) {
   .states thead { display: none; }
