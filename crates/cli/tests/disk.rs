@@ -416,7 +416,7 @@ fn what_is_interrupted_says_so_and_is_no_finding() {
         (["--recover", &wait, "--check", "true"], ["--recover", "true", "--check", &wait]);
     for args in [
         &["disk", "run", "--", "/bin/sh", "-c", &wait][..],
-        &[&cycle[..], &["--check", "true", "--run", &wait]].concat(),
+        &["disk", "cycle", "--cut-after", "1h..1h", "--check", "true", "--run", &wait],
         &[&cycle[..], &["--run", &mark], &recover].concat(),
         &[&cycle[..], &["--run", &mark], &check].concat(),
         &["disk", "replay", trace, "point=0,mode=arrived", "--check", &wait],
