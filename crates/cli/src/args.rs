@@ -71,7 +71,7 @@ All but doctor and mark need Linux and root."
     Disk {
         /// What to do with it
         #[command(subcommand)]
-        command: DiskCommand,
+        command: Box<DiskCommand>,
     },
     /// Print a completion script for a shell
     #[command(after_help = "Example:

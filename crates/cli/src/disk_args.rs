@@ -1,5 +1,6 @@
 //! What can be typed after `plimsoll disk`, and what it means to the library.
 
+use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -31,7 +32,8 @@ With PLIMSOLL_REQUIRE=realfs in the environment a filesystem that is skipped is 
   plimsoll disk record --fs ext4 --mount-options barrier=0 -o bad/ -- ./workload {dir}
   plimsoll disk record --fault 'flush dropped sticky' -o lying/ -- ./workload {dir}
 
-Exit status: that of the workload, if it is not 0; 2 it cannot run here.")]
+Exit status: that of the workload, if it is not 0; 2 it cannot run here; 130 interrupted, and nothing
+is saved.")]
     Record(RecordArgs),
     /// Say that something is about to be acknowledged; from inside a workload
     #[command(after_help = "Example, in a shell script that is recorded:
@@ -46,6 +48,9 @@ Exit status: that of the workload, if it is not 0; 2 it cannot run here.")]
     /// there was none), and all marks, a line each, in the file PLIMSOLL_MARKS. It exits with 0: all that was
     /// acknowledged is there; 1: something is lost or wrong; 2: it opened, and reports the loss; 3: it
     /// refuses to open. That the kernel does not mount a state is counted apart.
+    ///
+    /// States are checked in parallel, one a processor, each in a directory that no other check sees. A
+    /// check that uses something else that there is once, like a port, needs --workers 1.
     #[command(after_help = "Examples:
   plimsoll disk explore trace/ --check './verify {dir}'
   plimsoll disk explore trace/ext4.trace --check './verify {dir}' --states 20000 --seed 7
@@ -53,8 +58,13 @@ Exit status: that of the workload, if it is not 0; 2 it cannot run here.")]
   plimsoll disk explore trace/ --check './verify {dir}' --lying          must find something
   plimsoll disk explore trace/ --check './verify {dir}' --json | jq 'select(.verdict != \"ok\")'
 
-Results are kept beside each trace (.states.jsonl, .html); the same command goes on where it was
-stopped. Exit status: 0 all states are ok; 1 some are not; 2 it cannot run here; 130 interrupted.")]
+Results are kept beside each trace (.states.jsonl, .html). The same question goes on where it was
+stopped: the same trace, check (with the files that it names), options and kernel. Results of
+another question are kept as .1.states.jsonl and so on.
+
+Exit status: 0 every state that could be checked passed; 1 one did not, or none could be checked; 2 it
+cannot run here; 130 interrupted. A state that the kernel does not mount fails, unless it is torn below
+4 KiB or the disk lies: then it is counted apart, and neither passes nor fails.")]
     Explore(ExploreArgs),
     /// Mount one crash state, and say what it lost
     #[command(after_help = "Examples:
@@ -63,13 +73,14 @@ stopped. Exit status: 0 all states are ok; 1 some are not; 2 it cannot run here;
   plimsoll disk replay trace/ext4.trace point=688,mode=durable --keep-mounted
 
 With --keep-mounted on a terminal a shell is started in the directory; elsewhere the command to
-enter is printed, and Ctrl-C ends it. Exit status: 0 it mounted and the check, if any, passed; 1 not.")]
+enter is printed, and Ctrl-C ends it. Exit status: 0 it mounted and the check, if any, passed; 1 not; 2 it
+cannot run here; 130 the check was interrupted.")]
     Replay(ReplayArgs),
     /// Find the fewest lost writes with which a state still fails, and whose they were
     #[command(after_help = "Example:
   plimsoll disk shrink trace/ext4.trace point=688,mode=durable --check './verify {dir}'
 
-Exit status: 0 it was shrunk; 1 the state does not fail.")]
+Exit status: 0 it was shrunk; 1 the state does not fail; 2 it cannot run here; 130 interrupted.")]
     Shrink(ShrinkArgs),
     /// Run, cut the power, recover, check, and go on with what is left, over and over
     ///
@@ -78,9 +89,14 @@ Exit status: 0 it was shrunk; 1 the state does not fail.")]
     #[command(after_help = "Examples:
   plimsoll disk cycle --fs xfs --for 10m --run './server {dir}' --check './verify {dir}'
   plimsoll disk cycle --cycles 500 --cut-after 5ms..100ms --run './w {dir}' --check './v {dir}'
+  plimsoll disk cycle --cycles 1 --cut-on USR1 --run './server {dir}' --check './verify {dir}'
 
-A generation that fails is saved as a trace, with the state to replay. Exit status: 0 every check
-passed; 1 one did not; 2 it cannot run here.")]
+The workload must say what it acknowledges, as in `record`: if no generation says anything, nothing
+is checked, and that is an error. With --cut-on USR1 the power goes when somebody sends that signal:
+`kill -USR1` and the number of this process, or inside of the workload `kill -USR1 1`.
+
+A generation that fails is saved as a trace of its end, with the state to replay. Exit status: 0 every
+check passed; 1 one did not; 2 it cannot run here, or there was nothing to check; 130 interrupted.")]
     Cycle(CycleArgs),
     /// Run something on a disk that fails, lies or is slow
     #[command(after_help = "Examples:
@@ -97,7 +113,7 @@ range=A..B, has=TEXT or has=0xHEX, after=MARK. Without, a rule applies once.
 Latency models: hdd-7200, antirez-2010, sata-consumer, nvme-consumer, nvme-plp, cloud-volume, or a
 result file of `plimsoll lab run sync-cost`.
 
-Exit status: that of the command; 2 it cannot run here.")]
+Nothing is recorded. Exit status: that of the command; 2 it cannot run here; 130 interrupted.")]
     Run(RunArgs),
 }
 
@@ -150,6 +166,36 @@ pub(crate) struct RecordArgs {
     pub(crate) command: Vec<String>,
 }
 
+/// How a trace is seen: the same trace and state, seen in the same way, are the same disk.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct ViewArgs {
+    /// As if no flush had done anything: a check that finds nothing now finds nothing ever
+    #[arg(long)]
+    pub(crate) lying: bool,
+    /// As if the write cache held so much, and the rest were on the medium
+    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    pub(crate) cache: Option<u64>,
+    /// More options of the mount, with commas
+    #[arg(long, value_name = "OPTIONS", default_value = "")]
+    pub(crate) mount_options: String,
+}
+
+impl fmt::Display for ViewArgs {
+    /// As it is typed, with a space before each.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.lying {
+            f.write_str(" --lying")?;
+        }
+        if let Some(bytes) = self.cache {
+            write!(f, " --cache {bytes}")?;
+        }
+        if !self.mount_options.is_empty() {
+            write!(f, " --mount-options {}", quoted(&self.mount_options))?;
+        }
+        Ok(())
+    }
+}
+
 /// What checks.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct CheckArgs {
@@ -159,6 +205,17 @@ pub(crate) struct CheckArgs {
     /// A check that takes longer is broken
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = humantime::parse_duration)]
     pub(crate) check_limit: Duration,
+}
+
+impl fmt::Display for CheckArgs {
+    /// As it is typed, with a space before each.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, " --check {}", quoted(&self.check))?;
+        if self.check_limit != CHECK_LIMIT {
+            write!(f, " --check-limit {}ms", self.check_limit.as_millis())?;
+        }
+        Ok(())
+    }
 }
 
 /// What to explore.
@@ -187,19 +244,12 @@ pub(crate) struct ExploreArgs {
     /// How many at once [default: one a processor]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub(crate) workers: Option<u16>,
-    /// As if no flush had done anything: a check that finds nothing now finds nothing ever
-    #[arg(long)]
-    pub(crate) lying: bool,
-    /// As if the write cache held so much, and the rest were on the medium
-    #[arg(long, value_name = "BYTES", value_parser = bytes)]
-    pub(crate) cache: Option<u64>,
-    /// More options of the mount, with commas
-    #[arg(long, value_name = "OPTIONS", default_value = "")]
-    pub(crate) mount_options: String,
+    #[command(flatten)]
+    pub(crate) view: ViewArgs,
     /// Begin anew, though results of this command are there
     #[arg(long)]
     pub(crate) fresh: bool,
-    /// Print a line of JSON for each state, and no summary
+    /// Print a line of JSON for each state, those taken over first, and no summary
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -214,15 +264,8 @@ pub(crate) struct ReplayArgs {
     /// A line for the shell that checks what is in {dir}
     #[arg(long, value_name = "COMMAND")]
     pub(crate) check: Option<String>,
-    /// As if no flush had done anything
-    #[arg(long)]
-    pub(crate) lying: bool,
-    /// As if the write cache held so much, and the rest were on the medium
-    #[arg(long, value_name = "BYTES", value_parser = bytes)]
-    pub(crate) cache: Option<u64>,
-    /// More options of the mount, with commas
-    #[arg(long, value_name = "OPTIONS", default_value = "")]
-    pub(crate) mount_options: String,
+    #[command(flatten)]
+    pub(crate) view: ViewArgs,
     /// Keep it mounted, to look at it
     #[arg(long)]
     pub(crate) keep_mounted: bool,
@@ -240,12 +283,8 @@ pub(crate) struct ShrinkArgs {
     pub(crate) state: State,
     #[command(flatten)]
     pub(crate) check: CheckArgs,
-    /// As if no flush had done anything
-    #[arg(long)]
-    pub(crate) lying: bool,
-    /// More options of the mount, with commas
-    #[arg(long, value_name = "OPTIONS", default_value = "")]
-    pub(crate) mount_options: String,
+    #[command(flatten)]
+    pub(crate) view: ViewArgs,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -276,6 +315,9 @@ pub(crate) struct CycleArgs {
     /// When to cut, after the workload began
     #[arg(long, value_name = "FROM..TO", default_value = "10ms..500ms", value_parser = span)]
     pub(crate) cut_after: (Duration, Duration),
+    /// Cut when this signal comes instead (within 20 ms of it)
+    #[arg(long, value_name = "SIGNAL", value_parser = ["USR1"], conflicts_with = "cut_after")]
+    pub(crate) cut_on: Option<String>,
     /// Directory for the generation that fails
     #[arg(short, long, value_name = "DIR", default_value = "plimsoll-cycle")]
     pub(crate) output: PathBuf,
@@ -297,6 +339,17 @@ pub(crate) struct RunArgs {
     pub(crate) command: Vec<String>,
 }
 
+/// A word as a shell reads it.
+pub(crate) fn quoted(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./,:=+@%".contains(c);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', "'\\''"))
+}
+
+/// The default.
+const CHECK_LIMIT: Duration = Duration::from_secs(60);
 const FILESYSTEMS: [&str; 3] = ["ext4", "xfs", "btrfs"];
 
 fn bytes(text: &str) -> Result<u64, String> {
@@ -321,6 +374,31 @@ mod tests {
         let ms = Duration::from_millis;
         assert_eq!(span("10ms..2s"), Ok((ms(10), ms(2000))));
         assert!(span("10ms").is_err() && span("2s..1s").is_err() && span("1..2").is_err());
+    }
+
+    #[test]
+    fn a_view_is_printed_as_it_is_typed() {
+        #[derive(clap::Parser)]
+        struct Typed {
+            #[command(flatten)]
+            view: ViewArgs,
+            #[command(flatten)]
+            check: CheckArgs,
+        }
+        let check = |words: &[&str]| <Typed as clap::Parser>::parse_from(words).check.to_string();
+        assert_eq!(check(&["x", "--check", "./v {dir}"]), " --check './v {dir}'");
+        let patient = ["x", "--check", "v", "--check-limit", "2m"];
+        assert_eq!(check(&patient), " --check v --check-limit 120000ms");
+        let typed = |words: &[&str]| {
+            <Typed as clap::Parser>::parse_from(words.iter().chain(&["--check", "v"]))
+                .view
+                .to_string()
+        };
+        assert_eq!(typed(&["x"]), "");
+        let all = ["x", "--lying", "--cache", "64KiB", "--mount-options", "barrier=0,data=journal"];
+        assert_eq!(typed(&all), " --lying --cache 65536 --mount-options barrier=0,data=journal");
+        assert_eq!(typed(&["x", "--mount-options", "a b'c"]), " --mount-options 'a b'\\''c'");
+        assert_eq!((quoted("a/b.trace"), quoted("")), ("a/b.trace".to_owned(), "''".to_owned()));
     }
 
     #[test]

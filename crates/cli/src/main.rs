@@ -20,7 +20,7 @@ fn main() -> ExitCode {
     let done = match args.command {
         Command::Lab(lab) => commands::lab::run(*lab),
         Command::Log { command } => commands::log::run(command),
-        Command::Disk { command } => commands::disk::run(command),
+        Command::Disk { command } => commands::disk::run(*command),
         Command::Completions { shell } => commands::completions::run(shell),
         Command::Man { dir } => commands::man::run(&dir),
     };

@@ -487,9 +487,8 @@ fn parsed<T: DeserializeOwned>(json: &str) -> std::result::Result<T, String> {
 /// half-written one.
 pub(crate) fn write_durably(dir: &Path, name: &str, bytes: &[u8]) -> plimsoll_sync::Result<()> {
     let dir = OsDir::open(dir)?;
-    let unfinished = format!(".{name}.{}", std::process::id());
     let method = SyncMethod::ORDINARY;
-    let file = dir.create(&unfinished, method.access())?;
+    let (unfinished, file) = dir.create_unfinished(name, method.access())?;
     let written =
         file.write_sync_at(bytes, 0, method).and_then(|_kept| dir.rename(&unfinished, name));
     if written.is_err() {

@@ -6,6 +6,7 @@
 //! Invariant: events are in the order in which the host could observe them: an end is recorded before
 //! the host is told, a mark when it is heard.
 
+use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -21,6 +22,18 @@ const MARK_BYTES_MAX: usize = 1024;
 /// What is kept in memory of an event beside its payload.
 const EVENT_BYTES: u64 = 64;
 
+/// How much of what is asked of a disk it keeps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Keep {
+    /// All of it: the power can be cut at any point.
+    #[default]
+    Everything,
+    /// Marks, and the bytes that a power cut now could take: it can be cut at the end.
+    Pending,
+    /// Nothing: the disk only behaves, for as long as one likes.
+    Nothing,
+}
+
 /// A disk with a volatile cache, that records what is asked of it.
 #[derive(Debug)]
 pub struct Device {
@@ -28,6 +41,11 @@ pub struct Device {
     seen: Platter,
     events: Vec<Event>,
     requests: u32,
+    keep: Keep,
+    /// Requests that were answered and are not durable yet, where only those are kept: indices of the end
+    /// and of the arrival.
+    unsettled: VecDeque<(usize, usize)>,
+    is_held: bool,
     /// How often it began anew: what arrived before does not end after.
     generation: u32,
     rules: Rules,
@@ -43,6 +61,8 @@ pub struct Device {
 pub struct Ticket {
     generation: u32,
     request: u32,
+    /// Index of its arrival.
+    arrived: usize,
     end: End,
 }
 
@@ -66,6 +86,9 @@ impl Device {
             base,
             events: Vec::new(),
             requests: 0,
+            keep: Keep::Everything,
+            unsettled: VecDeque::new(),
+            is_held: false,
             generation: 0,
             unreadable: rules.unreadable().collect(),
             rules,
@@ -75,10 +98,22 @@ impl Device {
         }
     }
 
+    /// Keeps so much from now on.
+    #[must_use]
+    pub fn keeping(mut self, keep: Keep) -> Self {
+        self.keep = keep;
+        self
+    }
+
+    /// While it is held, no bytes are forgotten: the point now stays one at which the power can be cut.
+    pub fn hold(&mut self, is_held: bool) {
+        self.is_held = is_held;
+    }
+
     /// Begins anew: what is on the disk now was always there, and these rules are in force.
     pub fn begin(&mut self, rules: Rules) {
-        let (limit_bytes, generation) = (self.limit_bytes, self.generation + 1);
-        *self = Self { generation, ..Self::new(self.seen.clone(), rules, limit_bytes) };
+        let (limit_bytes, generation, keep) = (self.limit_bytes, self.generation + 1, self.keep);
+        *self = Self { generation, keep, ..Self::new(self.seen.clone(), rules, limit_bytes) };
     }
 
     /// How large it is.
@@ -169,9 +204,40 @@ impl Device {
     /// A request ends. To be called before the host is told.
     #[expect(clippy::needless_pass_by_value, reason = "a request ends once")]
     pub fn end(&mut self, ticket: Ticket) {
-        let Ticket { generation, request, end } = ticket;
-        if generation == self.generation {
-            self.record(Event::Ended { request, end });
+        let Ticket { generation, request, arrived, end } = ticket;
+        if generation != self.generation {
+            return;
+        }
+        self.record(Event::Ended { request, end });
+        if self.keep == Keep::Pending && end == End::Done {
+            match self.events[arrived] {
+                Event::Flush if self.is_held => {}
+                Event::Flush => self.settle(arrived),
+                _ => self.unsettled.push_back((self.events.len() - 1, arrived)),
+            }
+        }
+    }
+
+    /// A flush that arrived then was answered: what it covers was always there. The same rule, and the same
+    /// order, as in [`super::Timeline`].
+    fn settle(&mut self, flush_arrived: usize) {
+        let covered = self.unsettled.iter().take_while(|(ended, _)| *ended < flush_arrived);
+        let count = covered.count();
+        let mut covered: Vec<usize> =
+            self.unsettled.drain(..count).map(|(_, arrived)| arrived).collect();
+        covered.sort_unstable();
+        for index in covered {
+            match &mut self.events[index] {
+                Event::Write { byte_offset, bytes } => {
+                    let bytes = std::mem::replace(bytes, Arc::from([]));
+                    self.base.write(*byte_offset, &bytes);
+                    self.recorded_bytes -= bytes.len() as u64;
+                }
+                Event::Discard { byte_offset, byte_count } => {
+                    self.base.discard(*byte_offset, std::mem::take(byte_count));
+                }
+                Event::Flush | Event::Ended { .. } | Event::Mark(_) => {}
+            }
         }
     }
 
@@ -223,13 +289,18 @@ impl Device {
     }
 
     fn arrive(&mut self, event: Event, end: End) -> Ticket {
-        let request = self.requests;
-        self.requests = request.checked_add(1).expect("the limit comes long before");
+        let (request, arrived) = (self.requests, self.events.len());
+        if self.keep != Keep::Nothing {
+            self.requests = request.checked_add(1).expect("the limit comes long before");
+        }
         self.record(event);
-        Ticket { generation: self.generation, request, end }
+        Ticket { generation: self.generation, request, arrived, end }
     }
 
     fn record(&mut self, event: Event) {
+        if self.keep == Keep::Nothing {
+            return;
+        }
         self.recorded_bytes += EVENT_BYTES
             + match &event {
                 Event::Write { bytes, .. } => bytes.len() as u64,
@@ -408,6 +479,56 @@ mod tests {
         assert_eq!(write(&mut device, 0, &[2; 4096]), Err(Errno::Enospc));
         assert!(device.is_full() && device.mark("more").is_err());
         assert_eq!(byte(&mut device, 0), Ok(1));
+    }
+
+    #[test]
+    fn what_is_kept_of_pending_writes_only_is_the_same_disk_after_a_cut() {
+        let (mut all, mut few) = (device(&[]), device(&[]).keeping(Keep::Pending));
+        for device in [&mut all, &mut few] {
+            write(device, 0, &[1; 4096]).unwrap();
+            let early = device.write(512, &[2; 512]);
+            let flush_in_between = device.flush();
+            device.end(early);
+            device.end(flush_in_between);
+            write(device, 0, &[3; 512]).unwrap();
+            let discard = device.discard(8192, 4096);
+            device.end(discard);
+        }
+        // The first write is durable, the second was answered after the flush arrived.
+        assert!(few.recorded_bytes + 4096 == all.recorded_bytes);
+        assert!(left(&few) == left(&all) && byte_left(&few, 4095) == 1);
+        for seed in 0..50 {
+            let state = State { point: all.point(), mode: Mode::Subset { seed } };
+            let of = |device: &Device| {
+                let (base, events) = device.recorded();
+                state.platter(base, events, &Timeline::of(events, Belief::default()))
+            };
+            assert!(of(&few) == of(&all), "{state}");
+        }
+        few.hold(true);
+        flush(&mut few).unwrap();
+        assert!(left(&few) != left(&all), "it is durable, and a cut before it can be made still:");
+        let (base, events) = few.recorded();
+        let before = &events[..all.point()];
+        let state = State { point: before.len(), mode: Mode::Durable };
+        let timeline = Timeline::of(before, Belief::default());
+        assert!(state.platter(base, before, &timeline) == left(&all));
+        few.hold(false);
+        flush(&mut few).unwrap();
+        let payload = few.recorded_bytes - few.point() as u64 * EVENT_BYTES;
+        assert_eq!((payload, byte_left(&few, 0)), (0, 3));
+    }
+
+    #[test]
+    fn a_disk_that_keeps_nothing_is_never_full() {
+        let disk = Device::new(Platter::new(1 << 20), Rules::new(vec![], 0), 10_000);
+        let mut disk = disk.keeping(Keep::Nothing);
+        disk.begin(Rules::new(vec!["write lost nth=9".parse().unwrap()], 1));
+        for value in 1..10 {
+            write(&mut disk, 0, &[value; 4096]).unwrap();
+        }
+        assert_eq!((byte(&mut disk, 0), disk.point(), disk.is_full()), (Ok(8), 0, false));
+        assert!(disk.mark("heard, and not kept").is_ok());
     }
 
     #[test]

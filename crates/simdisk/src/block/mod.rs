@@ -23,7 +23,7 @@ mod timeline;
 mod trace;
 mod trace_file;
 
-pub use device::{Device, Ticket};
+pub use device::{Device, Keep, Ticket};
 pub use event::{End, Errno, Event};
 pub use latency::{Latency, Model};
 pub use plan::{Coverage, Plan, Wanted};

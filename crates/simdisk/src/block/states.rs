@@ -15,6 +15,7 @@ use rand_pcg::Pcg64Mcg;
 use super::event::Event;
 use super::platter::Platter;
 use super::timeline::Timeline;
+use super::trace::Trace;
 
 /// A sector: nothing of a device is smaller.
 const SECTOR: u32 = 512;
@@ -132,6 +133,33 @@ impl State {
         let mut platter = medium.platter;
         self.survive(events, timeline, &mut platter);
         platter
+    }
+
+    /// What a trace cannot have: a point beyond its end, or the loss of a write that was not pending.
+    pub fn check(&self, trace: &Trace, timeline: &Timeline) -> Result<(), String> {
+        let (point, count) = (self.point, trace.events.len());
+        if point > count {
+            return Err(format!("point {point} is beyond the {count} events of the trace"));
+        }
+        if trace.about.end_only && point != count {
+            let why = "the trace keeps only what was pending at its end";
+            return Err(format!("{why}: the point can be {count}, not {point}"));
+        }
+        let Mode::Without(losses) = &self.mode else { return Ok(()) };
+        for loss in losses {
+            let request = timeline.requests().get(loss.request as usize);
+            let Some(request) = request.filter(|request| request.is_pending(point)) else {
+                return Err(format!(
+                    "lost: no write {} was pending at point {point}; were --lying and --cache given as then?",
+                    loss.request
+                ));
+            };
+            let bytes = length(&trace.events[request.arrived]);
+            if loss.bytes.is_some_and(|(_, end)| end > bytes) {
+                return Err(format!("lost: {loss} is beyond the {bytes} bytes of that write"));
+            }
+        }
+        Ok(())
     }
 
     /// What this state lost of what had arrived.
@@ -427,6 +455,7 @@ mod tests {
 
     use super::super::event::End;
     use super::super::timeline::Belief;
+    use super::super::trace::About;
     use super::*;
 
     const DISK: u64 = 64 << 10;
@@ -546,6 +575,32 @@ mod tests {
         assert_eq!(atoms(&event, 512), [0..512, 512..1024]);
         let event = Event::Write { byte_offset: 4096, bytes: Arc::from([1; 8192]) };
         assert_eq!(atoms(&event, 4096), [0..4096, 4096..8192]);
+    }
+
+    #[test]
+    fn a_loss_that_cannot_be_is_not_passed_over() {
+        let events = vec![
+            Event::Write { byte_offset: 0, bytes: Arc::from([1; 512]) },
+            Event::Ended { request: 0, end: End::Done },
+            Event::Flush,
+            Event::Ended { request: 1, end: End::Done },
+            Event::Write { byte_offset: 0, bytes: Arc::from([2; 512]) },
+        ];
+        let mut trace = Trace { about: About::default(), base: Platter::new(DISK), events };
+        let checked = |trace: &Trace, state: &str| {
+            let timeline = Timeline::of(&trace.events, Belief::default());
+            state.parse::<State>().unwrap().check(trace, &timeline)
+        };
+        let wrong = |state: &str| checked(&trace, state).unwrap_err();
+        assert!(wrong("point=6,mode=durable").contains("beyond the 5 events"));
+        assert!(wrong("point=5,mode=without,lost=9").contains("no write 9"));
+        assert!(wrong("point=5,mode=without,lost=0").contains("--lying"), "it is durable");
+        assert!(wrong("point=5,mode=without,lost=2[0-513]").contains("beyond the 512 bytes"));
+        assert_eq!(checked(&trace, "point=5,mode=without,lost=2[0-512]"), Ok(()));
+        assert_eq!(checked(&trace, "point=1,mode=without,lost=0"), Ok(()));
+        trace.about.end_only = true;
+        assert!(checked(&trace, "point=1,mode=durable").unwrap_err().contains("at its end"));
+        assert_eq!(checked(&trace, "point=5,mode=durable"), Ok(()));
     }
 
     #[test]

@@ -42,4 +42,7 @@ pub struct About {
     pub plimsoll: String,
     /// When, as RFC 3339.
     pub recorded_at: String,
+    /// Only what was pending at the end was kept, so that the power can be cut there and nowhere before.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub end_only: bool,
 }

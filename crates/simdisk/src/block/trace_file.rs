@@ -111,9 +111,9 @@ impl Trace {
 
     fn save_in(&self, parent: &Path, name: &str) -> io::Result<()> {
         let dir = OsDir::open(parent).map_err(io::Error::other)?;
-        let unfinished = format!(".{name}.{}", std::process::id());
         let method = SyncMethod::ORDINARY;
-        let file = dir.create(&unfinished, method.access()).map_err(io::Error::other)?;
+        let created = dir.create_unfinished(name, method.access());
+        let (unfinished, file) = created.map_err(io::Error::other)?;
         let appended = Appended { file: &*file, at: 0 };
         let mut out = BufWriter::with_capacity(RUN_BYTES, appended);
         let saved = self
@@ -504,6 +504,27 @@ mod tests {
         let read = Trace::load(&path).unwrap();
         assert_eq!((&read, read.id()), (&trace, trace.id()));
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1, "no part is left");
+    }
+
+    #[test]
+    fn what_an_earlier_process_left_half_written_is_in_nobodys_way() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("ext4.trace");
+        // Who is first in a process namespace has the number of the one before.
+        let left = dir.path().join(format!(".ext4.trace.{}-0", std::process::id()));
+        std::fs::write(&left, "half").unwrap();
+        trace().save(&path).unwrap();
+        assert_eq!(Trace::load(&path).unwrap(), trace());
+        assert_eq!(std::fs::read(&left).unwrap(), b"half", "it may be somebody's who still writes");
+    }
+
+    #[test]
+    fn a_trace_that_cannot_be_saved_leaves_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("ext4.trace");
+        std::fs::create_dir(&path).unwrap();
+        trace().save(&path).unwrap_err();
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
     }
 
     #[test]

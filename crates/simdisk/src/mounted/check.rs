@@ -133,6 +133,8 @@ impl Check {
             let file = fs::File::create(&path).map_err(Error::io("create", &path))?;
             let clone = file.try_clone().map_err(Error::io("open", &path))?;
             command.stdout(file).stderr(clone);
+        } else {
+            command.stdout(std::io::stderr());
         }
         let ended = Running::start(command)?.wait(Some(self.limit), stop, &mut || {})?;
         let said = if self.aloud { String::new() } else { end_of(&path) };

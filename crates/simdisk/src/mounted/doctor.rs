@@ -1,5 +1,6 @@
 //! What works here, found by trying, and why the rest does not.
 
+use super::error::chain;
 use super::filesystem::Filesystem;
 use super::processes;
 use super::rig::{Rig, RigOptions};
@@ -32,7 +33,7 @@ fn filesystem(filesystem: Filesystem) -> Tier {
 
 #[expect(clippy::disallowed_methods, reason = "the sync is what is looked for")]
 fn try_filesystem(filesystem: Filesystem) -> Result<String, String> {
-    let rig = Rig::start(RigOptions::new(filesystem)).map_err(|error| error.to_string())?;
+    let rig = Rig::start(RigOptions::new(filesystem)).map_err(|error| chain(&error))?;
     let path = rig.directory().join("file");
     let written = std::fs::File::create(&path).and_then(|file| {
         use std::io::Write;
@@ -42,7 +43,7 @@ fn try_filesystem(filesystem: Filesystem) -> Result<String, String> {
     let seen = rig.trace(rig.point());
     let stopped = rig.stop();
     written.map_err(|error| format!("a file cannot be synced on it: {error}"))?;
-    stopped.map_err(|error| error.to_string())?;
+    stopped.map_err(|error| chain(&error))?;
     let flushes = seen.events.iter().filter(|event| matches!(event, Event::Flush)).count();
     match flushes {
         0 => Err("no flush arrived for an fsync".to_owned()),

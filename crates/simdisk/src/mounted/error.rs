@@ -3,6 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use super::filesystem::Filesystem;
 use crate::block::TraceError;
 
 /// A mounted disk could not be made, used or taken down.
@@ -26,12 +27,22 @@ pub enum Error {
         said: String,
     },
     /// The kernel would not mount what is on the disk. In a crash state that is a finding.
-    #[error("the kernel does not mount it as {filesystem}: {source}")]
+    #[error("the kernel does not mount it as {filesystem}")]
     NotMounted {
         /// As what.
         filesystem: String,
         /// What the kernel said.
         source: io::Error,
+    },
+    /// An option of the mount is not passed on: it could reach beyond the disk. Leave it out.
+    #[error("{filesystem} is not mounted with the option '{option}': {reason}")]
+    MountOption {
+        /// As it was given.
+        option: String,
+        /// Of what.
+        filesystem: Filesystem,
+        /// Why not.
+        reason: &'static str,
     },
     /// More was written than may be recorded.
     #[error("more than {limit_bytes} bytes were written; run less, or raise the limit")]
@@ -59,6 +70,12 @@ pub enum Error {
 
 /// `Ok`, or an [`enum@Error`].
 pub type Result<T> = std::result::Result<T, Error>;
+
+/// An error and all that caused it, in a line.
+pub(super) fn chain(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
+}
 
 impl Error {
     pub(super) fn io(

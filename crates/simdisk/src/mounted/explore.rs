@@ -9,7 +9,6 @@ use std::time::Instant;
 
 use super::check::{Situation, Verdict};
 use super::error::{Error, Result};
-use super::filesystem::Filesystem;
 use super::image::{Image, Timings};
 use super::namespace;
 use crate::block::{Medium, Platter, State, Timeline, Trace};
@@ -48,6 +47,7 @@ pub struct Visit {
 /// in the order in which they come, in the thread that calls, and may stop it all.
 ///
 /// `Ok(false)` if it was stopped. An error is one of the rig, not of what is checked: it ends everything.
+/// Wrong options are none of those: ask [`Image::try_undamaged`] first.
 pub fn explore(
     explore: &Explore<'_>,
     check: &(dyn Fn(&Situation<'_>) -> Result<Verdict> + Sync),
@@ -90,12 +90,6 @@ fn work(
     send: &mpsc::SyncSender<Visit>,
 ) -> Result<()> {
     namespace::enter()?;
-    let filesystem: Filesystem = explore
-        .trace
-        .about
-        .filesystem
-        .parse()
-        .map_err(|reason| Error::Unavailable { what: "the filesystem of the trace", reason })?;
     let (events, timeline) = (&explore.trace.events, explore.timeline);
     let mut medium = Medium::new(explore.trace.base.clone());
     loop {
@@ -111,7 +105,7 @@ fn work(
         state.survive(events, timeline, &mut platter);
         let survived = begun.elapsed();
         let situation = Situation { state, marks: timeline.marks(state.point) };
-        let (verdict, mut timings) = visit(explore, filesystem, &platter, &situation, check)?;
+        let (verdict, mut timings) = visit(explore, &platter, &situation, check)?;
         timings.build += survived;
         if send.send(Visit { number, verdict, timings }).is_err() {
             return Ok(());
@@ -121,17 +115,12 @@ fn work(
 
 fn visit(
     explore: &Explore<'_>,
-    filesystem: Filesystem,
     platter: &Platter,
     situation: &Situation<'_>,
     check: &(dyn Fn(&Situation<'_>) -> Result<Verdict> + Sync),
 ) -> Result<(Verdict, Timings)> {
-    let options = if explore.trace.about.mount_options.is_empty() {
-        explore.mount_options.to_owned()
-    } else {
-        format!("{},{}", explore.trace.about.mount_options, explore.mount_options)
-    };
-    let image = match Image::mount(platter, filesystem, &options, explore.read_only) {
+    let (trace, options) = (explore.trace, explore.mount_options);
+    let image = match Image::of_trace(trace, platter, options, explore.read_only) {
         Ok(image) => image,
         Err(Error::NotMounted { source, .. }) => {
             return Ok((Verdict::NotMounted(source.to_string()), Timings::default()));

@@ -13,7 +13,8 @@ use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::unistd::{Whence, lseek};
 use plimsoll_sync::LoopDevice;
 
-use super::error::{Error, Result};
+use super::error::{Error, Result, chain};
+use super::mount_options::MountOptions;
 use super::namespace::{BASE, DIR};
 use super::processes;
 use crate::block::Platter;
@@ -126,43 +127,35 @@ impl Filesystem {
         Ok((platter, command))
     }
 
-    /// Mounts a device at [`DIR`].
+    /// Mounts a device at [`DIR`]. What the kernel says of the disk is [`Error::NotMounted`]; what it says of
+    /// itself is not.
     pub(super) fn mount(self, device: &Path, options: &str, read_only: bool) -> Result<()> {
-        let mut flags = MsFlags::MS_NOATIME;
+        let mut options = MountOptions::parse(self, self.mount_options(), options)?;
         if read_only {
-            flags |= MsFlags::MS_RDONLY;
+            options.flags |= MsFlags::MS_RDONLY;
         }
-        let mut data: Vec<&str> = self.mount_options().split(',').collect();
-        for option in options.split(',').filter(|option| !option.is_empty()) {
-            match flag(option) {
-                Some(flag) => flags |= flag,
-                None if option == "atime" => flags -= MsFlags::MS_NOATIME,
-                None => data.push(option),
-            }
-        }
-        let data = data.join(",");
-        mount(Some(device), DIR, Some(self.name()), flags, Some(data.as_str())).map_err(|errno| {
-            Error::NotMounted { filesystem: self.name().to_owned(), source: errno.into() }
-        })
+        let data = options.data.as_str();
+        mount(Some(device), DIR, Some(self.name()), options.flags, Some(data))
+            .map_err(|errno| self.not_mounted(errno))
     }
-}
 
-/// What mount(2) wants as a flag.
-fn flag(option: &str) -> Option<MsFlags> {
-    Some(match option {
-        "ro" => MsFlags::MS_RDONLY,
-        "sync" => MsFlags::MS_SYNCHRONOUS,
-        "dirsync" => MsFlags::MS_DIRSYNC,
-        "noatime" => MsFlags::MS_NOATIME,
-        "relatime" => MsFlags::MS_RELATIME,
-        "strictatime" => MsFlags::MS_STRICTATIME,
-        "lazytime" => MsFlags::MS_LAZYTIME,
-        "nodev" => MsFlags::MS_NODEV,
-        "noexec" => MsFlags::MS_NOEXEC,
-        "nosuid" => MsFlags::MS_NOSUID,
-        "rw" => MsFlags::empty(),
-        _ => return None,
-    })
+    fn not_mounted(self, errno: nix::Error) -> Error {
+        use nix::Error as E;
+        let unavailable = |what, reason| Error::Unavailable { what, reason };
+        match errno {
+            E::ENODEV => {
+                let reason = format!("this kernel does not have it; try `modprobe {self}`");
+                unavailable(self.name(), reason)
+            }
+            E::EPERM | E::EACCES => {
+                unavailable("a mount", format!("{}; it needs root (CAP_SYS_ADMIN)", errno.desc()))
+            }
+            E::ENOMEM | E::EBUSY | E::EMFILE | E::ENFILE | E::EINTR => {
+                Error::io("mount", DIR)(errno.into())
+            }
+            _ => Error::NotMounted { filesystem: self.name().to_owned(), source: errno.into() },
+        }
+    }
 }
 
 /// Takes down what is mounted at [`DIR`]. Processes of this namespace that still use it are killed; what
@@ -205,7 +198,7 @@ pub(super) fn attach(backing: &File, read_only: bool) -> Result<LoopDevice> {
     };
     LoopDevice::attach(backing, read_only, false, node).map_err(|error| Error::Unavailable {
         what: "a loop device",
-        reason: format!("{error}; it needs root and /dev/loop-control"),
+        reason: format!("{}; it needs root and /dev/loop-control", chain(&error)),
     })
 }
 

@@ -14,10 +14,10 @@ use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::unistd::{Whence, lseek};
 use plimsoll_sync::LoopDevice;
 
-use super::error::{Error, Result};
+use super::error::{Error, Result, chain};
 use super::filesystem::{self, Filesystem};
 use super::namespace::{self, DIR};
-use crate::block::Platter;
+use crate::block::{Platter, Trace};
 
 /// Pages are written so many bytes at once.
 const RUN_BYTES: usize = 1 << 20;
@@ -75,6 +75,44 @@ impl Image {
                 Err(error)
             }
         }
+    }
+
+    /// Mounts what a power cut left of a trace, with its options and more.
+    pub fn of_trace(
+        trace: &Trace,
+        platter: &Platter,
+        more_options: &str,
+        read_only: bool,
+    ) -> Result<Self> {
+        let filesystem = trace.about.filesystem.parse();
+        let filesystem = filesystem
+            .map_err(|reason| Error::Unavailable { what: "the filesystem of the trace", reason })?;
+        let options = format!("{},{more_options}", trace.about.mount_options);
+        Self::mount(platter, filesystem, &options, read_only)
+    }
+
+    /// Tries the disk of a trace as it was when the recording began. If the kernel does not mount even that,
+    /// it says nothing about power cuts, and is an error.
+    pub fn try_undamaged(trace: &Trace, more_options: &str) -> Result<()> {
+        // A thread, because a namespace is for ever.
+        let tried = std::thread::scope(|scope| {
+            let tried = scope.spawn(|| {
+                Self::of_trace(trace, &trace.base, more_options, false)?.unmount().map(drop)
+            });
+            tried.join().expect("mounting does not panic")
+        });
+        tried.map_err(|error| match error {
+            Error::NotMounted { .. } => Error::Unavailable {
+                what: "a mount of this trace",
+                reason: format!(
+                    "even as it was when the recording began, with the options '{}', {}; look at \
+                     --mount-options and at dmesg",
+                    [trace.about.mount_options.as_str(), more_options].join(",").trim_matches(','),
+                    chain(&error)
+                ),
+            },
+            other => other,
+        })
     }
 
     /// Where it is mounted, for this thread and the processes that it starts.

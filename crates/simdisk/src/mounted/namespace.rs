@@ -28,12 +28,13 @@ pub(super) fn enter() -> Result<()> {
     if ENTERED.get() {
         return Ok(());
     }
-    fs::create_dir_all(BASE).map_err(Error::io("create", BASE))?;
     let unavailable = |reason: nix::Error| Error::Unavailable {
         what: "a mount namespace",
-        reason: format!("{reason}; it needs root (CAP_SYS_ADMIN)"),
+        reason: format!("{}; it needs root (CAP_SYS_ADMIN)", reason.desc()),
     };
+    // First, because that is what somebody without the rights must be told.
     unshare(CloneFlags::CLONE_NEWNS).map_err(unavailable)?;
+    fs::create_dir_all(BASE).map_err(Error::io("create", BASE))?;
     let none = None::<&str>;
     // Nothing that is mounted from here on may get out.
     mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none).map_err(unavailable)?;

@@ -8,7 +8,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill, killpg};
-use nix::sys::wait::{Id, WaitPidFlag, waitid, waitpid};
+use nix::sys::wait::{Id, WaitPidFlag, waitid};
 use nix::unistd::Pid;
 
 use super::error::{Error, Result};
@@ -120,7 +120,6 @@ impl Running {
             why
         });
         let status = self.child.wait().map_err(|source| self.failed(&source))?;
-        reap_group(pid);
         Ok(why.unwrap_or_else(|| of_status(status)))
     }
 
@@ -147,13 +146,6 @@ fn kill_group(leader: Pid) {
     let _gone = kill(leader, Signal::SIGKILL);
 }
 
-/// Where we are the first process of a namespace, orphans become ours.
-fn reap_group(leader: Pid) {
-    while waitpid(Pid::from_raw(-leader.as_raw()), Some(WaitPidFlag::WNOHANG))
-        .is_ok_and(|status| status.pid().is_some())
-    {}
-}
-
 /// Kills processes that are in the mount namespace of this thread and not of this process: what left
 /// its process group, and would keep the disk mounted.
 pub(super) fn kill_strays() {
@@ -165,9 +157,7 @@ pub(super) fn kill_strays() {
         let theirs = fs::read_link(entry.path().join("ns/mnt"));
         let is_us = u32::try_from(pid) == Ok(std::process::id());
         if theirs.is_ok_and(|theirs| theirs == ours) && !is_us {
-            let pid = Pid::from_raw(pid);
-            let _gone = kill(pid, Signal::SIGKILL);
-            let _not_ours = waitpid(pid, Some(WaitPidFlag::WNOHANG));
+            let _gone = kill(Pid::from_raw(pid), Signal::SIGKILL);
         }
     }
 }

@@ -10,13 +10,13 @@ use std::time::{Duration, SystemTime};
 
 use plimsoll_sync::LoopDevice;
 
-use super::error::{Error, Result};
+use super::error::{Error, Result, chain};
 use super::filesystem::{self, Filesystem};
 use super::marks::Marks;
 use super::namespace::{self, DEVICE, DIR};
 use super::processes::{Ended, Program, Running};
 use super::serve::{NAME, Server};
-use crate::block::{About, Device, Model, Platter, Rule, Rules, Trace};
+use crate::block::{About, Device, Keep, Model, Platter, Rule, Rules, Trace};
 
 /// What disk, and what on it.
 #[derive(Debug, Clone)]
@@ -35,6 +35,8 @@ pub struct RigOptions {
     pub latency: Option<Model>,
     /// Seed of the faults.
     pub seed: u64,
+    /// How much is recorded.
+    pub keep: Keep,
     /// What may be recorded, in bytes of memory.
     pub trace_bytes_max: u64,
     /// Whether programs on it share our terminal.
@@ -53,6 +55,7 @@ impl RigOptions {
             faults: Vec::new(),
             latency: None,
             seed: 1,
+            keep: Keep::Everything,
             trace_bytes_max: 4 << 30,
             interactive: false,
         }
@@ -76,7 +79,14 @@ impl Rig {
     pub fn start(options: RigOptions) -> Result<Self> {
         namespace::enter()?;
         let (platter, mkfs) = options.filesystem.make(options.disk_bytes, &options.mkfs_args)?;
-        Self::on(platter, mkfs, options)
+        let mount_options = options.mount_options.clone();
+        Self::on(platter, mkfs, options).map_err(|error| match error {
+            Error::NotMounted { .. } => Error::Unavailable {
+                what: "a new disk",
+                reason: format!("{} (options: '{mount_options}')", chain(&error)),
+            },
+            other => other,
+        })
     }
 
     /// Mounts what is on `platter`, and begins to record. That the kernel refuses is
@@ -88,7 +98,7 @@ impl Rig {
 
     fn on(platter: Platter, mkfs: Vec<String>, options: RigOptions) -> Result<Self> {
         let device = Device::new(platter, Rules::new(Vec::new(), 0), options.trace_bytes_max);
-        let server = Server::start(device, options.latency)?;
+        let server = Server::start(device.keeping(options.keep), options.latency)?;
         let about = About {
             filesystem: options.filesystem.name().to_owned(),
             mkfs,
@@ -98,6 +108,7 @@ impl Rig {
             seed: options.seed,
             kernel: kernel(),
             plimsoll: env!("CARGO_PKG_VERSION").to_owned(),
+            end_only: options.keep != Keep::Everything,
             ..About::default()
         };
         let mut rig =
@@ -158,6 +169,8 @@ impl Rig {
     /// Runs a program on the disk until it ends, until `limit` is over, or until `stop` is true; then kills
     /// what is left of it. Returns the point at which it ended, before anything was killed.
     ///
+    /// With [`Keep::Pending`] that point can be cut at until the next program runs.
+    ///
     /// Its environment has `PLIMSOLL_DIR`, `PLIMSOLL_MARK_SOCKET` and `PLIMSOLL_MARK_FD`, and `env`.
     pub fn run(
         &mut self,
@@ -173,15 +186,19 @@ impl Rig {
         command.env("PLIMSOLL_MARK_FD", number.to_string());
         command.envs(env.iter().map(|(name, value)| (name, value)));
         if !self.options.interactive {
-            command.stdin(Stdio::null()).process_group(0);
+            // stdout is our answer; what it says is news.
+            command.stdin(Stdio::null()).stdout(std::io::stderr()).process_group(0);
         }
+        self.server.shared.device().hold(false);
         let running = Running::start(command)?;
         drop(inherited);
         self.about.command = program.words().to_vec();
         let shared = Arc::clone(&self.server.shared);
         let mut point = 0;
         let ended = running.wait(limit, &|| stop() || shared.device().is_full(), &mut || {
-            point = shared.device().point();
+            let mut device = shared.device();
+            device.hold(true);
+            point = device.point();
         })?;
         if self.server.shared.device().is_full() {
             return Err(Error::TraceFull { limit_bytes: self.options.trace_bytes_max });

@@ -28,6 +28,9 @@ pub struct OsDir {
     latches: Latches,
 }
 
+/// Unfinished files of one name that are stepped over before it is an error.
+const UNFINISHED_MAX: u32 = 1000;
+
 /// What follows the change of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Then {
@@ -48,6 +51,27 @@ impl OsDir {
         let handle = sys::open_dir(&path).map_err(|e| Error::io("open", &path, e))?;
         let (turn, latch, latches) = (Mutex::default(), Latch::default(), Latches::default());
         Ok(Self { path, handle, turn, latch, latches })
+    }
+
+    /// A new, empty file beside `name`, under a name that nothing had, which is returned too: to be
+    /// filled, synced, and renamed to `name`. Its entry is durable on return. Not even a file that
+    /// somebody left behind is written over.
+    pub fn create_unfinished(&self, name: &str, access: Access) -> Result<(String, Arc<dyn File>)> {
+        let process = std::process::id();
+        let mut number = 0;
+        loop {
+            // In a process namespace of their own many are process 1.
+            let unfinished = format!(".{name}.{process}-{number}");
+            match self.create(&unfinished, access) {
+                Ok(file) => return Ok((unfinished, file)),
+                Err(Error::Io { source, .. })
+                    if source.kind() == io::ErrorKind::AlreadyExists && number < UNFINISHED_MAX =>
+                {
+                    number += 1;
+                }
+                Err(error) => return Err(error),
+            }
+        }
     }
 
     /// Where it is.

@@ -1,75 +1,222 @@
 //! `plimsoll disk cycle`: generations of one disk. Run, cut the power, recover, check, go on.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use anyhow::{Context, Result};
-use plimsoll_simdisk::block::{Belief, Event, Mode, Platter, State, Timeline, Trace};
-use plimsoll_simdisk::mounted::{Ended, Error, Program, Rig, RigOptions, Situation, Verdict};
+use anyhow::{Context, Result, bail};
+use indicatif::ProgressBar;
+use plimsoll_simdisk::block::{Belief, Event, Keep, Mode, Platter, State, Timeline, Trace};
+use plimsoll_simdisk::mounted::{
+    Ended, Error, Program, Rig, RigOptions, Situation, Verdict, keeper,
+};
 use serde_json::json;
 
 use super::{interrupt, options, progress};
-use crate::disk_args::CycleArgs;
+use crate::disk_args::{CycleArgs, quoted};
 use crate::exit::Exit;
 use crate::output;
 
+/// After so many generations that said nothing it is no use to go on.
+const SILENT_MAX: u64 = 5;
+/// What a shell ends with if it cannot start, or find, a program.
+const NOT_STARTED: [i32; 2] = [126, 127];
+const MARKS_HELP: &str = "without marks a check knows nothing that must be there, and would pass whatever is \
+                          lost. Say what is acknowledged with `plimsoll disk mark` or PLIMSOLL_MARK_SOCKET";
+
 pub(super) fn run(args: &CycleArgs) -> Result<Exit> {
-    let how = options::rig_options(&args.fs, &args.disk)?;
-    let mut random = Random(args.disk.seed);
-    let mut marks: Vec<String> = Vec::new();
-    let begun = Instant::now();
-    let bar = progress::bar(args.cycles.unwrap_or(0), "generations");
-    let mut rig = Rig::start(how.clone())?;
-    let mut generation = 0_u64;
-    loop {
-        generation += 1;
-        let work = Program::shell(&args.run);
-        let cut = cut(args, &mut rig, &work, generation, &mut random)?;
-        let Some(cut) = cut else {
+    let mut how = options::rig_options(&args.fs, &args.disk)?;
+    how.keep = Keep::Pending;
+    let mut cycle = Cycle {
+        args,
+        how,
+        random: Random(args.disk.seed),
+        begun: Instant::now(),
+        bar: progress::bar(args.cycles.unwrap_or(0), "generations"),
+        checked: 0,
+        marks: Vec::new(),
+        alone: None,
+    };
+    let done = cycle.generations();
+    cycle.bar.finish_and_clear();
+    if done.is_err() && interrupt::interrupted() {
+        cycle.say_end("interrupted")?;
+    }
+    done
+}
+
+/// Generations of one disk.
+struct Cycle<'a> {
+    args: &'a CycleArgs,
+    how: RigOptions,
+    random: Random,
+    begun: Instant,
+    bar: ProgressBar,
+    /// Generations that were checked.
+    checked: u64,
+    /// What all of them said.
+    marks: Vec<String>,
+    /// How many ended before the power was cut, and how the last of those did.
+    alone: Option<(u64, String)>,
+}
+
+impl Cycle<'_> {
+    fn generations(&mut self) -> Result<Exit> {
+        let mut rig = Rig::start(self.how.clone())?;
+        loop {
+            let generation = self.checked + 1;
+            let Cut { trace, mode } = self.cut(&mut rig, generation)?;
             rig.stop()?;
-            bar.finish_and_clear();
-            output::answer(&end(generation - 1, begun.elapsed(), "interrupted"))?;
-            return Ok(Exit::Interrupted);
-        };
-        rig.stop()?;
-        let trace = with_marks(cut.trace, &marks);
-        let timeline = Timeline::of(&trace.events, Belief::default());
-        let state = State { point: trace.events.len(), mode: cut.mode };
-        let platter = state.platter(&trace.base, &trace.events, &timeline);
-        let said = timeline.marks(state.point);
-        let before = marks.len();
-        marks = said.iter().map(|(_, text)| text.to_string()).collect();
-        let (verdict, next) = after(args, &how, platter, &state, &marks)?;
-        bar.inc(1);
-        if args.json {
-            let line = json!({
-                "generation": generation,
-                "state": state.to_string(),
-                "verdict": verdict.name(),
-                "said": verdict.said(),
-                "marks": marks.len(),
-                "new_marks": marks.len() - before,
-            });
-            output::answer(&format!("{line}\n"))?;
-        }
-        if verdict.is_failure() {
-            bar.finish_and_clear();
-            drop(next);
-            return failed(args, &trace, &state, &verdict, generation);
-        }
-        let enough = match args.cycles {
-            Some(cycles) => generation >= cycles,
-            None => begun.elapsed() >= args.time,
-        };
-        match next {
-            Some(next) if !enough => rig = next,
-            _ => {
-                bar.finish_and_clear();
+            let ended = trace.about.ended.clone();
+            let trace = with_marks(trace, &self.marks);
+            let timeline = Timeline::of(&trace.events, Belief::default());
+            let state = State { point: trace.events.len(), mode };
+            let platter = state.platter(&trace.base, &trace.events, &timeline);
+            let before = self.marks.len();
+            let said = timeline.marks(state.point);
+            self.marks = said.iter().map(|(_, text)| text.to_string()).collect();
+            let (verdict, next) = self.after(platter, &state)?;
+            self.checked = generation;
+            self.bar.inc(1);
+            let saved = if verdict.is_failure() { Some(self.save(&trace)?) } else { None };
+            if self.args.json {
+                let line = json!({
+                    "generation": generation,
+                    "state": state.to_string(),
+                    "verdict": verdict.name(),
+                    "said": verdict.said(),
+                    "marks": self.marks.len(),
+                    "new_marks": self.marks.len() - before,
+                    "ended": ended,
+                    "trace": saved,
+                });
+                output::text(&format!("{line}\n"))?;
+            }
+            if let Some(path) = saved {
                 drop(next);
-                output::answer(&end(generation, begun.elapsed(), "ok"))?;
-                return Ok(Exit::Ok);
+                self.bar.finish_and_clear();
+                if !self.args.json {
+                    output::text(&failed(generation, &verdict, &state, &path))?;
+                }
+                return Ok(Exit::CheckFailed);
+            }
+            let is_enough = match self.args.cycles {
+                Some(cycles) => generation >= cycles,
+                None => self.begun.elapsed() >= self.args.time,
+            };
+            match next {
+                Some(next) if !is_enough => rig = next,
+                _ => break,
             }
         }
+        if self.marks.is_empty() {
+            bail!("no generation made a mark, so nothing was checked: {MARKS_HELP}");
+        }
+        self.bar.finish_and_clear();
+        self.say_end("ok")?;
+        Ok(Exit::Ok)
+    }
+
+    /// Runs until it is time, and takes what the disk has then.
+    fn cut(&mut self, rig: &mut Rig, generation: u64) -> Result<Cut> {
+        let (from, to) = self.args.cut_after;
+        let share = self.random.share();
+        let waits = self.args.cut_on.is_some();
+        let limit = (!waits).then(|| from + (to - from).mul_f64(share));
+        let asked = keeper::cuts_asked();
+        let stop = || interrupt::interrupted() || (waits && keeper::cuts_asked() > asked);
+        let env = [("PLIMSOLL_GENERATION", generation.to_string())];
+        let work = Program::shell(&self.args.run);
+        let (ended, point) = rig.run(&work, &env, limit, &stop)?;
+        if interrupt::interrupted() {
+            return Err(Error::Interrupted.into());
+        }
+        let seed = self.random.next();
+        let mode = match seed % 4 {
+            0 => Mode::Durable,
+            1 => Mode::Subset { seed },
+            2 => Mode::Torn { seed, tear_bytes: 4096 },
+            _ => Mode::Arrived,
+        };
+        let trace = rig.trace(point);
+        let is_silent = self.marks.is_empty()
+            && !trace.events.iter().any(|event| matches!(event, Event::Mark(_)));
+        let how = &trace.about.ended;
+        match ended {
+            Ended::Exited(code) if NOT_STARTED.contains(&code) => {
+                bail!(
+                    "generation {generation}: the shell could not start --run ({how}): {}",
+                    self.args.run
+                )
+            }
+            Ended::Exited(_) | Ended::Signalled(_) if is_silent => bail!(
+                "generation {generation}: --run ended by itself ({how}) and had made no mark, so there is \
+                 nothing to check: {MARKS_HELP}"
+            ),
+            Ended::Exited(_) | Ended::Signalled(_) => {
+                let times = self.alone.as_ref().map_or(0, |(times, _)| *times);
+                self.alone = Some((times + 1, how.clone()));
+            }
+            Ended::TimedOut | Ended::Stopped if is_silent && generation >= SILENT_MAX => bail!(
+                "{generation} generations made no mark: {MARKS_HELP}; or cut later, with --cut-after 1s..2s"
+            ),
+            Ended::TimedOut | Ended::Stopped => {}
+        }
+        Ok(Cut { trace, mode })
+    }
+
+    /// Mounts what is left, recovers and checks it. The rig is for the next generation.
+    fn after(&self, platter: Platter, state: &State) -> Result<(Verdict, Option<Rig>)> {
+        let mut rig = match Rig::resume(platter, self.how.clone()) {
+            Ok(rig) => rig,
+            Err(Error::NotMounted { source, .. }) => {
+                return Ok((Verdict::NotMounted(source.to_string()), None));
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let args = self.args;
+        if let Some(line) = &args.recover {
+            let limit = Some(args.check.check_limit);
+            let program = Program::shell(line);
+            match rig.run(&program, &[], limit, &interrupt::interrupted)? {
+                (Ended::Exited(0), _) => {}
+                (Ended::Stopped, _) => return Err(Error::Interrupted.into()),
+                (Ended::Exited(code), _) if NOT_STARTED.contains(&code) => {
+                    bail!("the shell could not start --recover (exit status {code}): {line}")
+                }
+                (ended, _) => {
+                    return Ok((Verdict::Refused(format!("recovery: {ended:?}")), Some(rig)));
+                }
+            }
+        }
+        let situation = Situation { state, marks: &[] };
+        let check = options::check(&args.check);
+        let verdict = check.run(&situation, &self.marks, &interrupt::interrupted)?;
+        Ok((verdict, Some(rig)))
+    }
+
+    fn save(&self, trace: &Trace) -> Result<String> {
+        let dir = &self.args.output;
+        std::fs::create_dir_all(dir).with_context(|| format!("create {}", dir.display()))?;
+        let path = dir.join(format!("{}-generation-{}.trace", self.args.fs, self.checked));
+        trace.save(&path)?;
+        Ok(path.to_string_lossy().into_owned())
+    }
+
+    /// The last line: part of the answer, unless that is JSON.
+    fn say_end(&self, how: &str) -> Result<()> {
+        let rate = self.checked as f64 / self.begun.elapsed().as_secs_f64().max(f64::EPSILON);
+        let generations = counted(self.checked, "generation");
+        let marks = counted(self.marks.len() as u64, "mark");
+        let mut text = format!("{generations}, {how}; {marks}; {rate:.1} power cuts a second");
+        if let Some((times, ended)) = &self.alone {
+            text += &format!("\n  {times} ended before the cut, the last with {ended}");
+        }
+        if self.args.json {
+            output::news(&text);
+        } else {
+            output::text(&format!("{text}\n"))?;
+        }
+        Ok(())
     }
 }
 
@@ -79,57 +226,13 @@ struct Cut {
     mode: Mode,
 }
 
-/// Runs until it is time, and takes what the disk has then. `None` if somebody asked to stop.
-fn cut(
-    args: &CycleArgs,
-    rig: &mut Rig,
-    work: &Program,
-    generation: u64,
-    random: &mut Random,
-) -> Result<Option<Cut>> {
-    let (from, to) = args.cut_after;
-    let limit = from + (to - from).mul_f64(random.share());
-    let env = [("PLIMSOLL_GENERATION", generation.to_string())];
-    let (ended, point) = rig.run(work, &env, Some(limit), &interrupt::interrupted)?;
-    if ended == Ended::Stopped {
-        return Ok(None);
-    }
-    let seed = random.next();
-    let mode = match seed % 4 {
-        0 => Mode::Durable,
-        1 => Mode::Subset { seed },
-        2 => Mode::Torn { seed, tear_bytes: 4096 },
-        _ => Mode::Arrived,
-    };
-    Ok(Some(Cut { trace: rig.trace(point), mode }))
-}
-
-/// Mounts what is left, recovers and checks it. The rig is for the next generation.
-fn after(
-    args: &CycleArgs,
-    how: &RigOptions,
-    platter: Platter,
-    state: &State,
-    marks: &[String],
-) -> Result<(Verdict, Option<Rig>)> {
-    let mut rig = match Rig::resume(platter, how.clone()) {
-        Ok(rig) => rig,
-        Err(Error::NotMounted { source, .. }) => {
-            return Ok((Verdict::NotMounted(source.to_string()), None));
-        }
-        Err(error) => return Err(error.into()),
-    };
-    if let Some(line) = &args.recover {
-        let program = Program::shell(line);
-        let (ended, _) =
-            rig.run(&program, &[], Some(args.check.check_limit), &interrupt::interrupted)?;
-        if ended != Ended::Exited(0) {
-            return Ok((Verdict::Refused(format!("recovery: {ended:?}")), Some(rig)));
-        }
-    }
-    let situation = Situation { state, marks: &[] };
-    let verdict = options::check(&args.check).run(&situation, marks, &interrupt::interrupted)?;
-    Ok((verdict, Some(rig)))
+fn failed(generation: u64, verdict: &Verdict, state: &State, path: &str) -> String {
+    let said = verdict.said().replace('\n', "; ");
+    let (name, path, quoted_state) = (verdict.name(), quoted(path), quoted(&state.to_string()));
+    format!(
+        "generation {generation}: {name}: {said}\n  {state}\n  look at it: plimsoll disk replay {path} \
+         {quoted_state} --keep-mounted\n"
+    )
 }
 
 /// What earlier generations said comes first, so that the trace alone tells the whole story.
@@ -139,31 +242,8 @@ fn with_marks(mut trace: Trace, earlier: &[String]) -> Trace {
     trace
 }
 
-fn failed(
-    args: &CycleArgs,
-    trace: &Trace,
-    state: &State,
-    verdict: &Verdict,
-    generation: u64,
-) -> Result<Exit> {
-    std::fs::create_dir_all(&args.output)
-        .with_context(|| format!("create {}", args.output.display()))?;
-    let path = args.output.join(format!("{}-generation-{generation}.trace", args.fs));
-    trace.save(&path)?;
-    if !args.json {
-        output::answer(&format!(
-            "generation {generation}: {}: {}\n  {state}\n  look at it: plimsoll disk replay {} '{state}' --keep-mounted\n",
-            verdict.name(),
-            verdict.said(),
-            path.display()
-        ))?;
-    }
-    Ok(Exit::CheckFailed)
-}
-
-fn end(generations: u64, took: Duration, how: &str) -> String {
-    let rate = generations as f64 / took.as_secs_f64().max(f64::EPSILON);
-    format!("{generations} generations, {how}; {rate:.1} power cuts a second\n")
+fn counted(number: u64, what: &str) -> String {
+    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }
 
 /// SplitMix64: one seed, one run.

@@ -17,7 +17,7 @@ pub(super) fn run(json: bool) -> Result<Exit> {
     let required = required.split(',').any(|tier| tier == "realfs");
     if json {
         let all: Vec<_> = tiers.iter().map(of).collect();
-        output::answer(&format!("{}\n", serde_json::to_string_pretty(&all)?))?;
+        output::text(&format!("{}\n", serde_json::to_string_pretty(&all)?))?;
     } else {
         for tier in &tiers {
             output::answer(&line(tier))?;

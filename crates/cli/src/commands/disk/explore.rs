@@ -4,13 +4,13 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use plimsoll_simdisk::block::{Plan, State, Timeline, Trace, Wanted};
-use plimsoll_simdisk::mounted::{Explore, Visit, explore};
+use plimsoll_simdisk::mounted::{Explore, Image, Visit, explore};
 
-use super::findings::{Asked, Finding, Findings, Micros};
-use super::{interrupt, options, page, progress};
-use crate::disk_args::ExploreArgs;
+use super::findings::{Asked, Finding, Findings, Micros, Standing};
+use super::{fingerprint, interrupt, options, page, progress};
+use crate::disk_args::{ExploreArgs, quoted};
 use crate::exit::Exit;
 use crate::output;
 
@@ -28,17 +28,25 @@ pub(super) fn run(args: &ExploreArgs) -> Result<Exit> {
         seed: args.seed,
     };
     wanted.check().map_err(anyhow::Error::msg)?;
-    let mut is_bad = false;
+    let mut exit = Exit::Ok;
     for path in options::traces(&args.trace)? {
         let trace = options::load(&path).with_context(|| path.display().to_string())?;
+        if trace.about.end_only {
+            bail!(
+                "{}: `cycle` kept only what was pending at its end: `replay` and `shrink` can see that",
+                path.display()
+            );
+        }
         let (findings, whole) = one(args, &wanted, &path, &trace)?;
-        is_bad |= findings.bad().next().is_some();
+        if findings.bad().next().is_some() || findings.count(Standing::Passed) == 0 {
+            exit = Exit::CheckFailed;
+        }
         if !whole {
             output::news("interrupted; the same command goes on from here");
             return Ok(Exit::Interrupted);
         }
     }
-    Ok(if is_bad { Exit::CheckFailed } else { Exit::Ok })
+    Ok(exit)
 }
 
 fn one(
@@ -47,10 +55,18 @@ fn one(
     path: &Path,
     trace: &Trace,
 ) -> Result<(Findings, bool)> {
-    let timeline = Timeline::of(&trace.events, options::belief(args.lying, args.cache));
+    let timeline = Timeline::of(&trace.events, options::belief(&args.view));
     let plan = Plan::new(trace.events.len(), &timeline, wanted);
-    let asked = asked(args, wanted, trace);
-    let mut findings = Findings::open(&path.with_extension("states.jsonl"), asked, args.fresh)?;
+    // What does not mount at all would be found thousands of times.
+    Image::try_undamaged(trace, &args.view.mount_options)?;
+    let mut findings = Findings::open(path, asked(args, wanted, trace), args.fresh)?;
+    findings.keep_of(&plan);
+    taken_over(path, &findings, plan.states.len());
+    if args.json {
+        for finding in findings.found.values() {
+            output::text(&format!("{}\n", serde_json::to_string(finding)?))?;
+        }
+    }
     // What is left of the plan, with the numbers that it has there.
     let left: Vec<(usize, State)> = plan
         .states
@@ -60,13 +76,9 @@ fn one(
         .map(|(number, state)| (number, state.clone()))
         .collect();
     let states: Vec<State> = left.iter().map(|(_, state)| state.clone()).collect();
-    if !findings.found.is_empty() {
-        let (done, all) = (findings.found.len(), plan.states.len());
-        output::news(&format!("{}: going on after {done} of {all} states", path.display()));
-    }
     let check = options::check(&args.check);
     let bar = progress::bar(plan.states.len() as u64, "states");
-    bar.set_prefix(trace.about.filesystem.clone());
+    bar.set_prefix(output::plain(&trace.about.filesystem));
     bar.set_position(findings.found.len() as u64);
     bar.reset_eta();
     let how = Explore {
@@ -74,7 +86,7 @@ fn one(
         timeline: &timeline,
         states: &states,
         workers: workers(args),
-        mount_options: &args.mount_options,
+        mount_options: &args.view.mount_options,
         read_only: false,
         stop: &interrupt::INTERRUPTED,
     };
@@ -87,9 +99,9 @@ fn one(
             let marks = timeline.marks(state.point);
             let last_mark = marks.last().map(|(_, text)| text.to_string());
             let finding = finding(*number, state, last_mark, &visit);
-            bad += usize::from(findings.is_bad(&finding));
+            bad += usize::from(findings.standing(&finding) == Standing::Failed);
             let kept = findings.add(finding).and_then(|line| match args.json {
-                true => Ok(output::answer(&format!("{line}\n"))?),
+                true => Ok(output::text(&format!("{line}\n"))?),
                 false => Ok(()),
             });
             bar.inc(1);
@@ -108,14 +120,35 @@ fn one(
     if let Some(error) = failed {
         return Err(error);
     }
-    let page_path = path.with_extension("html");
-    page::save(&page_path, &page::render(trace, &timeline, &plan, &findings))?;
+    page::save(&findings.page, &page::render(trace, &timeline, &plan, &findings))?;
     if !args.json {
         let speed = (states.len(), begun.elapsed());
-        output::answer(&summary(path, trace, &plan, &findings, whole.then_some(speed)))?;
-        output::news(&format!("page: {}", page_path.display()));
+        let speed = whole.then_some(speed);
+        output::text(&summary(args, path, trace, &plan, &findings, speed))?;
+        output::news(&format!("page: {}", findings.page.display()));
     }
     Ok((findings, whole))
+}
+
+/// What was there already.
+fn taken_over(path: &Path, findings: &Findings, all: usize) {
+    if let Some(aside) = &findings.aside {
+        output::news(&format!(
+            "{}: results of another question are kept as {} (what differs: {})",
+            path.display(),
+            aside.path.display(),
+            aside.differs.join(", ")
+        ));
+    }
+    if !findings.found.is_empty() {
+        output::news(&format!(
+            "{}: {} of {all} states are taken over from {}: the same trace, check, options and kernel; \
+             --fresh begins anew",
+            path.display(),
+            findings.found.len(),
+            findings.path.display()
+        ));
+    }
 }
 
 fn asked(args: &ExploreArgs, wanted: &Wanted, trace: &Trace) -> Asked {
@@ -124,15 +157,17 @@ fn asked(args: &ExploreArgs, wanted: &Wanted, trace: &Trace) -> Asked {
         trace: trace.id(),
         filesystem: trace.about.filesystem.clone(),
         check: args.check.check.clone(),
+        check_files: fingerprint::of(&args.check.check),
+        check_limit_ms: u64::try_from(args.check.check_limit.as_millis()).unwrap_or(u64::MAX),
         states: wanted.states,
         modes: wanted.modes.clone(),
         tear_bytes: wanted.tear_bytes,
         exhaustive_writes: wanted.exhaustive_writes,
         seed: wanted.seed,
-        lying: args.lying,
+        lying: args.view.lying,
         faults: trace.about.faults.clone(),
-        cache_bytes: args.cache,
-        mount_options: args.mount_options.clone(),
+        cache_bytes: args.view.cache,
+        mount_options: args.view.mount_options.clone(),
         kernel: kernel.trim().to_owned(),
         plimsoll: env!("CARGO_PKG_VERSION").to_owned(),
     }
@@ -155,6 +190,7 @@ fn workers(args: &ExploreArgs) -> usize {
 }
 
 fn summary(
+    args: &ExploreArgs,
     path: &Path,
     trace: &Trace,
     plan: &Plan,
@@ -183,18 +219,25 @@ fn summary(
         let rate = states as f64 / seconds;
         text += &format!("  {states} states in {seconds:.1} s, {rate:.0} a second\n");
     }
+    let apart = findings.count(Standing::Apart);
+    if apart > 0 {
+        text +=
+            &format!("  {apart} did not mount and could not be checked: they count neither way\n");
+    }
+    if findings.count(Standing::Passed) == 0 && findings.bad().next().is_none() {
+        text += "  no state could be checked: this shows nothing\n";
+    }
     for finding in findings.bad().take(SHOWN_MAX) {
         let said: String = finding.said.chars().take(SAID_SHOWN_CHARS).collect();
         let said = said.replace('\n', "; ");
         text += &format!("  {}: {}: {said}\n", finding.verdict, finding.state);
     }
     if let Some(first) = findings.bad().next() {
-        let (path, state) = (path.display(), &first.state);
-        let lying = if findings.asked.lying { " --lying" } else { "" };
+        let (path, state) = (quoted(&path.to_string_lossy()), quoted(&first.state));
+        let (view, check) = (&args.view, &args.check);
         text += &format!(
-            "  look at it: plimsoll disk replay {path} '{state}'{lying} --keep-mounted\n  \
-             why:        plimsoll disk shrink {path} '{state}'{lying} --check '{}'\n",
-            findings.asked.check.replace('\'', "'\\''")
+            "  look at it: plimsoll disk replay {path} {state}{view} --keep-mounted\n  \
+             why:        plimsoll disk shrink {path} {state}{view}{check}\n",
         );
     }
     if !trace.about.faults.is_empty() {

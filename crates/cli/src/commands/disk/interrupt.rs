@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result};
+use plimsoll_simdisk::mounted::Error;
 
 use crate::exit::Exit;
 use crate::output;
@@ -24,4 +25,18 @@ pub(super) fn catch_ctrl_c() -> Result<()> {
         output::news("stopping; Ctrl-C again stops at once");
     });
     caught.context("Ctrl-C cannot be caught")
+}
+
+/// What failed after Ctrl-C failed because of it, and is no answer.
+pub(super) fn said(done: Result<Exit>) -> Result<Exit> {
+    match done {
+        Err(error) if interrupted() => {
+            output::news(&match error.downcast_ref::<Error>() {
+                Some(Error::Interrupted) => "interrupted".to_owned(),
+                _ => format!("interrupted: {error:#}"),
+            });
+            Ok(Exit::Interrupted)
+        }
+        done => done,
+    }
 }

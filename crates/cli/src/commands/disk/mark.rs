@@ -13,6 +13,9 @@ pub(super) fn run(text: &str) -> Result<Exit> {
     let path = std::env::var_os("PLIMSOLL_MARK_SOCKET").context(
         "PLIMSOLL_MARK_SOCKET is not set: marks are said inside of `plimsoll disk record`, `run` or `cycle`",
     )?;
+    if text.contains('\n') {
+        bail!("a mark is one line");
+    }
     let mut stream = UnixStream::connect(&path).context("nobody listens for marks any more")?;
     stream.write_all(format!("{text}\n").as_bytes()).context("the mark was not heard")?;
     let mut answer = String::new();

@@ -14,6 +14,8 @@ mod explore;
 #[cfg(target_os = "linux")]
 mod findings;
 #[cfg(target_os = "linux")]
+mod fingerprint;
+#[cfg(target_os = "linux")]
 mod interrupt;
 #[cfg(target_os = "linux")]
 mod mark;
@@ -46,7 +48,7 @@ pub(crate) fn run(command: DiskCommand) -> Result<Exit> {
         return Ok(Exit::OfCommand(code));
     }
     interrupt::catch_ctrl_c()?;
-    match command {
+    interrupt::said(match command {
         DiskCommand::Record(args) => record::run(&args),
         DiskCommand::Explore(args) => explore::run(&args),
         DiskCommand::Replay(args) => replay::run(&args),
@@ -54,7 +56,7 @@ pub(crate) fn run(command: DiskCommand) -> Result<Exit> {
         DiskCommand::Cycle(args) => cycle::run(&args),
         DiskCommand::Run(args) => run::run(&args),
         DiskCommand::Doctor { .. } | DiskCommand::Mark { .. } => unreachable!("done above"),
-    }
+    })
 }
 
 #[cfg(not(target_os = "linux"))]

@@ -7,7 +7,7 @@ use plimsoll_lab::result::{self, ArmResult};
 use plimsoll_simdisk::block::{Belief, Model, Trace};
 use plimsoll_simdisk::mounted::{Check, Program, RigOptions};
 
-use crate::disk_args::{CheckArgs, DiskArgs};
+use crate::disk_args::{CheckArgs, DiskArgs, ViewArgs};
 
 /// What was typed, for the library.
 pub(super) fn rig_options(filesystem: &str, args: &DiskArgs) -> Result<RigOptions> {
@@ -70,8 +70,8 @@ pub(super) fn check(args: &CheckArgs) -> Check {
 }
 
 /// What is believed of the disk.
-pub(super) fn belief(lying: bool, cache_bytes: Option<u64>) -> Belief {
-    Belief { flushes_lie: lying, cache_bytes }
+pub(super) fn belief(view: &ViewArgs) -> Belief {
+    Belief { flushes_lie: view.lying, cache_bytes: view.cache }
 }
 
 /// The traces that are meant: a file, or all of a directory.

@@ -32,9 +32,9 @@ pub(super) fn run(args: &RecordArgs) -> Result<Exit> {
         }
         let path = args.output.join(format!("{filesystem}.trace"));
         trace.save(&path)?;
-        output::answer(&format!("{}: {}\n", path.display(), summary(&trace)))?;
+        output::text(&format!("{}: {}\n", path.display(), summary(&trace)))?;
         for (rule, times) in applied {
-            output::answer(&format!("  fault: {rule}: {times} times\n"))?;
+            output::text(&format!("  fault: {rule}: {times} times\n"))?;
         }
         advise(&trace);
         match ended {

@@ -5,7 +5,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use plimsoll_simdisk::block::{Event, Fate, Loss, Mode, Platter, State, Timeline, Trace};
+use plimsoll_simdisk::block::{Event, Fate, Loss, Mode, State, Timeline, Trace};
 use plimsoll_simdisk::mounted::{
     Check, Error, Image, Owner, Owners, Program, Situation, Verdict, keeper,
 };
@@ -21,28 +21,30 @@ const SHOWN_MAX: usize = 20;
 
 pub(super) fn run(args: &ReplayArgs) -> Result<Exit> {
     let trace = options::load(&args.trace)?;
-    let timeline = Timeline::of(&trace.events, options::belief(args.lying, args.cache));
-    within(&trace, &args.state)?;
-    let owners = owners(&trace, &timeline, args.state.point, &args.mount_options);
+    let timeline = Timeline::of(&trace.events, options::belief(&args.view));
+    args.state.check(&trace, &timeline).map_err(anyhow::Error::msg)?;
+    let owners = owners(&trace, &timeline, args.state.point, &args.view.mount_options);
     let losses = args.state.losses(&trace.events, &timeline);
     let pending = args.state.fates(&trace.events, &timeline);
     let last_mark = timeline.marks(args.state.point).last().map(|(_, text)| text.to_string());
     let kept = pending.iter().filter(|survivor| survivor.fate == Fate::Whole).count();
     if !args.json {
-        output::answer(&format!(
+        output::text(&format!(
             "{}: {} pending writes, {kept} whole, {} lost or torn; last mark: {}\n",
             args.state,
             pending.len(),
             pending.len() - kept,
             last_mark.as_deref().unwrap_or("none")
         ))?;
-        output::answer(&listed(&trace, &timeline, &owners, &losses))?;
+        output::text(&listed(&trace, &timeline, &owners, &losses))?;
     }
     let platter = args.state.platter(&trace.base, &trace.events, &timeline);
-    let image = match mount(&trace, &platter, &args.mount_options) {
+    let options = &args.view.mount_options;
+    let image = match Image::of_trace(&trace, &platter, options, false) {
         Ok(image) => image,
         Err(Error::NotMounted { source, .. }) => {
-            output::answer(&match args.json {
+            Image::try_undamaged(&trace, options)?;
+            output::text(&match args.json {
                 true => {
                     format!("{}\n", json!({ "verdict": "not-mounted", "said": source.to_string() }))
                 }
@@ -73,9 +75,9 @@ pub(super) fn run(args: &ReplayArgs) -> Result<Exit> {
             "pending": pending.len(),
             "lost": lost,
         });
-        output::answer(&format!("{}\n", serde_json::to_string_pretty(&answer)?))?;
+        output::text(&format!("{}\n", serde_json::to_string_pretty(&answer)?))?;
     } else if args.check.is_some() {
-        output::answer(&format!("the check says: {}\n", verdict.name()))?;
+        output::text(&format!("the check says: {}\n", verdict.name()))?;
     }
     if args.keep_mounted {
         keep(&image)?;
@@ -95,7 +97,7 @@ fn keep(image: &Image) -> Result<()> {
         return Ok(());
     }
     output::news(&format!(
-        "mounted; look at it with: nsenter --target {} --mount sh -c 'cd {} && exec sh'\nCtrl-C unmounts it",
+        "mounted; look at it with: nsenter --target {} --mount --pid sh -c 'cd {} && exec sh'\nCtrl-C unmounts it",
         keeper::number_outside(),
         dir.display()
     ));
@@ -105,34 +107,11 @@ fn keep(image: &Image) -> Result<()> {
     Ok(())
 }
 
-/// A point beyond the end is a mistake, not the end.
-pub(super) fn within(trace: &Trace, state: &State) -> Result<()> {
-    anyhow::ensure!(
-        state.point <= trace.events.len(),
-        "point {} is beyond the {} events of the trace",
-        state.point,
-        trace.events.len()
-    );
-    Ok(())
-}
-
-pub(super) fn mount(
-    trace: &Trace,
-    platter: &Platter,
-    more_options: &str,
-) -> plimsoll_simdisk::mounted::Result<Image> {
-    let filesystem = trace.about.filesystem.parse();
-    let filesystem = filesystem
-        .map_err(|reason| Error::Unavailable { what: "the filesystem of the trace", reason })?;
-    let options = format!("{},{more_options}", trace.about.mount_options);
-    Image::mount(platter, filesystem, &options, false)
-}
-
 /// Whose each place is, as the host saw the disk at that point.
 pub(super) fn owners(trace: &Trace, timeline: &Timeline, point: usize, options: &str) -> Owners {
     let seen = State { point, mode: Mode::Arrived };
     let platter = seen.platter(&trace.base, &trace.events, timeline);
-    let image = mount(trace, &platter, options);
+    let image = Image::of_trace(trace, &platter, options, false);
     match (image, trace.about.filesystem.parse()) {
         (Ok(image), Ok(filesystem)) => Owners::of(&image, filesystem),
         _ => Owners::default(),
@@ -150,7 +129,7 @@ pub(super) fn listed(
     for loss in losses.iter().take(SHOWN_MAX) {
         let (what, owners) = whose(trace, timeline, owners, loss);
         let names: Vec<String> = owners.iter().map(ToString::to_string).collect();
-        text += &format!("  lost: {what}: {}\n", names.join("; "));
+        text += &format!("  lost: {what}: {}\n", names.join("; ").replace('\n', "\\n"));
     }
     if losses.len() > SHOWN_MAX {
         text += &format!("  and {} more (all with --json)\n", losses.len() - SHOWN_MAX);

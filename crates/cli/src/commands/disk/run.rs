@@ -1,6 +1,7 @@
 //! `plimsoll disk run`: something on a disk that fails, lies or is slow.
 
 use anyhow::Result;
+use plimsoll_simdisk::block::Keep;
 use plimsoll_simdisk::mounted::{Ended, Program, Rig};
 
 use super::{interrupt, options};
@@ -11,6 +12,7 @@ use crate::output;
 pub(super) fn run(args: &RunArgs) -> Result<Exit> {
     let mut how = options::rig_options(&args.fs, &args.disk)?;
     how.interactive = true;
+    how.keep = Keep::Nothing;
     let mut rig = Rig::start(how)?;
     let program = Program::new(args.command.clone());
     let (ended, _) = rig.run(&program, &[], None, &interrupt::interrupted)?;
@@ -22,6 +24,10 @@ pub(super) fn run(args: &RunArgs) -> Result<Exit> {
         });
     }
     rig.stop()?;
+    if interrupt::interrupted() {
+        output::news("interrupted: the command was ended, and its disk is gone");
+        return Ok(Exit::Interrupted);
+    }
     Ok(match ended {
         Ended::Exited(code) => Exit::OfCommand(u8::try_from(code).unwrap_or(1)),
         Ended::Signalled(signal) => Exit::OfCommand(u8::try_from(128 + signal).unwrap_or(1)),

@@ -2,18 +2,20 @@
 
 use anyhow::Result;
 use plimsoll_simdisk::block::{Loss, Mode, State, Timeline, Trace, shrink};
-use plimsoll_simdisk::mounted::{Error, Situation, Verdict};
+use plimsoll_simdisk::mounted::{Error, Image, Situation, Verdict};
 use serde_json::json;
 
 use super::{interrupt, options, progress, replay};
-use crate::disk_args::ShrinkArgs;
+use crate::disk_args::{ShrinkArgs, quoted};
 use crate::exit::Exit;
 use crate::output;
 
 pub(super) fn run(args: &ShrinkArgs) -> Result<Exit> {
     let trace = options::load(&args.trace)?;
-    replay::within(&trace, &args.state)?;
-    let timeline = Timeline::of(&trace.events, options::belief(args.lying, None));
+    let timeline = Timeline::of(&trace.events, options::belief(&args.view));
+    args.state.check(&trace, &timeline).map_err(anyhow::Error::msg)?;
+    // What does not mount at all would seem to fail for any state.
+    Image::try_undamaged(&trace, &args.view.mount_options)?;
     let losses = args.state.losses(&trace.events, &timeline);
     let before = losses.len();
     let bar = progress::bar(0, "states");
@@ -31,13 +33,13 @@ pub(super) fn run(args: &ShrinkArgs) -> Result<Exit> {
         fails(args, &trace, &timeline, state)
     });
     bar.finish_and_clear();
-    let found = match found {
-        Ok(found) => found,
-        Err(Error::Interrupted) => return Ok(Exit::Interrupted),
-        Err(error) => return Err(error.into()),
-    };
-    let Some(found) = found else {
-        output::answer(&format!("{}: the check does not fail\n", args.state))?;
+    let Some(found) = found? else {
+        let said = format!("{}: the check does not fail", args.state);
+        if args.json {
+            output::news(&said);
+        } else {
+            output::text(&format!("{said}\n"))?;
+        }
         return Ok(Exit::CheckFailed);
     };
     let found = match &found.mode {
@@ -48,7 +50,7 @@ pub(super) fn run(args: &ShrinkArgs) -> Result<Exit> {
         Mode::Without(losses) => losses.clone(),
         _ => Vec::new(),
     };
-    let owners = replay::owners(&trace, &timeline, found.point, &args.mount_options);
+    let owners = replay::owners(&trace, &timeline, found.point, &args.view.mount_options);
     if args.json {
         let of = |loss| replay::of(&trace, &timeline, &owners, loss);
         let answer = json!({
@@ -58,7 +60,7 @@ pub(super) fn run(args: &ShrinkArgs) -> Result<Exit> {
             "tried": tried,
             "lost": losses.iter().map(of).collect::<Vec<_>>(),
         });
-        output::answer(&format!("{}\n", serde_json::to_string_pretty(&answer)?))?;
+        output::text(&format!("{}\n", serde_json::to_string_pretty(&answer)?))?;
         return Ok(Exit::Ok);
     }
     let text = if losses.is_empty() {
@@ -70,11 +72,12 @@ pub(super) fn run(args: &ShrinkArgs) -> Result<Exit> {
         text += &replay::listed(&trace, &timeline, &owners, &losses);
         text
     };
-    output::answer(&text)?;
-    output::answer(&format!(
-        "  look at it: plimsoll disk replay {} '{found}'{} --keep-mounted\n",
-        args.trace.display(),
-        if args.lying { " --lying" } else { "" }
+    output::text(&text)?;
+    output::text(&format!(
+        "  look at it: plimsoll disk replay {} {}{} --keep-mounted\n",
+        quoted(&args.trace.to_string_lossy()),
+        quoted(&found.to_string()),
+        args.view
     ))?;
     Ok(Exit::Ok)
 }
@@ -86,7 +89,7 @@ fn fails(
     state: &State,
 ) -> Result<bool, Error> {
     let platter = state.platter(&trace.base, &trace.events, timeline);
-    let image = match replay::mount(trace, &platter, &args.mount_options) {
+    let image = match Image::of_trace(trace, &platter, &args.view.mount_options, false) {
         Ok(image) => image,
         Err(Error::NotMounted { .. }) => return Ok(true),
         Err(error) => return Err(error),
