@@ -260,3 +260,32 @@ fn a_workload_that_is_stopped_leaves_nothing_behind() {
     rig.stop().unwrap();
     assert!(!Path::new(plimsoll_simdisk::mounted::DIRECTORY).join("lost+found").exists());
 }
+
+/// A server that a workload left behind in a mount namespace of its own holds a copy of our mounts.
+#[test]
+fn a_disk_that_somebody_else_has_mounted_is_said_and_not_waited_for() {
+    let Some(rig) = rig_or_skip(Filesystem::Ext4, |_| {}) else { return };
+    let dir = rig.directory().to_str().unwrap().to_owned();
+    let script = format!("umount {dir} && echo ready && exec sleep 600");
+    let mut stray = std::process::Command::new("unshare")
+        .args(["--mount", "--propagation", "private", "sh", "-c", &script])
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut ready = [0; 6];
+    std::io::Read::read_exact(stray.stdout.as_mut().unwrap(), &mut ready).unwrap();
+    let stopped = rig.stop();
+    stray.kill().unwrap();
+    stray.wait().unwrap();
+    let said = stopped.map_err(|error| format!("{error}: {:?}", std::error::Error::source(&error)));
+    let said = said.unwrap_err();
+    assert!(said.contains(&stray.id().to_string()), "{said}");
+}
+
+#[test]
+fn a_listener_ends_though_its_socket_is_gone() {
+    let Some(mut rig) = rig_or_skip(Filesystem::Ext4, |_| {}) else { return };
+    let program = Program::shell("rm \"$PLIMSOLL_MARK_SOCKET\"");
+    rig.run(&program, &[], Some(Duration::from_secs(60)), &|| false).unwrap();
+    rig.stop().unwrap();
+}
