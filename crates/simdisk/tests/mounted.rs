@@ -48,6 +48,35 @@ fn flushes(trace: &Trace, from: usize) -> usize {
 }
 
 #[test]
+fn what_was_done_to_one_image_is_not_in_the_next() {
+    for filesystem in Filesystem::ALL {
+        let Some(rig) = rig_or_skip(filesystem, |_| {}) else { return };
+        let dir = OsDir::open(rig.directory()).unwrap();
+        for name in ["kept", "deleted"] {
+            let file = dir.create(name, SyncMethod::Fsync.access()).unwrap();
+            file.write_sync_at(&[7; 20_000], 0, SyncMethod::Fsync).unwrap();
+        }
+        dir.sync().unwrap();
+        let trace = rig.trace(rig.point());
+        drop(dir);
+        rig.stop().unwrap();
+        for number in 0..3 {
+            let image = after_power_cut(&trace, Belief::default());
+            let at = image.directory();
+            for name in ["kept", "deleted"] {
+                let found = fs::read(at.join(name)).unwrap();
+                assert!(found == [7; 20_000], "{filesystem}: {name} in image {number}");
+            }
+            assert!(!at.join("leaked").exists(), "{filesystem}: image {number}");
+            fs::remove_file(at.join("deleted")).unwrap();
+            fs::write(at.join("kept"), [9; 30_000]).unwrap();
+            fs::write(at.join("leaked"), vec![1; 3 << 20]).unwrap();
+            image.unmount().unwrap();
+        }
+    }
+}
+
+#[test]
 fn flushes_arrive_for_every_way_to_sync_and_what_was_not_synced_is_gone() {
     for filesystem in Filesystem::ALL {
         let Some(rig) = rig_or_skip(filesystem, |_| {}) else { return };
