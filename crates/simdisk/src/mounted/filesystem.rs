@@ -29,10 +29,6 @@ pub enum Filesystem {
     Btrfs,
 }
 
-/// The smallest power of two that mkfs.xfs takes for disks up to 1 TiB.
-const XFS_LOG: &str = "size=16m";
-/// By which xfstests, and we, tell mkfs.xfs that a small log is meant.
-const SMALL_XFS: [(&str, &str); 3] = [("TEST_DIR", "1"), ("TEST_DEV", "1"), ("QA_CHECK_FS", "1")];
 /// How long what uses a mount is waited for.
 const UNMOUNT_WAIT: Duration = Duration::from_secs(5);
 /// How long the kernel may take to detach a loop device.
@@ -110,15 +106,10 @@ impl Filesystem {
         file.set_len(disk_bytes).map_err(Error::io("truncate", &path))?;
         let mut command: Vec<String> = vec![program.to_owned()];
         command.extend(self.mkfs_args().iter().map(|&arg| arg.to_owned()));
-        // As ext4's journal: recovery reads what is between its ends, and 64 MiB hold every record.
-        if self == Self::Xfs && !args.iter().any(|arg| arg.starts_with("-l")) {
-            command.extend(["-l", XFS_LOG].map(str::to_owned));
-        }
         command.extend_from_slice(args);
         let output = Command::new(program)
             .args(&command[1..])
             .arg(&path)
-            .envs(SMALL_XFS)
             .stdin(Stdio::null())
             .output()
             .map_err(|error| Error::Unavailable {
