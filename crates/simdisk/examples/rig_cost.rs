@@ -40,7 +40,7 @@ fn main() -> Outcome<()> {
     Ok(())
 }
 
-/// Every twelfth flush boundary of 3000 records of 512 bytes, checked record by record.
+/// Every twenty-fourth flush boundary of 3000 records of 512 bytes, checked record by record.
 fn images(filesystem: Filesystem) -> Outcome<()> {
     let rig = Rig::start(RigOptions::new(filesystem))?;
     let dir = OsDir::open(rig.directory())?;
@@ -55,7 +55,7 @@ fn images(filesystem: Filesystem) -> Outcome<()> {
     drop((file, dir));
     rig.stop()?;
     let timeline = Timeline::of(&trace.events, Belief::default());
-    let points = timeline.flushes().iter().step_by(12);
+    let points = timeline.flushes().iter().step_by(24);
     let states: Vec<State> =
         points.map(|&point| State { point, mode: Mode::Subset { seed: point as u64 } }).collect();
     let count = states.len() as f64;

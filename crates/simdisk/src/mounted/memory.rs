@@ -202,7 +202,7 @@ mod tests {
         for &place in places {
             file.write_all_at(&[0xEE; 512], place).unwrap();
         }
-        file.sync_all().unwrap();
+        nix::unistd::fsync(&file).unwrap();
         drop(file);
         assert!(filesystem::detach(device));
         memory.keep();
