@@ -38,7 +38,7 @@ pub struct Timings {
 }
 
 impl Image {
-    /// Mounts a copy of `platter`. That the kernel refuses is [`Error::NotMounted`].
+    /// Mounts a copy of `platter`. That the kernel refuses is [`super::Error::NotMounted`].
     pub fn mount(
         platter: &Platter,
         filesystem: Filesystem,
