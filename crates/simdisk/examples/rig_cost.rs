@@ -40,7 +40,7 @@ fn main() -> Outcome<()> {
     Ok(())
 }
 
-/// Every flush boundary of 3000 records of 512 bytes, checked record by record, by one worker.
+/// Every twenty-fourth flush boundary of 3000 records of 512 bytes, checked record by record.
 fn images(filesystem: Filesystem) -> Outcome<()> {
     let rig = Rig::start(RigOptions::new(filesystem))?;
     let dir = OsDir::open(rig.directory())?;
@@ -55,38 +55,57 @@ fn images(filesystem: Filesystem) -> Outcome<()> {
     drop((file, dir));
     rig.stop()?;
     let timeline = Timeline::of(&trace.events, Belief::default());
-    let points = timeline.flushes().iter().step_by(4);
+    let points = timeline.flushes().iter().step_by(24);
     let states: Vec<State> =
         points.map(|&point| State { point, mode: Mode::Subset { seed: point as u64 } }).collect();
-    let (took, timings, bad) = visited(&trace, &timeline, &states)?;
     let count = states.len() as f64;
-    let ms = |time: Duration| time.as_secs_f64() * 1000.0 / count;
-    println!(
-        "{filesystem}: {:.0} images/s on one worker: {} images in {:.2} s, {bad} bad; ms each: build {:.2}, \
-         attach {:.2}, mount {:.2}, check {:.2}, unmount {:.2}",
-        count / took.as_secs_f64(),
-        states.len(),
-        took.as_secs_f64(),
-        ms(timings.build),
-        ms(timings.attach),
-        ms(timings.mount),
-        ms(timings.check),
-        ms(timings.unmount),
-    );
+    let cores = std::thread::available_parallelism()?.get();
+    for workers in [1, cores, 2 * cores] {
+        let busy_before = busy()?;
+        let (took, timings, bad) = visited(&trace, &timeline, &states, workers)?;
+        let cpu = busy()? - busy_before;
+        let ms = |time: Duration| time.as_secs_f64() * 1000.0 / count;
+        println!(
+            "{filesystem}: {:.0} images/s, {workers} workers: {} images in {:.2} s, {bad} bad; ms each: \
+             build {:.2}, attach {:.2}, mount {:.2}, check {:.2}, unmount {:.2}, CPU of the machine {:.2}",
+            count / took.as_secs_f64(),
+            states.len(),
+            took.as_secs_f64(),
+            ms(timings.build),
+            ms(timings.attach),
+            ms(timings.mount),
+            ms(timings.check),
+            ms(timings.unmount),
+            ms(cpu),
+        );
+    }
     Ok(())
+}
+
+/// The time that all processors together were not idle.
+fn busy() -> Outcome<Duration> {
+    let text = fs::read_to_string("/proc/stat")?;
+    let of_all = text.lines().next().unwrap_or_default();
+    let ticks: Vec<u64> =
+        of_all.split_whitespace().skip(1).take(8).map(str::parse).collect::<Result<_, _>>()?;
+    // Of user, nice, system, idle, iowait, irq, softirq, steal; a tick is a hundredth of a second.
+    let busy: u64 =
+        ticks.iter().enumerate().filter(|(at, _)| !(3..5).contains(at)).map(|(_, t)| t).sum();
+    Ok(Duration::from_millis(busy * 10))
 }
 
 fn visited(
     trace: &Trace,
     timeline: &Timeline,
     states: &[State],
+    workers: usize,
 ) -> Outcome<(Duration, Timings, usize)> {
     let stop = AtomicBool::new(false);
     let how = Explore {
         trace,
         timeline,
         states,
-        workers: 1,
+        workers,
         mount_options: "",
         read_only: false,
         stop: &stop,

@@ -1,15 +1,15 @@
 //! The bytes of one file as somebody sees them: the kernel, or whoever reads the medium.
 //!
 //! Pages that were never written are absent and read as zeros, so a file of any length is small.
-//! Pages and the map of them are shared until written: a clone costs two counters.
+//! Pages are shared until written: a clone costs a counter.
 //!
 //! Invariant of an image that is read from: no byte beyond its length is other than zero. The image
 //! of the medium may hold more, put there before the length that shows it.
 
-use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
+use crate::pages::Pages;
 use crate::ranges::Ranges;
 
 pub(crate) const PAGE_BYTES: usize = 4096;
@@ -23,7 +23,7 @@ pub(crate) type Page = [u8; PAGE_BYTES];
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Image {
     pub(crate) len: u64,
-    pages: Arc<BTreeMap<u64, Arc<Page>>>,
+    pages: Pages,
     pub(crate) blocks: Ranges,
 }
 
@@ -34,7 +34,7 @@ impl Image {
         let bytes = usize::try_from(left).map_or(buf.len(), |left| left.min(buf.len()));
         for piece in pieces(byte_offset, bytes) {
             let target = &mut buf[piece.buf];
-            match self.pages.get(&piece.page) {
+            match self.pages.get(piece.page) {
                 Some(page) => target.copy_from_slice(&page[piece.inside]),
                 None => target.fill(0),
             }
@@ -75,7 +75,7 @@ impl Image {
         self.forget(whole..u64::MAX);
         self.blocks.cut(whole);
         let inside = page_part(len);
-        if inside > 0 && self.pages.contains_key(&(len / PAGE)) {
+        if inside > 0 && self.pages.get(len / PAGE).is_some() {
             let last = self.page_mut(len / PAGE);
             if last[inside..].iter().any(|&byte| byte != 0) {
                 Arc::make_mut(last)[inside..].fill(0);
@@ -87,31 +87,29 @@ impl Image {
     /// Whether a byte beyond `len` is other than zero.
     pub(crate) fn reaches_beyond(&self, len: u64) -> bool {
         let (first, inside) = (len / PAGE, page_part(len));
-        self.pages.range(first..).any(|(&page, content)| {
+        self.pages.iter(first..u64::MAX).any(|(page, content)| {
             let start = if page == first { inside } else { 0 };
             content[start..].iter().any(|&byte| byte != 0)
         })
     }
 
-    /// The pages that were written, by number, in order.
-    pub(crate) fn pages(&self) -> impl Iterator<Item = (u64, &Page)> {
-        self.pages.iter().map(|(&number, page)| (number, &**page))
+    /// The pages that were written, of these numbers, in order.
+    pub(crate) fn pages_in(&self, numbers: Range<u64>) -> impl Iterator<Item = (u64, &Page)> {
+        self.pages.iter(numbers).map(|(number, page)| (number, &**page))
+    }
+
+    /// Numbers of the pages that the two do not share, in order. Their bytes may be the same.
+    pub(crate) fn unshared(&self, other: &Self) -> Vec<u64> {
+        self.pages.unshared(&other.pages)
     }
 
     fn page_mut(&mut self, page: u64) -> &mut Arc<Page> {
         self.blocks.insert(page..page + 1);
-        Arc::make_mut(&mut self.pages).entry(page).or_insert_with(|| Arc::new([0; PAGE_BYTES]))
+        self.pages.page_mut(page)
     }
 
     fn forget(&mut self, pages: Range<u64>) {
-        let there: Vec<u64> = self.pages.range(pages).map(|(&page, _)| page).collect();
-        if there.is_empty() {
-            return; // and leave the map shared
-        }
-        let map = Arc::make_mut(&mut self.pages);
-        for page in there {
-            map.remove(&page);
-        }
+        self.pages.remove(pages);
     }
 }
 

@@ -53,6 +53,7 @@ mod machine;
 mod moment;
 #[cfg(all(feature = "mounted", target_os = "linux"))]
 pub mod mounted;
+mod pages;
 mod ranges;
 mod tier;
 

@@ -48,6 +48,35 @@ fn flushes(trace: &Trace, from: usize) -> usize {
 }
 
 #[test]
+fn what_was_done_to_one_image_is_not_in_the_next() {
+    for filesystem in Filesystem::ALL {
+        let Some(rig) = rig_or_skip(filesystem, |_| {}) else { return };
+        let dir = OsDir::open(rig.directory()).unwrap();
+        for name in ["kept", "deleted"] {
+            let file = dir.create(name, SyncMethod::Fsync.access()).unwrap();
+            file.write_sync_at(&[7; 20_000], 0, SyncMethod::Fsync).unwrap();
+        }
+        dir.sync().unwrap();
+        let trace = rig.trace(rig.point());
+        drop(dir);
+        rig.stop().unwrap();
+        for number in 0..3 {
+            let image = after_power_cut(&trace, Belief::default());
+            let at = image.directory();
+            for name in ["kept", "deleted"] {
+                let found = fs::read(at.join(name)).unwrap();
+                assert!(found == [7; 20_000], "{filesystem}: {name} in image {number}");
+            }
+            assert!(!at.join("leaked").exists(), "{filesystem}: image {number}");
+            fs::remove_file(at.join("deleted")).unwrap();
+            fs::write(at.join("kept"), [9; 30_000]).unwrap();
+            fs::write(at.join("leaked"), vec![1; 3 << 20]).unwrap();
+            image.unmount().unwrap();
+        }
+    }
+}
+
+#[test]
 fn flushes_arrive_for_every_way_to_sync_and_what_was_not_synced_is_gone() {
     for filesystem in Filesystem::ALL {
         let Some(rig) = rig_or_skip(filesystem, |_| {}) else { return };
@@ -259,4 +288,33 @@ fn a_workload_that_is_stopped_leaves_nothing_behind() {
     assert_eq!(ended, plimsoll_simdisk::mounted::Ended::Stopped);
     rig.stop().unwrap();
     assert!(!Path::new(plimsoll_simdisk::mounted::DIRECTORY).join("lost+found").exists());
+}
+
+/// A server that a workload left behind in a mount namespace of its own holds a copy of our mounts.
+#[test]
+fn a_disk_that_somebody_else_has_mounted_is_said_and_not_waited_for() {
+    let Some(rig) = rig_or_skip(Filesystem::Ext4, |_| {}) else { return };
+    let dir = rig.directory().to_str().unwrap().to_owned();
+    let script = format!("umount {dir} && echo ready && exec sleep 600");
+    let mut stray = std::process::Command::new("unshare")
+        .args(["--mount", "--propagation", "private", "sh", "-c", &script])
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut ready = [0; 6];
+    std::io::Read::read_exact(stray.stdout.as_mut().unwrap(), &mut ready).unwrap();
+    let stopped = rig.stop();
+    stray.kill().unwrap();
+    stray.wait().unwrap();
+    let said = stopped.map_err(|error| format!("{error}: {:?}", std::error::Error::source(&error)));
+    let said = said.unwrap_err();
+    assert!(said.contains(&stray.id().to_string()), "{said}");
+}
+
+#[test]
+fn a_listener_ends_though_its_socket_is_gone() {
+    let Some(mut rig) = rig_or_skip(Filesystem::Ext4, |_| {}) else { return };
+    let program = Program::shell("rm \"$PLIMSOLL_MARK_SOCKET\"");
+    rig.run(&program, &[], Some(Duration::from_secs(60)), &|| false).unwrap();
+    rig.stop().unwrap();
 }

@@ -36,12 +36,12 @@ mod vfs;
 pub use aligned::AlignedBuf;
 pub use error::{Error, Result};
 pub use method::{Access, SyncMethod, System, Through};
-#[cfg(target_os = "linux")]
-pub use os::LoopDevice;
 pub use os::{
     Batch, BatchWrite, Batched, Held, OsDir, Space, Words, boot_id, device_number, finest_timer,
     space, thread_cpu_time,
 };
+#[cfg(target_os = "linux")]
+pub use os::{BlockWrites, LoopDevice};
 pub use probe::{Availability, probe};
 pub use promise::{Crash, Promise};
 pub use vfs::{Allocation, Dir, File, Lock, Overwrite};

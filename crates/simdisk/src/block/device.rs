@@ -17,6 +17,8 @@ use super::rules::{Act, On, Rule, Rules};
 /// How far a misdirected write may land from where it belongs, in sectors.
 const MISDIRECTED_SECTORS_MAX: usize = 64;
 const SECTOR: u64 = 512;
+/// Zeros are written so many at once.
+const ZEROS_BYTES: u64 = 1 << 20;
 /// What a mark may say.
 const MARK_BYTES_MAX: usize = 1024;
 /// What is kept in memory of an event beside its payload.
@@ -169,6 +171,24 @@ impl Device {
             self.heal(&(at..at + stored.len() as u64));
         }
         self.arrive(Event::Write { byte_offset: at, bytes: stored }, end)
+    }
+
+    /// A request to make a range zeros arrives: as writes of zeros, because it may be torn like one, and
+    /// must not be lost as a discard may. One that reaches beyond the end is refused.
+    pub fn zero(&mut self, byte_offset: u64, byte_count: u64) -> Vec<Ticket> {
+        if !self.seen.holds(byte_offset, byte_count) {
+            return vec![self.write(u64::MAX, &[])];
+        }
+        let zeros = vec![0; usize::try_from(byte_count.min(ZEROS_BYTES)).expect("at most that")];
+        let mut tickets = Vec::new();
+        let mut at = byte_offset;
+        let end = byte_offset + byte_count;
+        while at < end && !self.is_full {
+            let bytes = usize::try_from((end - at).min(ZEROS_BYTES)).expect("at most that");
+            tickets.push(self.write(at, &zeros[..bytes]));
+            at += bytes as u64;
+        }
+        tickets
     }
 
     /// A discard arrives. One that reaches beyond the end is refused.
@@ -422,6 +442,39 @@ mod tests {
         assert_eq!(write(&mut device, 0, &[1; 512]), Err(Errno::Enospc));
         assert_eq!(flush(&mut device), Err(Errno::Etimedout));
         assert_eq!((flush(&mut device), byte(&mut device, 0)), (Ok(()), Ok(0)));
+    }
+
+    #[test]
+    fn zeros_are_written_and_not_discarded() {
+        let mut device = device(&["discard lost sticky", "write EIO nth=2"]);
+        write(&mut device, 4096, &[1; 4096]).unwrap();
+        let failed = device.zero(4096, 512);
+        assert_eq!(failed.iter().map(Ticket::answer).collect::<Vec<_>>(), [Err(Errno::Eio)]);
+        let (large, end) = (1_u64 << 19, 1_u64 << 20);
+        for ticket in failed.into_iter().chain(device.zero(large, end - large)) {
+            device.end(ticket);
+        }
+        assert_eq!(byte(&mut device, 4096), Ok(1), "what failed stored nothing");
+        let tickets = device.zero(4096, 4096);
+        assert_eq!(byte(&mut device, 4096), Ok(0));
+        assert_eq!(byte_left(&device, 4096), 0, "nothing was flushed");
+        for ticket in tickets {
+            device.end(ticket);
+        }
+        let (_, events) = device.recorded();
+        assert!(!events.iter().any(|event| matches!(event, Event::Discard { .. })));
+        for (at, count) in [(end, 512), (end - 512, 1024), (u64::MAX, 2)] {
+            let refused = device.zero(at, count);
+            assert!(refused.iter().any(|ticket| ticket.answer() == Err(Errno::Eio)), "{at}");
+        }
+    }
+
+    #[test]
+    fn more_zeros_than_may_be_recorded_fill_the_recording_and_not_the_memory() {
+        let mut device = Device::new(Platter::new(1 << 45), Rules::new(Vec::new(), 7), 3 << 20);
+        let tickets = device.zero(0, 1 << 45);
+        assert!(tickets.len() < 6 && device.is_full());
+        assert_eq!(tickets.last().map(Ticket::answer), Some(Err(Errno::Enospc)));
     }
 
     #[test]

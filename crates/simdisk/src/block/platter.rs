@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::image::{Image, PAGE, PAGE_BYTES, pieces};
+use crate::image::{Image, PAGE, PAGE_BYTES, pages_of, pieces};
 
 /// A disk's content at one moment. A clone shares its pages until one of the two is written.
 #[derive(Debug, Clone)]
@@ -66,7 +66,13 @@ impl Platter {
 
     /// The pages that are not all zeros, in order, with where they begin.
     pub fn pages(&self) -> impl Iterator<Item = (u64, &[u8; PAGE_BYTES])> {
-        let used = self.image.pages().filter(|(_, page)| page.iter().any(|&byte| byte != 0));
+        self.pages_in(0..self.disk_bytes())
+    }
+
+    /// Those that lie in a range or reach into it.
+    pub fn pages_in(&self, range: Range<u64>) -> impl Iterator<Item = (u64, &[u8; PAGE_BYTES])> {
+        let used = self.image.pages_in(pages_of(&range));
+        let used = used.filter(|(_, page)| page.iter().any(|&byte| byte != 0));
         used.map(|(number, page)| (number * PAGE, page))
     }
 
@@ -87,6 +93,21 @@ impl Platter {
         if !run.is_empty() {
             each(start, &run);
         }
+    }
+
+    /// Where this disk may differ from another of its size, in order and in whole pages. Pages that
+    /// the two share are not looked at, so that of two states of one disk this is fast.
+    #[must_use]
+    pub fn changes(&self, other: &Self) -> Vec<Range<u64>> {
+        let mut changes: Vec<Range<u64>> = Vec::new();
+        for number in self.image.unshared(&other.image) {
+            let start = number * PAGE;
+            match changes.last_mut().filter(|last| last.end == start) {
+                Some(last) => last.end += PAGE,
+                None => changes.push(start..start + PAGE),
+            }
+        }
+        changes
     }
 }
 
@@ -127,6 +148,33 @@ mod tests {
                 copy.write(at, &run[..fits]);
             });
             prop_assert!(copy == platter);
+        }
+
+        #[test]
+        fn two_platters_are_the_same_where_they_do_not_change(
+            steps in prop::collection::vec((0u64..90_000, 0usize..9_000, 0u8..3), 0..12),
+            common in 0usize..12,
+        ) {
+            let mut one = Platter::new(100_000);
+            let mut both = Vec::new();
+            for (number, (at, count, value)) in steps.into_iter().enumerate() {
+                if number == common {
+                    both.push(one.clone());
+                }
+                match value {
+                    0 => one.discard(at, count as u64),
+                    value => one.write(at, &vec![value; count]),
+                }
+            }
+            let mut other = both.pop().unwrap_or_else(|| Platter::new(100_000));
+            for change in one.changes(&other) {
+                let end = change.end.min(100_000);
+                let mut bytes = vec![0; usize::try_from(end - change.start).unwrap()];
+                one.read(change.start, &mut bytes);
+                other.write(change.start, &bytes);
+            }
+            prop_assert!(other == one);
+            prop_assert!(one.changes(&one.clone()).is_empty());
         }
     }
 }

@@ -71,7 +71,7 @@ pub struct Rule {
     /// Applies from the nth request on that matches, counted from 1.
     nth: u64,
     times: Times,
-    /// Only requests that touch these bytes of the disk.
+    /// Only requests that touch these bytes of the disk; all of it for a flush.
     range: Range<u64>,
     /// Only writes that hold these bytes.
     has: Vec<u8>,
@@ -182,13 +182,25 @@ impl FromStr for Rule {
             has: Vec::new(),
             after: None,
         };
+        let mut said = Vec::new();
         for word in words {
+            let key = word.split_once('=').map_or(word, |(key, _)| key);
+            // Whatever says how often, once.
+            let often = ["once", "sticky", "times", "chance"];
+            let key = if often.contains(&key) { "times" } else { key };
+            if said.contains(&key) {
+                return Err(format!("'{word}': {key} is said twice"));
+            }
+            said.push(key);
             match word.split_once('=') {
                 None if word == "once" => rule.times = Times::Count(1),
                 None if word == "sticky" => rule.times = Times::Sticky,
                 Some(("nth", number)) => rule.nth = count("nth", number)?,
                 Some(("times", number)) => rule.times = Times::Count(count("times", number)?),
                 Some(("chance", share)) => rule.times = Times::Chance(chance(share)?),
+                Some(("range", _)) if on == On::Flush => {
+                    return Err("a flush has no range: it is about the whole disk".to_owned());
+                }
                 Some(("range", range)) => rule.range = parse_range(range)?,
                 Some(("has", pattern)) if on == On::Write => rule.has = parse_pattern(pattern)?,
                 Some(("has", _)) => return Err("only a write has a payload".to_owned()),
@@ -199,8 +211,15 @@ impl FromStr for Rule {
                 }
             }
         }
-        if act == Act::Unreadable && rule.range.end == u64::MAX {
-            return Err("unreadable needs range=START..END".to_owned());
+        if act == Act::Unreadable {
+            if rule.range.end == u64::MAX {
+                return Err("unreadable needs range=START..END".to_owned());
+            }
+            if let Some(key) = said.iter().find(|&&key| key != "range") {
+                return Err(format!(
+                    "unreadable is what a place is, not a request: it knows range=, and not {key}"
+                ));
+            }
         }
         Ok(rule)
     }
@@ -386,6 +405,18 @@ mod tests {
         assert!(wrong("flush EIO has=x").contains("payload"));
         assert!(wrong("write EIO has=0xabc").contains("pairs"));
         assert!(wrong("write EIO chance=2").contains("100%"));
+        assert!(wrong("write EIO nth=2 nth=3").contains("twice"));
+        assert!(wrong("write EIO sticky times=3").contains("twice"));
+    }
+
+    #[test]
+    fn what_a_rule_would_ignore_is_refused() {
+        let wrong = |line: &str| line.parse::<Rule>().unwrap_err();
+        assert!(wrong("flush EIO range=0..4096").contains("whole disk"));
+        for ignored in ["nth=2", "times=3", "once", "sticky", "chance=1%", "after=loaded"] {
+            let line = format!("read unreadable range=0..4096 {ignored}");
+            assert!(wrong(&line).contains("not a request"), "{line}");
+        }
     }
 
     proptest! {

@@ -3,20 +3,22 @@
 
 use super::states::{Loss, Mode, State};
 
-/// Finds a smaller set of `losses` at `point` with which `fails` is still true, such that no single
-/// one of them can be left out. `fails` is asked for as few states as that takes, and for the first
-/// one, with all losses, too: `None` if that does not fail.
+/// Finds a smaller set of `losses` at `point` that ends like all of them do, such that no single one
+/// of them can be left out. `ends` says how a state ends, `None` if it does no harm; what ends otherwise than
+/// the first state is another failure, and not followed. It is asked for as few states as that takes,
+/// and first for all losses: `None` if that does no harm.
 ///
-/// Stops early, with the best so far, when `fails` returns an error.
-pub fn shrink<E>(
+/// Stops early when `ends` returns an error.
+pub fn shrink<K: PartialEq, E>(
     point: usize,
     losses: Vec<Loss>,
-    mut fails: impl FnMut(&State) -> Result<bool, E>,
+    mut ends: impl FnMut(&State) -> Result<Option<K>, E>,
 ) -> Result<Option<State>, E> {
     let state = |losses: &[Loss]| State { point, mode: Mode::Without(losses.to_vec()) };
-    if !fails(&state(&losses))? {
+    let Some(wanted) = ends(&state(&losses))? else {
         return Ok(None);
-    }
+    };
+    let mut fails = |state: &State| Ok(ends(state)?.as_ref() == Some(&wanted));
     if fails(&state(&[]))? {
         // Nothing needs to be lost for it.
         return Ok(Some(state(&[])));
@@ -76,7 +78,8 @@ mod tests {
             let found = shrink(9, losses(0..all), |state| {
                 asked += 1;
                 let lost = lost(state);
-                Ok::<_, Infallible>(needed.iter().all(|request| lost.contains(request)))
+                let fails = needed.iter().all(|request| lost.contains(request));
+                Ok::<_, Infallible>(fails.then_some(()))
             });
             let found = found.unwrap();
             if needed.iter().all(|&request| request < all) {
@@ -91,7 +94,21 @@ mod tests {
 
     #[test]
     fn a_state_that_does_no_harm_is_not_shrunk() {
-        let found = shrink(9, losses(0..5), |_| Ok::<_, Infallible>(false)).unwrap();
+        let found = shrink(9, losses(0..5), |_| Ok::<_, Infallible>(None::<()>)).unwrap();
         assert_eq!(found, None);
+    }
+
+    #[test]
+    fn it_does_not_slide_to_another_failure() {
+        // Without 3 and 7 something is lost. Without 3 alone it does not mount, which is easier to have.
+        let found = shrink(9, losses(0..10), |state| {
+            let lost = lost(state);
+            Ok::<_, Infallible>(match (lost.contains(&3), lost.contains(&7)) {
+                (true, true) => Some("lost"),
+                (true, false) => Some("not-mounted"),
+                (false, _) => None,
+            })
+        });
+        assert_eq!(lost(&found.unwrap().unwrap()), [3, 7]);
     }
 }

@@ -11,6 +11,11 @@ use std::sync::Arc;
 
 use super::event::{End, Event};
 
+/// Requests that are looked over at once.
+const BLOCK: usize = 256;
+/// What a discard takes of a cache: it brings no bytes, only its own place and length.
+const DISCARD_BYTES: u64 = 512;
+
 /// What is believed of the disk beyond what it recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Belief {
@@ -34,6 +39,8 @@ pub struct Request {
     pub is_flush: bool,
     /// Bytes written or discarded.
     pub bytes: u64,
+    /// What it takes of a write cache.
+    cached_bytes: u64,
 }
 
 impl Request {
@@ -61,6 +68,8 @@ pub struct Timeline {
     marks: Vec<(usize, Arc<str>)>,
     /// Index of the completion of each flush that worked, and of each that was answered at all.
     flushes: Vec<usize>,
+    /// For each block of requests the last point at which one of them is pending.
+    last_pending: Vec<usize>,
 }
 
 impl Timeline {
@@ -71,27 +80,42 @@ impl Timeline {
         let mut cache = Cache { bytes: 0, limit: belief.cache_bytes, writes: VecDeque::new() };
         for (index, event) in events.iter().enumerate() {
             match event {
-                Event::Write { bytes, .. } => timeline.arrive(index, bytes.len() as u64, false),
-                Event::Discard { byte_count, .. } => timeline.arrive(index, *byte_count, false),
-                Event::Flush => timeline.arrive(index, 0, true),
+                Event::Write { bytes, .. } => {
+                    timeline.arrive(index, bytes.len() as u64, bytes.len() as u64);
+                }
+                Event::Discard { byte_count, .. } => {
+                    timeline.arrive(index, *byte_count, DISCARD_BYTES);
+                }
+                Event::Flush => {
+                    timeline.arrive(index, 0, 0);
+                    timeline.requests.last_mut().expect("just arrived").is_flush = true;
+                }
                 Event::Mark(text) => timeline.marks.push((index, Arc::clone(text))),
                 Event::Ended { request, end } => {
                     timeline.end(index, *request, *end, belief, &mut cache);
                 }
             }
         }
+        let last = |request: &Request| match request.ended {
+            _ if request.is_flush => 0,
+            Some((_, End::Failed(_) | End::Lied)) => 0,
+            _ => request.durable.unwrap_or(usize::MAX),
+        };
+        let blocks = timeline.requests.chunks(BLOCK);
+        timeline.last_pending =
+            blocks.map(|block| block.iter().map(last).max().unwrap_or(0)).collect();
         timeline
     }
 
-    fn arrive(&mut self, arrived: usize, bytes: u64, is_flush: bool) {
-        let request = Request { arrived, ended: None, durable: None, is_flush, bytes };
-        self.requests.push(request);
+    fn arrive(&mut self, arrived: usize, bytes: u64, cached_bytes: u64) {
+        let (ended, durable, is_flush) = (None, None, false);
+        self.requests.push(Request { arrived, ended, durable, is_flush, bytes, cached_bytes });
     }
 
     fn end(&mut self, index: usize, number: u32, end: End, belief: Belief, cache: &mut Cache) {
         let request = &mut self.requests[number as usize];
         request.ended = Some((index, end));
-        let Request { arrived, is_flush, bytes, .. } = *request;
+        let Request { arrived, is_flush, cached_bytes, .. } = *request;
         if is_flush {
             self.flushes.push(index);
             if end == End::Done && !belief.flushes_lie {
@@ -101,17 +125,17 @@ impl Timeline {
                     cache.writes.drain(..count).map(|(_, number)| number).collect();
                 covered.sort_unstable();
                 for number in covered {
-                    cache.bytes -= self.requests[number as usize].bytes;
+                    cache.bytes -= self.requests[number as usize].cached_bytes;
                     self.settle(number, index);
                 }
             }
         } else if end == End::Done {
             cache.writes.push_back((index, number));
-            cache.bytes += bytes;
+            cache.bytes += cached_bytes;
             while cache.limit.is_some_and(|limit| cache.bytes > limit)
                 && let Some((_, oldest)) = cache.writes.pop_front()
             {
-                cache.bytes -= self.requests[oldest as usize].bytes;
+                cache.bytes -= self.requests[oldest as usize].cached_bytes;
                 self.settle(oldest, index);
             }
         }
@@ -144,11 +168,16 @@ impl Timeline {
     #[must_use]
     pub fn pending(&self, point: usize) -> Vec<u32> {
         let arrived = self.requests.partition_point(|request| request.arrived < point);
-        (0..)
-            .zip(&self.requests[..arrived])
-            .filter(|(_, request)| request.is_pending(point))
-            .map(|(number, _)| number)
-            .collect()
+        let mut pending = Vec::new();
+        // Most blocks are durable as a whole, and there are as many points as requests.
+        for (block, &last) in self.last_pending[..arrived.div_ceil(BLOCK)].iter().enumerate() {
+            if last >= point {
+                let numbers = block * BLOCK..((block + 1) * BLOCK).min(arrived);
+                let is_pending = |&number: &usize| self.requests[number].is_pending(point);
+                pending.extend(numbers.filter(is_pending).map(to_number));
+            }
+        }
+        pending
     }
 
     /// The marks that were there at that point.
@@ -157,6 +186,10 @@ impl Timeline {
         let there = self.marks.partition_point(|(index, _)| *index < point);
         &self.marks[..there]
     }
+}
+
+fn to_number(index: usize) -> u32 {
+    u32::try_from(index).expect("the device numbers requests so")
 }
 
 /// Completed writes that no flush covers yet, as they completed.
@@ -226,5 +259,44 @@ mod tests {
         assert_eq!(durable_at(&events, cached(1024)), [None, None]);
         assert_eq!(durable_at(&events, cached(512)), [Some(3), None]);
         assert_eq!(durable_at(&events, cached(0)), [Some(1), Some(3)]);
+    }
+
+    #[test]
+    fn a_discard_of_the_whole_disk_does_not_push_writes_out_of_a_small_cache() {
+        let discard = Event::Discard { byte_offset: 0, byte_count: 1 << 45 };
+        let events = [write(0), ended(0, End::Done), discard, ended(1, End::Done)];
+        let cached = |bytes| Belief { cache_bytes: Some(bytes), ..Belief::default() };
+        assert_eq!(durable_at(&events, cached(1024)), [None, None]);
+        assert_eq!(durable_at(&events, cached(0)), [Some(1), Some(3)], "write-through");
+        // Sizes of many add up to more than a number holds.
+        let events: Vec<Event> = (0..1 << 20)
+            .flat_map(|request| {
+                [Event::Discard { byte_offset: 0, byte_count: 1 << 45 }, ended(request, End::Done)]
+            })
+            .collect();
+        assert_eq!(durable_at(&events, cached(1024)).iter().flatten().count(), (1 << 20) - 2);
+    }
+
+    #[test]
+    fn what_is_pending_is_found_without_looking_at_every_request() {
+        // Some are never flushed, some fail, and the rest becomes durable piece by piece.
+        let mut events = Vec::new();
+        for request in (0..4000_u32).step_by(4) {
+            events.extend([write(0), write(512), write(1024)]);
+            events.push(ended(request, End::Done));
+            events.push(if request % 100 == 0 { write(0) } else { Event::Flush });
+            if request % 7 == 0 {
+                events.push(ended(request + 1, End::Failed(super::super::Errno::Eio)));
+            }
+            events.push(ended(request + 3, End::Done));
+        }
+        for belief in [Belief::default(), Belief { cache_bytes: Some(2048), ..Belief::default() }] {
+            let timeline = Timeline::of(&events, belief);
+            for point in (0..=events.len()).step_by(97) {
+                let all = timeline.requests().iter().zip(0..);
+                let pending = all.filter(|(request, _)| request.is_pending(point));
+                assert_eq!(timeline.pending(point), pending.map(|(_, n)| n).collect::<Vec<_>>());
+            }
+        }
     }
 }

@@ -13,7 +13,8 @@
 //!
 //! Numbers are little-endian. About, Disk and Base frames come first, in that order. A file may come
 //! from anybody: every length is checked before memory is taken for it, and every range against the
-//! disk. A file that ends early says so; what a frame before that said is not used.
+//! disk. Base is of whole pages of 4 KiB, a write of whole sectors, so that memory is a small multiple
+//! of the file. A file that ends early says so; what a frame before that said is not used.
 
 use std::fs::File;
 use std::hash::Hasher;
@@ -34,6 +35,9 @@ const PAYLOAD_BYTES_MAX: u32 = (16 << 20) + 8;
 const ABOUT_BYTES_MAX: usize = 1 << 20;
 const MARK_BYTES_MAX: usize = 1024;
 const RUN_BYTES: usize = 1 << 20;
+/// The disk is of whole pages, what it holds at first, too; a write is of whole sectors.
+const PAGE: u64 = 4096;
+const SECTOR: u64 = 512;
 /// Sparse, but page numbers and offsets must stay far from overflow.
 const DISK_BYTES_MAX: u64 = 1 << 46;
 /// 64 bytes of memory each, so 16 GiB: more than any recording may take.
@@ -213,12 +217,12 @@ impl Trace {
             }
             let event = match kind {
                 Kind::Base if trace.events.is_empty() => {
-                    let (byte_offset, bytes) = frames.write(&trace.base)?;
+                    let (byte_offset, bytes) = frames.write(&trace.base, PAGE)?;
                     trace.base.write(byte_offset, bytes);
                     continue;
                 }
                 Kind::Write => {
-                    let (byte_offset, bytes) = frames.write(&trace.base)?;
+                    let (byte_offset, bytes) = frames.write(&trace.base, SECTOR)?;
                     Event::Write { byte_offset, bytes: Arc::from(bytes) }
                 }
                 Kind::Discard => {
@@ -320,7 +324,8 @@ impl<R: Read> Frames<'_, R> {
     fn disk(&mut self, about: About) -> Result<Trace, Wrong> {
         let kind = self.read()?;
         let disk_bytes = self.number(0)?;
-        if kind != Kind::Disk || self.payload.len() != 8 || disk_bytes > DISK_BYTES_MAX {
+        let is_whole = disk_bytes.is_multiple_of(PAGE) && disk_bytes <= DISK_BYTES_MAX;
+        if kind != Kind::Disk || self.payload.len() != 8 || !is_whole {
             return Err(self.wrong("it does not say how large the disk is".to_owned()));
         }
         Ok(Trace { about, base: Platter::new(disk_bytes), events: Vec::new() })
@@ -331,14 +336,17 @@ impl<R: Read> Frames<'_, R> {
         bytes.map(u64::from_le_bytes).ok_or_else(|| self.wrong("a short frame".to_owned()))
     }
 
-    fn write(&self, disk: &Platter) -> Result<(u64, &[u8]), Wrong> {
+    /// Of whole units only: a byte here and a byte there would take a page of memory each.
+    fn write(&self, disk: &Platter, unit: u64) -> Result<(u64, &[u8]), Wrong> {
         let byte_offset = self.number(0)?;
         let bytes = &self.payload[8..];
-        if disk.holds(byte_offset, bytes.len() as u64) {
-            Ok((byte_offset, bytes))
-        } else {
-            Err(self.wrong("a write beyond the disk".to_owned()))
+        if !disk.holds(byte_offset, bytes.len() as u64) {
+            return Err(self.wrong("a write beyond the disk".to_owned()));
         }
+        if !byte_offset.is_multiple_of(unit) || !(bytes.len() as u64).is_multiple_of(unit) {
+            return Err(self.wrong(format!("a write that is not of whole {unit} bytes")));
+        }
+        Ok((byte_offset, bytes))
     }
 
     fn ended(&self) -> Result<Event, Wrong> {
@@ -566,6 +574,38 @@ mod tests {
         let unknown = Event::Ended { request: 99, end: End::Done };
         assert!(wrong(unknown).contains("under way"));
         assert!(wrong(Event::Mark(Arc::from("a\nb"))).contains("one line"));
+        let bytes: Arc<[u8]> = Arc::from([0; 512]);
+        assert!(wrong(Event::Write { byte_offset: 8, bytes }).contains("whole 512"));
+    }
+
+    /// A trace up to its disk, and then this frame.
+    fn with_frame(disk_bytes: u64, kind: Kind, parts: &[&[u8]]) -> String {
+        let mut bytes = [&MAGIC[..], &VERSION.to_le_bytes(), &[0; 4]].concat();
+        frame(&mut bytes, Kind::About, &[b"{}"]).unwrap();
+        frame(&mut bytes, Kind::Disk, &[&disk_bytes.to_le_bytes()]).unwrap();
+        frame(&mut bytes, kind, parts).unwrap();
+        frame(&mut bytes, Kind::End, &[&0_u64.to_le_bytes()]).unwrap();
+        decoded(&bytes).map_or_else(|wrong| wrong, |_| String::new())
+    }
+
+    #[test]
+    fn a_small_file_does_not_take_much_memory() {
+        let base =
+            |at: u64, bytes: &[u8]| with_frame(1 << 40, Kind::Base, &[&at.to_le_bytes(), bytes]);
+        assert_eq!(base(1 << 30, &[1; 8192]), "");
+        assert!(base(1 << 30, &[1]).contains("whole 4096"), "a byte would take a page");
+        assert!(base(1, &[1; 4096]).contains("whole 4096"));
+        assert!(base(u64::MAX - 4095, &[1; 4096]).contains("beyond"));
+        assert!(base((1 << 40) - 4096, &[1; 8192]).contains("beyond"));
+        for disk_bytes in [1 << 47, u64::MAX, 5000] {
+            assert!(with_frame(disk_bytes, Kind::Mark, &[b"x"]).contains("how large"));
+        }
+        // Lengths that are not there.
+        let mut bytes = encoded(&trace());
+        bytes[20..24].copy_from_slice(&u32::MAX.to_le_bytes());
+        assert!(decoded(&bytes).unwrap_err().contains("a frame of 4294967295 bytes"));
+        bytes[20..24].copy_from_slice(&(16_u32 << 20).to_le_bytes());
+        assert!(decoded(&bytes).unwrap_err().contains("cut short"));
     }
 
     proptest! {

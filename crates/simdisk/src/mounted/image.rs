@@ -1,32 +1,22 @@
 //! What a power cut left, in memory, attached and mounted.
 
-use std::cell::Cell;
-use std::fs::File;
-use std::io;
 use std::marker::PhantomData;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use nix::fcntl::{FallocateFlags, fallocate};
-use nix::sys::memfd::{MFdFlags, memfd_create};
-use nix::unistd::{Whence, lseek};
 use plimsoll_sync::LoopDevice;
 
 use super::error::{Error, Result, chain};
 use super::filesystem::{self, Filesystem};
+use super::memory::Memory;
 use super::namespace::{self, DIR};
 use crate::block::{Platter, Trace};
-
-/// Pages are written so many bytes at once.
-const RUN_BYTES: usize = 1 << 20;
 
 /// A disk in memory with its filesystem mounted; taken down when dropped.
 #[derive(Debug)]
 pub struct Image {
     device: Option<LoopDevice>,
-    file: Option<File>,
+    memory: Option<Memory>,
     timings: Timings,
     /// The mount is in the namespace of the thread that made it.
     _here: PhantomData<*const ()>,
@@ -48,7 +38,7 @@ pub struct Timings {
 }
 
 impl Image {
-    /// Mounts a copy of `platter`. That the kernel refuses is [`Error::NotMounted`].
+    /// Mounts a copy of `platter`. That the kernel refuses is [`super::Error::NotMounted`].
     pub fn mount(
         platter: &Platter,
         filesystem: Filesystem,
@@ -58,20 +48,23 @@ impl Image {
         namespace::enter()?;
         let mut timings = Timings::default();
         let begun = Instant::now();
-        let file = in_memory(platter)?;
+        let mut memory = Memory::holding(platter)?;
         timings.build = begun.elapsed();
         let begun = Instant::now();
-        let device = filesystem::attach(&file, false)?;
+        let device = filesystem::attach(memory.file(), false)?;
+        memory.watch(device.number());
         timings.attach = begun.elapsed();
         let begun = Instant::now();
         let mounted = filesystem.mount(device.path(), options, read_only);
         timings.mount = begun.elapsed();
         match mounted {
             Ok(()) => {
-                Ok(Self { device: Some(device), file: Some(file), timings, _here: PhantomData })
+                Ok(Self { device: Some(device), memory: Some(memory), timings, _here: PhantomData })
             }
             Err(error) => {
-                filesystem::detach(device);
+                if filesystem::detach(device) {
+                    memory.keep();
+                }
                 Err(error)
             }
         }
@@ -139,8 +132,9 @@ impl Image {
         let Some(device) = self.device.take() else { return Ok(()) };
         let unmounted = filesystem::unmount();
         let is_free = filesystem::detach(device);
-        if is_free && unmounted.is_ok() {
-            SPARE.set(self.file.take());
+        // Who still has it mounted may write to it later.
+        if let Some(memory) = self.memory.take().filter(|_| is_free && unmounted.is_ok()) {
+            memory.keep();
         }
         unmounted
     }
@@ -151,62 +145,4 @@ impl Drop for Image {
         // Where it fails the namespace sees to it.
         drop(self.take_down());
     }
-}
-
-/// How many files were made.
-static MADE: AtomicU64 = AtomicU64::new(0);
-
-thread_local! {
-    /// The file of the last image of this thread: its memory is there already, which is most of what a
-    /// new one costs.
-    static SPARE: Cell<Option<File>> = const { Cell::new(None) };
-}
-
-/// The bytes as a file that has no name and needs no disk.
-fn in_memory(platter: &Platter) -> Result<File> {
-    let wrong = |source| Error::io("write", "a file in memory")(source);
-    let spare = SPARE.take().filter(|file| {
-        file.metadata().is_ok_and(|metadata| metadata.len() == platter.disk_bytes())
-    });
-    let file = match spare {
-        Some(file) => {
-            punch_others(&file, platter).map_err(wrong)?;
-            file
-        }
-        None => {
-            // A name of its own, so that the kernel's word on loop devices tells it from others.
-            let name = format!("plimsoll-image-{}", MADE.fetch_add(1, Ordering::Relaxed));
-            let made = memfd_create(name.as_str(), MFdFlags::MFD_CLOEXEC);
-            let file = File::from(made.map_err(|errno| wrong(errno.into()))?);
-            file.set_len(platter.disk_bytes()).map_err(wrong)?;
-            file
-        }
-    };
-    let mut written = Ok(());
-    platter.runs(RUN_BYTES, |byte_offset, bytes| {
-        if written.is_ok() {
-            written = file.write_all_at(bytes, byte_offset);
-        }
-    });
-    written.map_err(wrong)?;
-    Ok(file)
-}
-
-/// Makes holes of whatever the last image had where this one has zeros.
-fn punch_others(file: &File, platter: &Platter) -> io::Result<()> {
-    let end = i64::try_from(platter.disk_bytes()).map_err(io::Error::other)?;
-    let punch = FallocateFlags::FALLOC_FL_PUNCH_HOLE | FallocateFlags::FALLOC_FL_KEEP_SIZE;
-    let mut hole = 0;
-    let starts = platter.pages().map(|(byte_offset, _)| byte_offset.cast_signed());
-    for start in starts.chain(std::iter::once(end)) {
-        // Only where there is something to take away: a call for each gap would cost more.
-        if start > hole
-            && let Ok(data) = lseek(file, hole, Whence::SeekData)
-            && data < start
-        {
-            fallocate(file, punch, hole, start - hole)?;
-        }
-        hole = start + 4096;
-    }
-    Ok(())
 }

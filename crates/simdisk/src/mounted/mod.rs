@@ -22,6 +22,7 @@ mod filesystem;
 mod image;
 pub mod keeper;
 mod marks;
+mod memory;
 mod mount_options;
 mod namespace;
 mod processes;

@@ -14,6 +14,7 @@ use std::collections::BinaryHeap;
 use std::ffi::OsStr;
 use std::io;
 use std::os::fd::RawFd;
+use std::path::Path;
 use std::sync::mpsc;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -38,6 +39,11 @@ const FILE: INodeNo = INodeNo(2);
 /// The kernel may believe what it knows of the file: it does not change.
 const FOR_EVER: Duration = Duration::from_secs(1 << 20);
 const WRITE_BYTES_MAX: u32 = 1 << 20;
+/// How long the kernel may take to let go of the file.
+const END_WAIT: Duration = Duration::from_secs(5);
+const END_PAUSE: Duration = Duration::from_micros(200);
+/// Processes that are named.
+const USERS_MAX: usize = 8;
 /// Below this a thread is woken too late, so it waits awake.
 const SPIN: Duration = Duration::from_micros(60);
 const FALLOC_PUNCH_HOLE: i32 = 2;
@@ -83,11 +89,44 @@ impl Server {
     /// Unmounts the file and ends the threads. Nobody may use the file any more.
     pub(super) fn stop(&mut self) -> io::Result<()> {
         let Some(thread) = self.thread.take() else { return Ok(()) };
-        match umount2(DEVICE, MntFlags::empty()) {
-            Ok(()) => thread.join().expect("a server does not panic"),
-            // Its last user ends it, and with it the thread.
-            Err(_in_use) => Ok(umount2(DEVICE, MntFlags::MNT_DETACH)?),
+        if umount2(DEVICE, MntFlags::empty()).is_err() {
+            // In use. Its last user ends it, and with it the thread.
+            umount2(DEVICE, MntFlags::MNT_DETACH)?;
         }
+        ended(thread)
+    }
+}
+
+/// Waits until the kernel has let go of the file, but not for ever: a process with mounts of its own may
+/// have taken a copy of ours.
+fn ended(thread: JoinHandle<io::Result<()>>) -> io::Result<()> {
+    let deadline = Instant::now() + END_WAIT;
+    while !thread.is_finished() {
+        if Instant::now() >= deadline {
+            let users = users(Path::new("/proc"));
+            return Err(io::Error::other(format!(
+                "the disk is still mounted in a namespace of {users}; it goes when they end"
+            )));
+        }
+        std::thread::park_timeout(END_PAUSE);
+    }
+    thread.join().expect("a server does not panic")
+}
+
+/// Processes that have the file mounted where they are, by their numbers.
+fn users(proc: &Path) -> String {
+    let place = format!(" {DEVICE} ");
+    let listed = std::fs::read_dir(proc).into_iter().flatten().flatten();
+    let numbers = listed.filter_map(|entry| {
+        let number = entry.file_name().to_str()?.parse::<u32>().ok()?;
+        let mounts = std::fs::read_to_string(entry.path().join("mountinfo")).ok()?;
+        mounts.contains(&place).then(|| number.to_string())
+    });
+    let numbers: Vec<String> = numbers.take(USERS_MAX).collect();
+    if numbers.is_empty() {
+        "somebody".to_owned()
+    } else {
+        format!("process {}", numbers.join(", "))
     }
 }
 
@@ -272,7 +311,7 @@ impl Filesystem for Disk {
     ) {
         let ticket = self.0.device().flush();
         let shared = Arc::clone(&self.0);
-        self.answer(Latency::flush, move || finish(&shared, ticket, reply));
+        self.answer(Latency::flush, move || finish(&shared, vec![ticket], reply));
     }
 
     fn fallocate(
@@ -289,18 +328,28 @@ impl Filesystem for Disk {
             reply.error(fuser::Errno::EOPNOTSUPP);
             return;
         }
-        let ticket = self.0.device().discard(offset, length);
+        // The loop device asks for a hole when it is told to discard, or to write zeros in whatever
+        // way it likes; and for zeros when it must write them.
+        let tickets = if mode & FALLOC_ZERO_RANGE != 0 {
+            self.0.device().zero(offset, length)
+        } else {
+            vec![self.0.device().discard(offset, length)]
+        };
         let shared = Arc::clone(&self.0);
         self.answer(
             |latency, now| latency.write(now, offset, 0),
-            move || finish(&shared, ticket, reply),
+            move || finish(&shared, tickets, reply),
         );
     }
 }
 
-fn finish(shared: &Shared, ticket: crate::block::Ticket, reply: ReplyEmpty) {
-    let answer = ticket.answer();
-    shared.device().end(ticket);
+/// Ends what one request of the kernel became, and answers it: with the first error.
+fn finish(shared: &Shared, tickets: Vec<crate::block::Ticket>, reply: ReplyEmpty) {
+    let mut answer = Ok(());
+    for ticket in tickets {
+        answer = answer.and(ticket.answer());
+        shared.device().end(ticket);
+    }
     match answer {
         Ok(()) => reply.ok(),
         Err(errno) => reply.error(error(errno)),

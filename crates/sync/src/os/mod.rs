@@ -10,6 +10,8 @@
 
 #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "there is no ring to call it"))]
 mod batch;
+#[cfg(target_os = "linux")]
+mod block_writes;
 mod dir;
 mod file;
 #[cfg(target_os = "linux")]
@@ -61,6 +63,8 @@ impl How {
 }
 
 pub use batch::{Batch, BatchWrite, Batched};
+#[cfg(target_os = "linux")]
+pub use block_writes::BlockWrites;
 pub use dir::OsDir;
 pub(crate) use dir::Then;
 #[cfg(target_os = "linux")]

@@ -30,7 +30,7 @@ pub(super) fn run(args: &ShrinkArgs) -> Result<Exit> {
         if let Mode::Without(losses) = &state.mode {
             bar.set_message(format!("; {} lost writes", losses.len()));
         }
-        fails(args, &trace, &timeline, state)
+        ends(args, &trace, &timeline, state)
     });
     bar.finish_and_clear();
     let Some(found) = found? else {
@@ -82,21 +82,25 @@ pub(super) fn run(args: &ShrinkArgs) -> Result<Exit> {
     Ok(Exit::Ok)
 }
 
-fn fails(
+/// As what it fails, if it does.
+fn ends(
     args: &ShrinkArgs,
     trace: &Trace,
     timeline: &Timeline,
     state: &State,
-) -> Result<bool, Error> {
+) -> Result<Option<&'static str>, Error> {
     let platter = state.platter(&trace.base, &trace.events, timeline);
     let image = match Image::of_trace(trace, &platter, &args.view.mount_options, false) {
         Ok(image) => image,
-        Err(Error::NotMounted { .. }) => return Ok(true),
+        Err(Error::NotMounted { source, .. }) => {
+            return Ok(Some(Verdict::NotMounted(source.to_string()).name()));
+        }
         Err(error) => return Err(error),
     };
     let situation = Situation { state, marks: timeline.marks(state.point) };
     let verdict = options::check(&args.check).run(&situation, &[], &interrupt::interrupted)?;
     image.unmount()?;
     // What is broken says nothing about the disk.
-    Ok(verdict.is_failure() && !matches!(verdict, Verdict::Broken(_)))
+    let fails = verdict.is_failure() && !matches!(verdict, Verdict::Broken(_));
+    Ok(fails.then(|| verdict.name()))
 }
