@@ -342,7 +342,7 @@ impl Progress {
 
     fn show(&mut self, done: usize, due: &Due) {
         self.since = Instant::now();
-        if !self.line && done % 20 != 0 {
+        if !self.line && !done.is_multiple_of(20) {
             return;
         }
         #[expect(clippy::cast_precision_loss, reason = "an estimate")]
