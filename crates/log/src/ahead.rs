@@ -4,8 +4,8 @@
 //! It is a help only: where a piece cannot be read, the cursor reads it again and meets the error at its
 //! own place.
 
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex};
 use std::thread;
 
 use plimsoll_sync::{AlignedBuf, File};
@@ -20,7 +20,8 @@ pub(crate) const HEADROOM: usize = 128 << 10;
 #[derive(Debug)]
 pub(crate) struct Ahead {
     asks: SyncSender<(Arc<dyn File>, Piece)>,
-    answers: Receiver<Piece>,
+    /// Nobody else has it: so that a reader may be shared.
+    answers: Mutex<Receiver<Piece>>,
     /// Where the piece begins that was asked for.
     under_way: Option<u64>,
     /// A buffer that nobody uses.
@@ -52,7 +53,7 @@ impl Ahead {
         };
         // It ends when we are dropped, after the read that is under way.
         thread::Builder::new().name("log-reader".to_owned()).spawn(body).ok()?;
-        Some(Self { asks, answers, under_way: None, idle: None })
+        Some(Self { asks, answers: Mutex::new(answers), under_way: None, idle: None })
     }
 
     /// Begins to read from here.
@@ -72,7 +73,7 @@ impl Ahead {
     /// The piece that was asked for; waits until it has been read.
     pub(crate) fn take(&mut self) -> Option<Piece> {
         self.under_way.take()?;
-        self.answers.recv().ok()
+        self.answers.get_mut().ok()?.recv().ok()
     }
 
     /// What was asked for may be older than what is wanted now.

@@ -122,17 +122,9 @@ pub(crate) struct Spares {
     pub(crate) out_of_space: bool,
     /// Whether one should be ready.
     pub(crate) wanted: bool,
-    /// The last attempt failed, and not for want of room. Appends go on as if there were one, so that
-    /// the writer comes to need it, meets the same failure, and goes elsewhere.
-    pub(crate) failing: bool,
 }
 
 impl Spares {
-    /// Whether appends may count on one.
-    pub(crate) fn is_given(&self, place: u64) -> bool {
-        self.failing || self.is_ready(place)
-    }
-
     /// Whether one is ready in this place. One elsewhere is of no use.
     pub(crate) fn is_ready(&self, place: u64) -> bool {
         self.ready.iter().any(|spare| spare.place as u64 == place)

@@ -78,6 +78,7 @@ impl Cursor {
     /// Forgets what was read, because the file may have changed.
     pub(crate) fn refresh(&mut self) {
         self.held = 0;
+        self.read_in_order(0);
         if let Some(ahead) = &mut self.ahead {
             ahead.forget();
         }
@@ -177,8 +178,8 @@ impl Cursor {
         let start = self.at / BLOCK_BYTES * BLOCK_BYTES;
         let ahead = usize::try_from(self.at - start).expect("less than a block");
         let wanted = (ahead + needed).next_multiple_of(BLOCK);
-        if inside && self.in_order != NEVER {
-            self.in_order = (self.in_order + 1).min(AHEAD_AFTER);
+        if inside {
+            self.read_in_order((self.in_order.saturating_add(1)).min(AHEAD_AFTER));
         }
         if inside && let Some(ended) = self.take_ahead(start, wanted) {
             return Ok(ended);
@@ -212,6 +213,7 @@ impl Cursor {
             .filter(|held| start >= self.start && carried <= HEADROOM && carried + held >= wanted);
         let Some(held) = held else {
             ahead.give_back(piece.buf);
+            self.read_in_order(0);
             return None;
         };
         let before = std::mem::replace(&mut self.buf, piece.buf);
@@ -224,6 +226,12 @@ impl Cursor {
             self.read_ahead();
         }
         Some(!is_full)
+    }
+
+    fn read_in_order(&mut self, pieces: u32) {
+        if self.in_order != NEVER {
+            self.in_order = pieces;
+        }
     }
 
     /// Has the next piece read, if this one followed the last.

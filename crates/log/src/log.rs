@@ -502,7 +502,8 @@ impl Log {
 
     /// Cuts off every record after `last_index`; they never come back. The next append gets
     /// `last_index + 1`. Durable on return, as is everything up to `last_index`. Appends wait
-    /// meanwhile; who waits for a record that is cut is told [`Error::Truncated`].
+    /// meanwhile; who waits for a record that is cut is told [`Error::Truncated`]. A retention that is
+    /// under way is waited for.
     ///
     /// Nothing is overwritten: the log goes on in a new segment.
     ///
@@ -650,7 +651,15 @@ impl Log {
         if self.core.lag() > Duration::ZERO {
             return sync_or_fail_over(&self.core, &self.role);
         }
-        Err(Error::OutOfSpace { last_index: self.core.last.get() })
+        let mut writer = lock(&self.role);
+        match spares::keep_ready(&self.core, writer.active.segment.place) {
+            Ok(true) => Ok(()),
+            Ok(false) | Err(Error::OutOfSpace { .. }) => {
+                Err(Error::OutOfSpace { last_index: self.core.last.get() })
+            }
+            // The writer would meet it only once this segment is full, and it will not be.
+            Err(error) => writer.fail_over(&self.core, error),
+        }
     }
 }
 

@@ -474,3 +474,9 @@ impl Reader {
         Ok(Record { index: frame.index, payload: open.cursor.payload(frame) })
     }
 }
+
+const _: () = {
+    const fn is_shared<T: Send + Sync>() {}
+    is_shared::<Reader>();
+    is_shared::<Follower>();
+};

@@ -34,32 +34,17 @@ fn take_ready(core: &Core, place: usize) -> Option<Spare> {
     Some(spares.ready.swap_remove(ready))
 }
 
-/// Makes one ready if it is time. Returns whether it did, or whether appends go on for the first time
-/// though it could not.
+/// Makes one ready if it is time. Returns whether it did.
 pub(crate) fn keep_ready(core: &Core, place: usize) -> Result<bool> {
     let _preparing = lock(&core.preparing[place]);
     if !is_due(core) {
         return Ok(false);
     }
-    let prepared = prepare(core, place);
+    let spare = prepare(core, place)?;
     let mut spares = lock(&core.spares);
+    spares.ready.push(spare);
     // The log may have gone on elsewhere meanwhile.
-    let is_here = core.place.load(SeqCst) == place as u64;
-    let was_given = spares.is_given(place as u64);
-    match prepared {
-        Ok(spare) => {
-            spares.ready.push(spare);
-            spares.failing &= !is_here;
-        }
-        Err(error) if was_given || !is_here || matches!(error, Error::OutOfSpace { .. }) => {
-            return Err(error);
-        }
-        Err(error) => {
-            tracing::warn!(%error, "no segment could be prepared");
-            spares.failing = true;
-        }
-    }
-    if is_here && !was_given {
+    if core.place.load(SeqCst) == place as u64 {
         core.raise_room_limit(core.certain_room_of_spare());
     }
     Ok(true)

@@ -22,6 +22,10 @@ const LOOKS_IN_VAIN: u32 = if cfg!(shuttle) { 2 } else { 50 };
 /// How long the writer waits for room before it tries again by itself.
 const STUCK: Duration = Duration::from_millis(100);
 
+/// So often in a row no segment could be made ready, while appends wait for it, before the log goes on
+/// elsewhere.
+const PREPARED_IN_VAIN: u32 = 10;
+
 /// The threads of a log, while they run.
 #[derive(Debug, Default)]
 pub(crate) struct Threads {
@@ -46,7 +50,7 @@ impl Threads {
         let mut bodies: Vec<(&str, Body)> =
             vec![("log-writer", Box::new(write)), ("log-syncer", Box::new(sync))];
         for place in 0..core.places.len() {
-            bodies.push(("log-preparer", Box::new(move |core, _| prepare(core, place))));
+            bodies.push(("log-preparer", Box::new(move |core, role| prepare(core, role, place))));
         }
         for (name, body) in bodies {
             let (core, role) = (Arc::clone(core), Arc::clone(role));
@@ -155,18 +159,30 @@ pub(crate) fn sync_or_fail_over(core: &Core, role: &Mutex<Writer>) -> Result<()>
     }
 }
 
-fn prepare(core: &Core, place: usize) {
+fn prepare(core: &Core, role: &Mutex<Writer>, place: usize) {
+    let mut in_vain = 0;
     let signal = &core.preparer_signals[place];
     signal.is_me();
     while !is_over(core) {
         let is_here = || core.place.load(SeqCst) == place as u64;
         let prepared = if is_here() { spares::keep_ready(core, place) } else { Ok(false) };
         let longest = match prepared {
-            Ok(_) => None,
+            Ok(_) => {
+                in_vain = 0;
+                None
+            }
             Err(Error::OutOfSpace { .. }) => Some(STUCK),
-            // The writer meets the same error, and decides.
             Err(error) => {
                 tracing::warn!(%error, "no segment could be prepared");
+                in_vain += 1;
+                // Appends stop before the writer would meet this.
+                if in_vain >= PREPARED_IN_VAIN && core.pressed.load(SeqCst) {
+                    in_vain = 0;
+                    let mut writer = lock(role);
+                    if is_here() && writer.fail_over(core, error).is_err() {
+                        return;
+                    }
+                }
                 Some(STUCK)
             }
         };

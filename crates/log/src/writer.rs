@@ -220,8 +220,7 @@ impl Writer {
         let mut spares = lock(&core.spares);
         spares.wanted = here < core.certain_room_of_spare() / 4 * 3;
         let is_ready = spares.is_ready(self.active.segment.place as u64);
-        let is_given = spares.is_given(self.active.segment.place as u64);
-        let spare = if is_given { core.certain_room_of_spare() } else { 0 };
+        let spare = if is_ready { core.certain_room_of_spare() } else { 0 };
         core.set_room_limit(self.taken + here + spare);
         let prepare = spares.wanted && !is_ready;
         drop(spares);
@@ -448,7 +447,6 @@ impl Writer {
         }
         next.active.loose = false;
         *self = next;
-        lock(&core.spares).failing = false;
         // Whoever waits is told next, and may look.
         core.counts.change(|counts| counts.failovers += 1);
         core.on_durable(index, position, core.clock().now().saturating_sub(begun));
@@ -518,13 +516,13 @@ impl Writer {
         if durable > self.active.marked && room {
             self.active.stage_frame(Frame::mark(durable, self.generation), &[]);
             self.active.marked = durable;
-            // All is durable already; but a file that has failed takes no more.
+            // All is durable already; but a file that has failed takes no more. What replaces it says the same.
             let place = &core.places[self.active.segment.place];
             let marked = self.active.write(None).and_then(|_bytes| {
                 self.active.segment.file.sync(place.method.call)?;
                 Ok(())
             });
-            marked.map_err(|error| core.stop(error))?;
+            marked.or_else(|error| self.fail_over(core, error))?;
         }
         Ok(())
     }

@@ -35,7 +35,7 @@ use std::time::{Duration, Instant};
 use std::{env, thread};
 
 use plimsoll_log::{Ack, Clock, Error, Log, Options, Policy, Retain};
-use plimsoll_simdisk::{Fault, FaultKind, Operation, SimDir};
+use plimsoll_simdisk::{Fault, FaultKind, Operation, SimDir, Times};
 use plimsoll_sync::{Crash, Dir};
 use points::{Counts, dyn_dirs};
 use world::{Tally, World};
@@ -329,7 +329,8 @@ fn a_segment_that_failed_as_it_was_begun_does_not_hide_records() {
 }
 
 /// No segment could be made ready, and nothing else failed: appends stopped short of the end of the one
-/// there was, so the writer never came to need another, and nobody went elsewhere.
+/// there was, so the writer never came to need another, and nobody went elsewhere. A failure that passes
+/// is waited out.
 #[test]
 fn a_directory_that_takes_no_more_files_is_left_or_told_of() {
     for threads in [false, true] {
@@ -348,6 +349,16 @@ fn a_directory_that_takes_no_more_files_is_left_or_told_of() {
             log.append(&[number; 7000]).unwrap();
         }
         assert_eq!((log.durable().get(), log.stats().failovers), (40, 1));
+
+        if threads {
+            let dir = Arc::new(SimDir::new());
+            let (log, _) = Log::open_in(dyn_dirs(&[Arc::clone(&dir)]), options.clone()).unwrap();
+            (1..=3).for_each(|nth| dir.inject(Fault { nth, times: Times::Once, ..fails() }));
+            for number in 0..40_u8 {
+                log.append(&[number; 7000]).unwrap();
+            }
+            assert_eq!((log.durable().get(), log.stats().failovers), (40, 0));
+        }
 
         let dir = Arc::new(SimDir::new());
         let (log, _) = Log::open_in(dyn_dirs(&[Arc::clone(&dir)]), options).unwrap();
