@@ -148,6 +148,10 @@ fn a_dropped_flush_shrinks_to_the_file_whose_write_it_lost() {
     assert!(left.len() == 1 && shrunk["lost_before"].as_u64() >= Some(1), "{shrunk}");
     let name = left[0]["of"][0]["name"].as_str().unwrap();
     assert!(name == "log" || name.contains("journal"), "{shrunk}");
+    // A check that is broken has not said that nothing fails.
+    let broken = output(&["disk", "shrink", path, state, "--check", "exit 9"]);
+    assert_eq!(broken.status.code(), Some(2), "{}", text(&broken));
+    assert!(text(&broken).contains("the check is broken: "), "{}", text(&broken));
     // A cache that holds nothing: what was answered is there, whatever becomes of flushes.
     let args = ["disk", "explore", path, "--check", CHECK, "--states", "40", "--cache"];
     let none = output(&[&args[..], &["0"]].concat());

@@ -59,9 +59,14 @@ impl Platter {
         self.zero_bytes(whole.end * PAGE..end);
     }
 
+    /// What was never written is zeros already, and takes no memory for it.
     fn zero_bytes(&mut self, range: Range<u64>) {
         let bytes = usize::try_from(range.end - range.start).expect("less than two pages");
-        self.write(range.start, &vec![0; bytes]);
+        for piece in pieces(range.start, bytes) {
+            if self.image.pages_in(piece.page..piece.page + 1).next().is_some() {
+                self.image.put(piece.page, piece.inside, &[0; PAGE_BYTES][..piece.buf.len()]);
+            }
+        }
     }
 
     /// The pages that are not all zeros, in order, with where they begin.
@@ -123,6 +128,21 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn a_discard_takes_no_memory() {
+        let pages = |platter: &Platter| platter.image.pages_in(0..u64::MAX).count();
+        let mut platter = Platter::new(1 << 40);
+        for page in 1..100 {
+            platter.discard(page * (1 << 30) - 1, 2);
+        }
+        assert_eq!(pages(&platter), 0, "a frame of 32 bytes took two pages");
+        platter.write(0, &[7; PAGE_BYTES]);
+        platter.discard(PAGE - 1, 2);
+        let mut read = [9; PAGE_BYTES + 1];
+        platter.read(0, &mut read);
+        assert_eq!((pages(&platter), &read[PAGE_BYTES - 2..]), (1, &[7, 0, 0][..]));
+    }
 
     proptest! {
         #[test]

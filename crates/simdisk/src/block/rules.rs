@@ -151,6 +151,12 @@ impl Rules {
 }
 
 impl Rule {
+    /// Whether the device says other than what it did or has. One that answers with an error does not lie.
+    #[must_use]
+    pub const fn lies(&self) -> bool {
+        !matches!(self.act, Act::Fail(_))
+    }
+
     fn matches(&self, on: On, touched: &Range<u64>, payload: &[u8]) -> bool {
         let in_range =
             on == On::Flush || (touched.start < self.range.end && self.range.start < touched.end);

@@ -14,7 +14,7 @@ use rand_pcg::Pcg64Mcg;
 
 use super::event::Event;
 use super::platter::Platter;
-use super::timeline::Timeline;
+use super::timeline::{Belief, Timeline};
 use super::trace::Trace;
 
 /// A sector: nothing of a device is smaller.
@@ -135,7 +135,8 @@ impl State {
         platter
     }
 
-    /// What a trace cannot have: a point beyond its end, or the loss of a write that was not pending.
+    /// What a trace cannot have: a point beyond its end, the loss of a write that was not pending, or, where
+    /// flushed writes were put into the base, a belief that flushes did not do what they said.
     pub fn check(&self, trace: &Trace, timeline: &Timeline) -> Result<(), String> {
         let (point, count) = (self.point, trace.events.len());
         if point > count {
@@ -144,6 +145,10 @@ impl State {
         if trace.about.end_only && point != count {
             let why = "the trace keeps only what was pending at its end";
             return Err(format!("{why}: the point can be {count}, not {point}"));
+        }
+        if trace.about.end_only && timeline.belief() != Belief::default() {
+            let why = "the trace keeps only what was pending at its end";
+            return Err(format!("{why}, so --lying and --cache cannot take back what was flushed"));
         }
         let Mode::Without(losses) = &self.mode else { return Ok(()) };
         for loss in losses {
@@ -454,7 +459,6 @@ mod tests {
     use proptest::prelude::*;
 
     use super::super::event::End;
-    use super::super::timeline::Belief;
     use super::super::trace::About;
     use super::*;
 
@@ -587,10 +591,11 @@ mod tests {
             Event::Write { byte_offset: 0, bytes: Arc::from([2; 512]) },
         ];
         let mut trace = Trace { about: About::default(), base: Platter::new(DISK), events };
-        let checked = |trace: &Trace, state: &str| {
-            let timeline = Timeline::of(&trace.events, Belief::default());
+        let believed = |trace: &Trace, state: &str, belief| {
+            let timeline = Timeline::of(&trace.events, belief);
             state.parse::<State>().unwrap().check(trace, &timeline)
         };
+        let checked = |trace: &Trace, state: &str| believed(trace, state, Belief::default());
         let wrong = |state: &str| checked(&trace, state).unwrap_err();
         assert!(wrong("point=6,mode=durable").contains("beyond the 5 events"));
         assert!(wrong("point=5,mode=without,lost=9").contains("no write 9"));
@@ -601,6 +606,13 @@ mod tests {
         trace.about.end_only = true;
         assert!(checked(&trace, "point=1,mode=durable").unwrap_err().contains("at its end"));
         assert_eq!(checked(&trace, "point=5,mode=durable"), Ok(()));
+        // What was flushed is in the base: a lying disk would have lost nothing, and the check passed.
+        let lying = Belief { flushes_lie: true, cache_bytes: None };
+        let cached = Belief { flushes_lie: false, cache_bytes: Some(4096) };
+        for belief in [lying, cached] {
+            let wrong = believed(&trace, "point=5,mode=durable", belief).unwrap_err();
+            assert!(wrong.contains("cannot take back"), "{wrong}");
+        }
     }
 
     #[test]

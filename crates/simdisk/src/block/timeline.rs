@@ -61,6 +61,7 @@ impl Request {
 /// All requests of a recording, and when each became durable.
 #[derive(Debug, Clone, Default)]
 pub struct Timeline {
+    belief: Belief,
     requests: Vec<Request>,
     /// Requests that became durable, in the order in which they did.
     durable: Vec<(usize, u32)>,
@@ -76,7 +77,7 @@ impl Timeline {
     /// Reads the events once.
     #[must_use]
     pub fn of(events: &[Event], belief: Belief) -> Self {
-        let mut timeline = Self::default();
+        let mut timeline = Self { belief, ..Self::default() };
         let mut cache = Cache { bytes: 0, limit: belief.cache_bytes, writes: VecDeque::new() };
         for (index, event) in events.iter().enumerate() {
             match event {
@@ -144,6 +145,12 @@ impl Timeline {
     fn settle(&mut self, number: u32, index: usize) {
         self.requests[number as usize].durable = Some(index);
         self.durable.push((index, number));
+    }
+
+    /// What was believed of the disk.
+    #[must_use]
+    pub fn belief(&self) -> Belief {
+        self.belief
     }
 
     /// All requests, by number.

@@ -202,18 +202,29 @@ pub(super) fn attach(backing: &File, read_only: bool) -> Result<LoopDevice> {
     })
 }
 
-/// Lets go of a loop device and waits a moment until the kernel has, too; whether it has. Somebody else
-/// may have the device by then, with a file of another name.
+/// Lets go of a loop device and waits a moment until the kernel has, too; whether it is known to have.
 pub(super) fn detach(device: LoopDevice) -> bool {
     let number = device.number();
     let ours = LoopDevice::backing_name(number);
     drop(device);
+    // As long as we held it, it had one.
+    let Ok(Some(ours)) = ours else { return false };
     let deadline = Instant::now() + DETACH_WAIT;
-    let is_ours = || ours.is_some() && LoopDevice::backing_name(number) == ours;
-    while is_ours() && Instant::now() < deadline {
+    loop {
+        if is_free(&ours, LoopDevice::backing_name(number)) {
+            return true;
+        }
+        if Instant::now() >= deadline {
+            return false;
+        }
         std::thread::park_timeout(PAUSE);
     }
-    !is_ours()
+}
+
+/// Whether a device has let go of our file: it has none, or somebody else has it by now, with a file of
+/// another name. What cannot be read is not known, and may still be written to.
+fn is_free(ours: &str, name: io::Result<Option<String>>) -> bool {
+    name.is_ok_and(|name| name.as_deref() != Some(ours))
 }
 
 /// The parts of a file that are not holes, and of those the pages that are not zeros.
@@ -255,5 +266,19 @@ impl FromStr for Filesystem {
     fn from_str(name: &str) -> std::result::Result<Self, String> {
         let found = Self::ALL.into_iter().find(|filesystem| filesystem.name() == name);
         found.ok_or_else(|| format!("'{name}' is not one of ext4, xfs, btrfs"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_read_of_a_device_is_not_free() {
+        let named = |name: &str| Ok(Some(name.to_owned()));
+        assert!(!is_free("/our disk", named("/our disk")));
+        assert!(is_free("/our disk", named("/another's")));
+        assert!(is_free("/our disk", Ok(None)));
+        assert!(!is_free("/our disk", Err(io::ErrorKind::PermissionDenied.into())));
     }
 }

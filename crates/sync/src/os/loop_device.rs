@@ -102,10 +102,14 @@ impl LoopDevice {
     }
 
     /// The file behind the device of this number, by the name that the kernel has for it; `None` if
-    /// there is none. Detaching is not always over when the last user has gone.
-    #[must_use]
-    pub fn backing_name(number: u32) -> Option<String> {
-        std::fs::read_to_string(format!("/sys/block/loop{number}/loop/backing_file")).ok()
+    /// there is none. Detaching is not always over when the last user has gone. Where the kernel cannot be
+    /// asked, an error: then there may be one.
+    pub fn backing_name(number: u32) -> io::Result<Option<String>> {
+        match std::fs::read_to_string(format!("/sys/block/loop{number}/loop/backing_file")) {
+            Ok(name) => Ok(Some(name)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// The open device.

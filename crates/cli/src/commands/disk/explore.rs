@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
 use plimsoll_simdisk::block::{Plan, State, Timeline, Trace, Wanted};
@@ -28,6 +28,14 @@ pub(super) fn run(args: &ExploreArgs) -> Result<Exit> {
         seed: args.seed,
     };
     wanted.check().map_err(anyhow::Error::msg)?;
+    let unfollowed = fingerprint::unfollowed(&args.check.check);
+    if let Some(word) = &unfollowed {
+        output::news(&format!(
+            "--check: what `{}` stands for is not known, and may change: no earlier results are taken over. \
+             Written out as a path it is known",
+            output::plain(word)
+        ));
+    }
     let mut exit = Exit::Ok;
     for path in options::traces(&args.trace)? {
         let trace = options::load(&path).with_context(|| path.display().to_string())?;
@@ -42,7 +50,10 @@ pub(super) fn run(args: &ExploreArgs) -> Result<Exit> {
             exit = Exit::CheckFailed;
         }
         if !whole {
-            output::news("interrupted; the same command goes on from here");
+            output::news(match unfollowed {
+                None => "interrupted; the same command goes on from here",
+                Some(_) => "interrupted; the same command begins anew",
+            });
             return Ok(Exit::Interrupted);
         }
     }
@@ -153,11 +164,17 @@ fn taken_over(path: &Path, findings: &Findings, all: usize) {
 
 fn asked(args: &ExploreArgs, wanted: &Wanted, trace: &Trace) -> Asked {
     let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let mut check_files = fingerprint::of(&args.check.check);
+    if let Some(word) = fingerprint::unfollowed(&args.check.check) {
+        // Another question each time.
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        check_files.push(format!("{word}: not known, asked at {} ns", now.as_nanos()));
+    }
     Asked {
         trace: trace.id(),
         filesystem: trace.about.filesystem.clone(),
         check: args.check.check.clone(),
-        check_files: fingerprint::of(&args.check.check),
+        check_files,
         check_limit_ms: u64::try_from(args.check.check_limit.as_millis()).unwrap_or(u64::MAX),
         states: wanted.states,
         modes: wanted.modes.clone(),

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use plimsoll_simdisk::block::{Mode, Plan, State};
+use plimsoll_simdisk::block::{Mode, Plan, Rule, State};
 use plimsoll_simdisk::mounted::{Timings, Verdict};
 use plimsoll_sync::{Dir, OsDir};
 use serde::{Deserialize, Serialize};
@@ -42,6 +42,14 @@ pub(super) struct Asked {
     /// Of the kernel that mounts the states; the recording knows its own.
     pub(super) kernel: String,
     pub(super) plimsoll: String,
+}
+
+impl Asked {
+    /// What is not a rule that we know excuses nothing.
+    fn disk_lies(&self) -> bool {
+        let lies = |fault: &String| fault.parse::<Rule>().is_ok_and(|rule| rule.lies());
+        self.lying || self.faults.iter().any(lies)
+    }
 }
 
 /// What was found of a state.
@@ -114,6 +122,8 @@ pub(super) struct Findings {
     pub(super) page: PathBuf,
     file: File,
     pub(super) asked: Asked,
+    /// Whether the disk said other than what it did.
+    pub(super) disk_lies: bool,
     pub(super) found: BTreeMap<usize, Finding>,
     /// What was moved.
     pub(super) aside: Option<Aside>,
@@ -153,7 +163,9 @@ impl Findings {
         // A line that was cut short when we were killed goes.
         file.set_len(whole_bytes).with_context(context)?;
         file.seek(SeekFrom::End(0)).with_context(context)?;
-        let mut findings = Self { path, page: page(trace, 0), file, asked, found, aside };
+        let disk_lies = asked.disk_lies();
+        let page = page(trace, 0);
+        let mut findings = Self { path, page, file, asked, disk_lies, found, aside };
         if whole_bytes == 0 {
             let first = serde_json::to_string(&findings.asked)?;
             findings.line(&first)?;
@@ -189,7 +201,7 @@ impl Findings {
 
     /// What a finding says of what was checked.
     pub(super) fn standing(&self, finding: &Finding) -> Standing {
-        let lies = self.asked.lying || !self.asked.faults.is_empty();
+        let lies = self.disk_lies;
         match finding.verdict.as_str() {
             "ok" => Standing::Passed,
             // On a disk that lies something may be lost, if that is noticed.
@@ -451,6 +463,18 @@ mod tests {
         assert_eq!(both("reported"), (Standing::Failed, Standing::Passed));
         assert_eq!(both("lost"), (Standing::Failed, Standing::Failed));
         assert_eq!(both("not-mounted"), (Standing::Failed, Standing::Apart));
+    }
+
+    #[test]
+    fn a_disk_that_fails_honestly_excuses_nothing() {
+        let lies = |fault: &str| Asked { faults: vec![fault.to_owned()], ..asked(1) }.disk_lies();
+        for honest in ["flush EIO nth=3", "write ENOSPC sticky", "read EIO", "no rule at all"] {
+            assert!(!lies(honest), "{honest}");
+        }
+        let lying = ["write lost", "flush dropped", "write misdirected", "read flip"];
+        for lying in lying.into_iter().chain(["read unreadable range=64KiB..68KiB"]) {
+            assert!(lies(lying), "{lying}");
+        }
     }
 
     #[test]

@@ -151,7 +151,7 @@ fn verdict(plan: &Plan, findings: &Findings, bad: usize) -> Markup {
 
 /// Why a state may fail to mount without that being a fault of the program.
 fn unmountable(findings: &Findings) -> &'static str {
-    if findings.asked.lying || !findings.asked.faults.is_empty() {
+    if findings.disk_lies {
         "a disk that lies breaks filesystems, too"
     } else {
         "torn below 4 KiB, as few drives tear, filesystems themselves break"

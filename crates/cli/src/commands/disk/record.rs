@@ -25,11 +25,12 @@ pub(super) fn run(args: &RecordArgs) -> Result<Exit> {
         let (ended, point) = rig.run(&program, &[], args.limit, &interrupt::interrupted)?;
         let trace = rig.trace(point);
         let applied = rig.faults_applied();
-        rig.stop()?;
         if ended == Ended::Stopped {
+            rig.stop()?;
             output::news("interrupted: nothing is saved");
             return Ok(Exit::Interrupted);
         }
+        // Saved first: a disk that cannot be taken down does not take the recording with it.
         let path = args.output.join(format!("{filesystem}.trace"));
         trace.save(&path)?;
         output::text(&format!("{}: {}\n", path.display(), summary(&trace)))?;
@@ -37,6 +38,7 @@ pub(super) fn run(args: &RecordArgs) -> Result<Exit> {
             output::text(&format!("  fault: {rule}: {times} times\n"))?;
         }
         advise(&trace);
+        rig.stop()?;
         match ended {
             Ended::Exited(0) | Ended::TimedOut | Ended::Stopped => {}
             Ended::Exited(code) => {

@@ -23,7 +23,10 @@ pub(super) fn run(args: &RunArgs) -> Result<Exit> {
             times => format!("fault: {rule}: {times} times"),
         });
     }
-    rig.stop()?;
+    // How the command ended is the answer, whatever becomes of its disk.
+    if let Err(error) = rig.stop() {
+        output::news(&format!("the disk: {:#}", anyhow::Error::from(error)));
+    }
     if interrupt::interrupted() {
         output::news("interrupted: the command was ended, and its disk is gone");
         return Ok(Exit::Interrupted);

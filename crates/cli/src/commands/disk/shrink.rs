@@ -1,6 +1,6 @@
 //! `plimsoll disk shrink`: the fewest lost writes that still do harm, and whose they were.
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use plimsoll_simdisk::block::{Loss, Mode, State, Timeline, Trace, shrink};
 use plimsoll_simdisk::mounted::{Error, Image, Situation, Verdict};
 use serde_json::json;
@@ -20,6 +20,7 @@ pub(super) fn run(args: &ShrinkArgs) -> Result<Exit> {
     let before = losses.len();
     let bar = progress::bar(0, "states");
     let mut tried = 0_u64;
+    let mut broken = None;
     let found = shrink(args.state.point, losses, |state| {
         if interrupt::interrupted() {
             return Err(Error::Interrupted);
@@ -30,10 +31,17 @@ pub(super) fn run(args: &ShrinkArgs) -> Result<Exit> {
         if let Mode::Without(losses) = &state.mode {
             bar.set_message(format!("; {} lost writes", losses.len()));
         }
-        ends(args, &trace, &timeline, state)
+        let verdict = verdict(args, &trace, &timeline, state)?;
+        if let Verdict::Broken(said) = &verdict {
+            broken.get_or_insert(said.clone());
+        }
+        Ok(harm(&verdict))
     });
     bar.finish_and_clear();
     let Some(found) = found? else {
+        if let Some(said) = broken {
+            bail!("{}: the check is broken: {said}", args.state);
+        }
         let said = format!("{}: the check does not fail", args.state);
         if args.json {
             output::news(&said);
@@ -82,25 +90,28 @@ pub(super) fn run(args: &ShrinkArgs) -> Result<Exit> {
     Ok(Exit::Ok)
 }
 
-/// As what it fails, if it does.
-fn ends(
+fn verdict(
     args: &ShrinkArgs,
     trace: &Trace,
     timeline: &Timeline,
     state: &State,
-) -> Result<Option<&'static str>, Error> {
+) -> Result<Verdict, Error> {
     let platter = state.platter(&trace.base, &trace.events, timeline);
     let image = match Image::of_trace(trace, &platter, &args.view.mount_options, false) {
         Ok(image) => image,
         Err(Error::NotMounted { source, .. }) => {
-            return Ok(Some(Verdict::NotMounted(source.to_string()).name()));
+            return Ok(Verdict::NotMounted(source.to_string()));
         }
         Err(error) => return Err(error),
     };
     let situation = Situation { state, marks: timeline.marks(state.point) };
     let verdict = options::check(&args.check).run(&situation, &[], &interrupt::interrupted)?;
     image.unmount()?;
-    // What is broken says nothing about the disk.
+    Ok(verdict)
+}
+
+/// As what it fails, if it does. What is broken says nothing about the disk.
+fn harm(verdict: &Verdict) -> Option<&'static str> {
     let fails = verdict.is_failure() && !matches!(verdict, Verdict::Broken(_));
-    Ok(fails.then(|| verdict.name()))
+    fails.then(|| verdict.name())
 }
