@@ -192,6 +192,10 @@ impl Place {
             drop(self.dir.create(name, Access::default())?);
         }
         let file = self.dir.open(name, self.method.access)?;
+        if blocks == Blocks::Used && file.len()? < header.segment_bytes {
+            // It was a segment when they were smaller.
+            file.allocate(0, header.segment_bytes, Allocation::Reserved)?;
+        }
         if blocks != Blocks::Used {
             match self.layout {
                 Layout::Zeroed if blocks == Blocks::Best => {

@@ -36,7 +36,7 @@ use std::{env, thread};
 
 use plimsoll_log::{Ack, Clock, Error, Log, Options, Policy, Retain};
 use plimsoll_simdisk::{Fault, FaultKind, Operation, SimDir, Times};
-use plimsoll_sync::{Crash, Dir};
+use plimsoll_sync::{Access, Crash, Dir};
 use points::{Counts, dyn_dirs};
 use world::{Tally, World};
 
@@ -52,6 +52,20 @@ pub(crate) enum Disk {
 }
 
 const STEPS: u32 = 120;
+/// Nothing is synced but what is asked for.
+const RARELY: Policy = Policy::Interval { max_age: Duration::from_secs(3600), max_bytes: 1 << 30 };
+
+/// A small log for a test that tells a story: driven by its calls, at a time that stands.
+fn story(policy: Policy) -> Options {
+    Options {
+        policy,
+        segment_bytes: 64 << 10,
+        ring_bytes: 32 << 10,
+        threads: false,
+        clock: Clock::manual(1),
+        ..Options::default()
+    }
+}
 
 fn number(name: &str) -> Option<u64> {
     let text = env::var(name).ok()?;
@@ -188,14 +202,7 @@ fn every_moment_of_a_run_may_be_its_last() {
 /// on. That one stayed, and after the next cut it was taken for the newest. (Seed 79,171, once.)
 #[test]
 fn an_empty_segment_in_the_second_directory_does_not_stay_behind() {
-    let options = Options {
-        policy: Policy::Interval { max_age: Duration::from_secs(3600), max_bytes: 1 << 30 },
-        segment_bytes: 64 << 10,
-        ring_bytes: 16 << 10,
-        threads: false,
-        clock: Clock::manual(1),
-        ..Options::default()
-    };
+    let options = Options { ring_bytes: 16 << 10, ..story(RARELY) };
     let dirs = [Arc::new(SimDir::new()), Arc::new(SimDir::new())];
     let (log, _) = Log::open_in(dyn_dirs(&dirs), options.clone()).unwrap();
     log.append_with(b"in the first", Ack::Durable).unwrap();
@@ -228,14 +235,7 @@ fn an_empty_segment_in_the_second_directory_does_not_stay_behind() {
 #[test]
 fn retention_does_not_bring_back_a_segment_that_was_replaced() {
     use Operation::{Create, Remove, Rename, Sync, SyncDir, Write};
-    let options = Options {
-        policy: Policy::Always,
-        segment_bytes: 64 << 10,
-        ring_bytes: 16 << 10,
-        threads: false,
-        clock: Clock::manual(1),
-        ..Options::default()
-    };
+    let options = Options { ring_bytes: 16 << 10, ..story(Policy::Always) };
     let dirs = [Arc::new(SimDir::new()), Arc::new(SimDir::new())];
     let (log, _) = Log::open_in(dyn_dirs(&dirs), options.clone()).unwrap();
     for on in [Create, Remove, Rename, Sync, SyncDir, Write] {
@@ -263,14 +263,7 @@ fn retention_does_not_bring_back_a_segment_that_was_replaced() {
 /// index, and nobody knew of the file; once retention had come past it, it was the log's beginning.
 #[test]
 fn a_segment_that_failed_as_it_got_its_name_does_not_stay_behind() {
-    let options = Options {
-        policy: Policy::Interval { max_age: Duration::from_secs(3600), max_bytes: 1 << 30 },
-        segment_bytes: 64 << 10,
-        ring_bytes: 32 << 10,
-        threads: false,
-        clock: Clock::manual(1),
-        ..Options::default()
-    };
+    let options = story(RARELY);
     let dir = Arc::new(SimDir::new());
     let (log, _) = Log::open_in(dyn_dirs(&[Arc::clone(&dir)]), options.clone()).unwrap();
     let append = |number: u8, ack| log.append_with(&[number; 3000], ack).unwrap();
@@ -296,14 +289,7 @@ fn a_segment_that_failed_as_it_got_its_name_does_not_stay_behind() {
 #[test]
 fn a_segment_that_failed_as_it_was_begun_does_not_hide_records() {
     use Operation::{Create, Remove, Rename, Sync, SyncDir, Write};
-    let options = Options {
-        policy: Policy::Interval { max_age: Duration::from_secs(3600), max_bytes: 1 << 30 },
-        segment_bytes: 64 << 10,
-        ring_bytes: 32 << 10,
-        threads: false,
-        clock: Clock::manual(1),
-        ..Options::default()
-    };
+    let options = story(RARELY);
     let dirs = [Arc::new(SimDir::new()), Arc::new(SimDir::new())];
     let (log, _) = Log::open_in(dyn_dirs(&dirs), options.clone()).unwrap();
     let append = |number: u8, ack| log.append_with(&[number; 3000], ack).unwrap();
@@ -391,14 +377,7 @@ fn two_who_wait_in_a_log_without_threads_serve_each_other() {
 #[test]
 fn segments_may_grow_from_one_open_to_the_next() {
     let dir = Arc::new(SimDir::new());
-    let small = Options {
-        policy: Policy::everysec(),
-        segment_bytes: 64 << 10,
-        ring_bytes: 32 << 10,
-        threads: false,
-        clock: Clock::manual(1),
-        ..Options::default()
-    };
+    let small = story(Policy::everysec());
     let large = Options { segment_bytes: 32 << 20, ..small.clone() };
     let (log, _) = Log::open_in(dyn_dirs(&[Arc::clone(&dir)]), small).unwrap();
     log.append(&[1; 100]).unwrap();
@@ -410,6 +389,25 @@ fn segments_may_grow_from_one_open_to_the_next() {
     log.sync().unwrap();
     assert!(log.stats().rotations >= 2, "{:?}", log.stats());
     log.close().unwrap();
+}
+
+/// A file that had been a smaller segment was used again as it was, and counted as room for a large one: on a disk
+/// that was full by then there was none.
+#[test]
+fn a_recycled_file_has_room_for_a_segment_of_today() {
+    let dir = Arc::new(SimDir::new());
+    let small = story(Policy::everysec());
+    let (log, _) = Log::open_in(dyn_dirs(&[Arc::clone(&dir)]), small.clone()).unwrap();
+    (0..30_u8).for_each(|number| assert!(log.append(&[number; 7000]).is_ok()));
+    log.close().unwrap();
+    let large = Options { segment_bytes: 1 << 20, ..small };
+    let (log, _) = Log::open_in(dyn_dirs(&[Arc::clone(&dir)]), large).unwrap();
+    assert!(log.truncate_before(Retain::From(30)).unwrap() > 16, "two files are kept to be used");
+    (0..250_u8).for_each(|number| assert!(log.append(&[number; 7000]).is_ok()));
+    assert!(log.stats().rotations >= 2, "{:?}", log.stats());
+    let segments = dir.list().unwrap().into_iter().filter(|name| name.ends_with(".seg"));
+    let lens = segments.map(|name| dir.open(&name, Access::default()).unwrap().len().unwrap());
+    assert_eq!(lens.filter(|&len| len < 1 << 20).count(), 1, "the one that was resumed");
 }
 
 /// It said so, and did nothing where there was nothing to cut.
