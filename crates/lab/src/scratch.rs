@@ -17,6 +17,9 @@ use crate::mount::Kind;
 const PREFIX: &str = ".plimsoll-lab-";
 /// Share of the filesystem that must stay free, one in so many.
 const KEEP_FREE: u64 = 10;
+/// What must stay free of a large one. Others who write there need room, not a share of the disk,
+/// and what is free does not count what is reserved.
+const KEEP_FREE_AT_MOST: u64 = 4 << 30;
 
 /// A directory of our own below the one that is measured.
 #[derive(Debug)]
@@ -139,13 +142,13 @@ pub fn check_place(environment: &Environment, needed_bytes: u64) -> Result<(), C
 }
 
 fn check_space(space: Space, needed_bytes: u64) -> Result<(), String> {
-    let keep = space.total_bytes / KEEP_FREE;
+    let keep = (space.total_bytes / KEEP_FREE).min(KEEP_FREE_AT_MOST);
     if space.free_bytes >= needed_bytes.saturating_add(keep) {
         return Ok(());
     }
     Err(format!(
-        "{} are free and the run writes {}; that would leave less than a tenth of the filesystem \
-         ({}) free; free some room, or choose another directory with --dir",
+        "{} are free and the run writes {}; that would leave less than {} free, a tenth of the \
+         filesystem but at most 4096 MiB; free some room, or choose another directory with --dir",
         mib(space.free_bytes),
         mib(needed_bytes),
         mib(keep)
@@ -199,6 +202,16 @@ mod tests {
         let refused = check_space(space, 201 << 20).unwrap_err();
         assert!(refused.contains("300 MiB") && refused.contains("201 MiB"), "{refused}");
         check_space(space, u64::MAX).unwrap_err();
+    }
+
+    /// A tenth of 252 GiB was asked for, and a run of 17 MiB refused with 23 GiB free: a machine
+    /// that reserves most of its disk could not pass the tests.
+    #[test]
+    fn a_large_filesystem_need_not_keep_a_tenth_free() {
+        let space = Space { total_bytes: 252 << 30, free_bytes: 23 << 30 };
+        check_space(space, 17 << 20).unwrap();
+        check_space(space, 19 << 30).unwrap();
+        check_space(space, (19 << 30) + 1).unwrap_err();
     }
 
     #[test]
