@@ -55,7 +55,7 @@ pub(crate) struct Core {
     room_limit: AtomicU64,
     /// The last record that somebody wants durable.
     pub(crate) wanted: AtomicU64,
-    /// The last segment was filled so fast that zeros are not worth their writing.
+    /// The segment is filled so fast that zeros in the next one are not worth their writing.
     pub(crate) is_bulk: AtomicBool,
     /// Somebody waits for the ring to be released.
     pub(crate) pressed: AtomicBool,

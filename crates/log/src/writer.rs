@@ -225,6 +225,8 @@ impl Writer {
         let prepare = spares.wanted && !is_ready;
         drop(spares);
         if prepare {
+            let took = core.clock().now().saturating_sub(self.since);
+            core.is_bulk.store(is_bulk(self.active.next_offset(), segment_bytes, took), SeqCst);
             core.preparer_signal().wake_if_asleep();
         }
     }
@@ -328,7 +330,6 @@ impl Writer {
         next.inherit(&mut self.active);
         core.segments.push(Entry { first_index, place: next.segment.place });
         self.active = next;
-        core.is_bulk.store(begun.saturating_sub(self.since) < BULK, SeqCst);
         self.since = begun;
         let took = core.clock().now().saturating_sub(begun);
         tracing::debug!(first_index, ?took, "rotated");
@@ -528,6 +529,11 @@ impl Writer {
     }
 }
 
+/// Whether a segment of which so much was filled in this time is filled by large writes.
+fn is_bulk(filled: u64, segment_bytes: u64, took: Duration) -> bool {
+    took.as_nanos() * u128::from(segment_bytes) < BULK.as_nanos() * u128::from(filled)
+}
+
 /// A spare with a link, staged.
 fn stage_begin(
     core: &Core,
@@ -569,4 +575,18 @@ pub(crate) fn has_work(core: &Core, taken: u64) -> bool {
         core.wanted.load(SeqCst) > durable && core.written.get() > durable
     };
     !matches!(core.gate(), Gate::Stopped) && (core.ring.filled() != taken || waits_for_sync())
+}
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use super::*;
+
+    /// The first segments of a busy log got zeros beside the records, because a segment had to be full
+    /// before it was known how fast: who waited for a record waited for those too.
+    #[test]
+    fn a_quarter_of_a_segment_tells_how_fast_it_is_filled() {
+        let quarter = |ms| is_bulk(16 << 20, 64 << 20, Duration::from_millis(ms));
+        assert!(quarter(0) && quarter(499));
+        assert!(!quarter(500) && !quarter(60_000));
+    }
 }
