@@ -216,7 +216,8 @@ struct Due {
 fn due(run: &Run) -> Vec<Due> {
     let mut random = Pcg64Mcg::seed_from_u64(run.seed);
     let mut all = Vec::new();
-    for round in 0..run.rounds {
+    let most = plan::cells().iter().map(|cell| plan::rounds(cell, run.rounds)).max();
+    for round in 0..most.unwrap_or(0) {
         for cell in plan::cells() {
             let mut arms: Vec<_> = arms::of(&cell).collect();
             arms.shuffle(&mut random);

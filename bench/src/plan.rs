@@ -58,9 +58,11 @@ pub(crate) fn sized(cell: &Cell, quick: bool, mut task: Task) -> Task {
     task
 }
 
-/// How often a cell is measured where the others are measured `rounds` times: what takes long, less often.
+/// How often a cell is measured where the others are measured `rounds` times: what takes long, less
+/// often; where all wait for the same flush and are a few per cent apart, more often.
 pub(crate) fn rounds(cell: &Cell, rounds: u32) -> u32 {
     match cell.kind {
+        Kind::Append if cell.level == Level::Durable && cell.appenders == 1 => rounds * 3,
         Kind::Append => rounds,
         Kind::Paced | Kind::Replay | Kind::History => rounds.min(3),
     }

@@ -45,7 +45,8 @@ fn page(saved: &Saved, figures: &Figures<'_>, chart: &str, notes: &str) -> Resul
     writeln!(text, "{}\n", machine(saved))?;
     writeln!(
         text,
-        "{} trials in {rounds} rounds. In a round every workload comes once (what takes long not in all of them), and within a workload the arms in seeded \
+        "{} trials in {rounds} rounds. In a round a workload comes once (one durable appender in all of them, most others \
+         in the first third, what takes long in three at most), and within a workload the arms in seeded \
          random order, each in a process and an empty directory of its own. A figure is the **median of the rounds**, with \
          the least and the most of them in brackets; nothing is dropped. Just before and after each trial a 4 KiB write \
          and fdatasync are timed, as this device has phases in which every flush takes 4 ms: † marks a figure of which half \
