@@ -45,6 +45,7 @@
 //! `docs/recovery.md`.
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
+mod accept;
 mod active;
 mod ahead;
 mod clock;
@@ -71,17 +72,21 @@ mod spares;
 mod stale;
 mod stats;
 mod threads;
+mod truncate;
 mod view;
+mod waiting;
 mod watermark;
 mod writer;
 
 pub use clock::Clock;
 pub use error::{Corruption, Error, Result};
 pub use format::{Damage, Frame, Header, Kind, Link, VERSION};
-pub use log::{LOCK, Log, Retain, Waiting};
+pub use log::{LOCK, Log};
 pub use options::{Ack, Options, Policy, Ring, Tail};
 pub use reader::{Follower, Reader, Record};
 pub use recovery::{Recovery, TornTail};
 pub use stats::{Distribution, Event, Observer, Stats};
+pub use truncate::Retain;
 pub use view::{Dumped, SegmentReport, SegmentState, View};
+pub use waiting::Waiting;
 pub use watermark::Watermark;

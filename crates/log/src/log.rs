@@ -3,27 +3,24 @@
 use std::ops::RangeInclusive;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::SeqCst;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use plimsoll_sync::{Dir, Lock, OsDir};
 
-use crate::active::Previous;
-use crate::core::{Core, Full};
-use crate::cursor::Cursor;
+use crate::accept::{Full, Gate};
+use crate::core::Core;
 use crate::error::{Error, Result};
-use crate::format::{Decoded, Kind, hash};
+use crate::format::hash;
 use crate::opening::Opening;
 use crate::options::{Ack, Options, Ring as RingPlace};
 use crate::patience::PatientDir;
-use crate::place::{Place, segment_name};
+use crate::place::Place;
 use crate::reader::{Follower, Reader, Source};
-use crate::recovery::{self, Recovery, read_piece};
+use crate::recovery::{self, Recovery};
 use crate::ring_note;
 use crate::second_note;
 use crate::segments::Entry;
-use crate::shim::{Mutex, lock, try_lock};
+use crate::shim::{Mutex, lock};
 use crate::spares;
 use crate::stats::Stats;
 use crate::threads::{Threads, sync_or_fail_over};
@@ -40,31 +37,11 @@ pub const LOCK: &str = "lock";
 /// nothing is reported. [`Log::close`] says how it went.
 #[derive(Debug)]
 pub struct Log {
-    core: Arc<Core>,
-    role: Arc<Mutex<Writer>>,
+    pub(crate) core: Arc<Core>,
+    pub(crate) role: Arc<Mutex<Writer>>,
     threads: Mutex<Threads>,
     /// Held for as long as the log is open.
     _locks: Arc<Vec<Lock>>,
-}
-
-/// How much of its oldest end a log keeps.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Retain {
-    /// This record and what comes after it.
-    From(u64),
-    /// So many bytes of files.
-    Bytes(u64),
-    /// What was appended so long ago, at most.
-    Age(Duration),
-}
-
-/// A wait for a record, to be taken up again and again: [`Log::waiting`].
-#[derive(Debug, Clone, Copy)]
-pub struct Waiting {
-    index: u64,
-    durable: bool,
-    /// How often the log had been cut when it began.
-    cuts: u64,
 }
 
 impl Log {
@@ -217,175 +194,6 @@ impl Log {
         }
     }
 
-    /// Waits until a record is with the kernel: from then on it survives a crash of the process.
-    ///
-    /// # Errors
-    /// [`Error::Stopped`] if it will not be, [`Error::Truncated`] if it was cut off.
-    pub fn wait_written(&self, index: u64) -> Result<()> {
-        self.wait(index, &self.core.written, false)
-    }
-
-    /// Waits until a record is durable: from then on it survives a power cut. Asks for a sync, under
-    /// any policy.
-    ///
-    /// # Errors
-    /// [`Error::Stopped`] if it will not be, [`Error::Truncated`] if it was cut off.
-    pub fn wait_durable(&self, index: u64) -> Result<()> {
-        self.wait(index, &self.core.durable, true)
-    }
-
-    /// As [`Log::wait_written`], but no longer than `timeout`, even where the disk hangs: the log's own
-    /// threads do the work, which costs waking one. In a log without them only what is driven happens.
-    ///
-    /// # Errors
-    /// As [`Log::wait_written`], and [`Error::TimedOut`]: it still may be written.
-    pub fn wait_written_timeout(&self, index: u64, timeout: Duration) -> Result<()> {
-        self.wait_on(self.waiting(index, Ack::Written)?, timeout)
-    }
-
-    /// As [`Log::wait_durable`], but no longer than `timeout`; see [`Log::wait_written_timeout`]. The
-    /// sync is asked for at once, and goes on when nobody waits for it any more.
-    ///
-    /// # Errors
-    /// As [`Log::wait_durable`], and [`Error::TimedOut`]: it still may become durable.
-    pub fn wait_durable_timeout(&self, index: u64, timeout: Duration) -> Result<()> {
-        self.wait_on(self.waiting(index, Ack::Durable)?, timeout)
-    }
-
-    /// Begins to wait for a record to be written or durable (`Buffered` counts as `Written`); who has
-    /// to look at something else in between then [waits on](Log::wait_on).
-    ///
-    /// # Errors
-    /// [`Error::OutOfRange`]: there is no such record.
-    pub fn waiting(&self, index: u64, level: Ack) -> Result<Waiting> {
-        let durable = level == Ack::Durable;
-        let cuts = self.mark(durable).cuts();
-        self.check_appended(index)?;
-        Ok(Waiting { index, durable, cuts })
-    }
-
-    fn mark(&self, durable: bool) -> &Watermark {
-        if durable { &self.core.durable } else { &self.core.written }
-    }
-
-    /// As [`Log::wait_written_timeout`] or [`Log::wait_durable_timeout`]. A truncation since it began is
-    /// told, also where another record has got the index.
-    ///
-    /// # Errors
-    /// As those two.
-    pub fn wait_on(&self, waiting: Waiting, timeout: Duration) -> Result<()> {
-        let Waiting { index, durable, cuts } = waiting;
-        let mark = self.mark(durable);
-        // In this order: a mark that went back and came here again was cut before.
-        if mark.get() >= index && mark.cuts() == cuts {
-            return Ok(());
-        }
-        self.hurry(waiting);
-        mark.wait_timeout_since(index, timeout, cuts)
-    }
-
-    /// As [`Log::wait_on`], for tasks: asks for what is waited for, and is pending until it has come or
-    /// never will, when the task is woken. Of a task that asks again the last waker counts.
-    ///
-    /// ```
-    /// # fn main() -> plimsoll_log::Result<()> {
-    /// use plimsoll_log::{Ack, Log, Options};
-    /// use std::future::poll_fn;
-    ///
-    /// async fn append_durably(log: &Log, record: &[u8]) -> plimsoll_log::Result<u64> {
-    ///     let index = log.append_with(record, Ack::Buffered)?;
-    ///     let waiting = log.waiting(index, Ack::Durable)?;
-    ///     poll_fn(|context| log.poll_on(waiting, context)).await?;
-    ///     Ok(index)
-    /// }
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    /// [`Error::Stopped`] if it will not be, [`Error::Truncated`] if it was cut off.
-    pub fn poll_on(&self, waiting: Waiting, context: &mut Context<'_>) -> Poll<Result<()>> {
-        let Waiting { index, durable, cuts } = waiting;
-        let mark = self.mark(durable);
-        if mark.get() >= index && mark.cuts() == cuts {
-            return Poll::Ready(Ok(()));
-        }
-        self.hurry(waiting);
-        mark.poll_since(index, cuts, context)
-    }
-
-    /// Asks for what is waited for.
-    fn hurry(&self, waiting: Waiting) {
-        let Waiting { index, durable, cuts } = waiting;
-        // What a cut left is durable.
-        if durable && self.core.durable.cuts() == cuts {
-            self.core.want(index);
-        }
-        self.core.writer_signal.wake();
-    }
-
-    /// Plays the writer where that is no slower than waking it: nobody else waits, nobody is at it.
-    fn wait(&self, index: u64, mark: &Watermark, durable: bool) -> Result<()> {
-        // From here on a truncation is noticed, so that nobody waits for another record of this index.
-        let cuts = mark.cuts();
-        self.check_appended(index)?;
-        if mark.get() >= index {
-            return Ok(());
-        }
-        if durable {
-            self.core.want(index);
-        }
-        let alone = self.core.durable.waiting() == 0 && self.core.written.waiting() == 0;
-        let role = match self.core.options.threads {
-            true if alone => try_lock(&self.role),
-            true => None,
-            // Nobody else does it.
-            false => Some(lock(&self.role)),
-        };
-        if let Some(mut writer) = role {
-            while mark.get() < index {
-                match writer.turn(&self.core)? {
-                    Turn::Worked => {}
-                    Turn::Idle => break,
-                    Turn::Stuck if self.core.options.threads => break,
-                    Turn::Stuck => {
-                        return Err(Error::OutOfSpace { last_index: self.core.last.get() });
-                    }
-                }
-                // Others have come: they need not wait for us to get a turn again.
-                if self.core.options.threads && mark.waiting() > 0 {
-                    break;
-                }
-            }
-            drop(writer);
-            let others_wait = self.core.wanted.load(SeqCst) > self.core.durable.get();
-            if mark.get() >= index && !others_wait {
-                return Ok(());
-            }
-        }
-        self.core.writer_signal.wake();
-        mark.wait_since(index, cuts)
-    }
-
-    /// What was never appended will not come by waiting.
-    fn check_appended(&self, index: u64) -> Result<()> {
-        let last_index = self.core.last.get();
-        if index > last_index {
-            return Err(Error::OutOfRange { index, first_index: self.first_index(), last_index });
-        }
-        Ok(())
-    }
-
-    /// Makes everything durable that was appended before, and returns the index of the last of it.
-    ///
-    /// # Errors
-    /// As [`Log::wait_durable`].
-    pub fn sync(&self) -> Result<u64> {
-        let index = self.core.last.get();
-        self.wait_durable(index)?;
-        Ok(index)
-    }
-
     /// The oldest record; one more than the newest if there is none.
     #[must_use]
     pub fn first_index(&self) -> u64 {
@@ -434,143 +242,6 @@ impl Log {
     /// [`Error::OutOfRange`] if there is no such record and it is not the next one.
     pub fn follow(&self, index: u64, level: Ack) -> Result<Follower> {
         Follower::new(Arc::clone(&self.core), index, level)
-    }
-
-    /// Removes the oldest segments that nobody asked to keep, and returns the oldest record that is
-    /// left. Whole segments go, so a little more may be kept than was asked for; the last one stays.
-    /// Durable on return.
-    ///
-    /// # Errors
-    /// The directory fails: what was removed before is gone, the rest is there. Also if one failed
-    /// earlier and still holds a file that was replaced: it would be taken for the log's beginning.
-    pub fn truncate_before(&self, retain: Retain) -> Result<u64> {
-        // Before it is known what goes: a cut gives indexes away again.
-        let _retention = lock(&self.core.retention);
-        let keep_from = match retain {
-            Retain::From(index) => index,
-            Retain::Bytes(bytes) => self.first_within(bytes)?,
-            Retain::Age(age) => self.first_younger_than(age)?,
-        };
-        // The oldest that is left must have a record that is durable: then its link is, and a power cut
-        // leaves a log that knows where it was.
-        let keep_from = keep_from.min(self.core.durable.get());
-        self.core.sweep()?;
-        while let Some(old) = self.core.segments.pop_before(keep_from) {
-            let name = segment_name(old.first_index);
-            if let Err(error) = spares::give_back(&self.core, old.place, &name) {
-                self.core.segments.put_back(old);
-                return Err(error);
-            }
-        }
-        Ok(self.first_index())
-    }
-
-    /// First index of the oldest segment that, with those after it, takes no more than so many bytes.
-    /// Files of one log may differ in size.
-    fn first_within(&self, bytes: u64) -> Result<u64> {
-        let all = self.core.segments.all();
-        let mut first_index = all.last().map_or(1, |entry| entry.first_index);
-        let mut left = bytes;
-        for entry in all.iter().rev() {
-            let dir = &*self.core.places[entry.place].dir;
-            let name = segment_name(entry.first_index);
-            let file_bytes = dir.open(&name, plimsoll_sync::Access::default())?.len()?;
-            if file_bytes > left {
-                break;
-            }
-            left -= file_bytes;
-            first_index = entry.first_index;
-        }
-        Ok(first_index)
-    }
-
-    /// First index of the oldest segment that has records younger than `age`: a segment is as old as
-    /// the beginning of the next.
-    fn first_younger_than(&self, age: Duration) -> Result<u64> {
-        let age_ns = u64::try_from(age.as_nanos()).unwrap_or(u64::MAX);
-        let since = self.core.clock().unix_ns().saturating_sub(age_ns);
-        let all = self.core.segments.all();
-        for pair in all.windows(2) {
-            let dir = &*self.core.places[pair[1].place].dir;
-            let link = read_piece(dir, pair[1])?.ok().and_then(|piece| piece.link);
-            if link.is_none_or(|link| link.unix_ns >= since) {
-                return Ok(pair[0].first_index);
-            }
-        }
-        Ok(all.last().map_or(1, |entry| entry.first_index))
-    }
-
-    /// Cuts off every record after `last_index`; they never come back. The next append gets
-    /// `last_index + 1`. Durable on return, as is everything up to `last_index`. Appends wait
-    /// meanwhile; who waits for a record that is cut is told [`Error::Truncated`]. A retention that is
-    /// under way is waited for.
-    ///
-    /// Nothing is overwritten: the log goes on in a new segment.
-    ///
-    /// # Errors
-    /// [`Error::OutOfRange`] if the log begins later. [`Error::Stopped`] if the disk fails.
-    pub fn truncate_after(&self, last_index: u64) -> Result<()> {
-        // What is being taken away shall not get its name again meanwhile.
-        let _retention = lock(&self.core.retention);
-        self.core.role_wanted.fetch_add(1, SeqCst);
-        let writer = lock(&self.role);
-        self.core.role_wanted.fetch_sub(1, SeqCst);
-        let mut writer = writer;
-        let (first_index, newest) = (self.first_index(), self.core.last.get());
-        if last_index.saturating_add(1) < first_index {
-            return Err(Error::OutOfRange { index: last_index, first_index, last_index: newest });
-        }
-        self.core.while_quiet(|| {
-            // So that nothing is on its way when the rest is cut.
-            writer.finish(&self.core)?;
-            if last_index >= self.core.last.get() {
-                return Ok(((), None));
-            }
-            let end = self.end_of(last_index)?;
-            // Before anything changes: on a full disk there may be none.
-            let spare = spares::take(&self.core, writer.active.segment.place)?;
-            self.core.wanted.store(0, SeqCst);
-            // Before the files change, so that a reader who does not find a record knows why.
-            for mark in [&self.core.durable, &self.core.written, &*self.core.last] {
-                mark.set_back(last_index);
-            }
-            writer
-                .cut(&self.core, &spare, last_index, end)
-                .map_err(|error| self.core.stop(error))?;
-            Ok(((), Some(last_index + 1)))
-        })
-    }
-
-    /// Where a durable record ends.
-    fn end_of(&self, index: u64) -> Result<Option<Previous>> {
-        let Some(covering) = self.core.segments.covering(index) else {
-            return Ok(None);
-        };
-        let entry = covering.entry;
-        let dir = &*self.core.places[entry.place].dir;
-        let corrupt = |damage| {
-            Error::corrupt(segment_name(entry.first_index), 0, damage, entry.first_index..=index)
-        };
-        let piece = read_piece(dir, entry)?.map_err(corrupt)?;
-        let file = dir.open(&segment_name(entry.first_index), plimsoll_sync::Access::default())?;
-        let mut cursor = Cursor::new(file, piece.header);
-        loop {
-            match cursor.peek()? {
-                Decoded::Frame(frame) => {
-                    cursor.skip(&frame);
-                    if frame.kind == Kind::Record && frame.index == index {
-                        break;
-                    }
-                }
-                Decoded::Bad(damage) => return Err(corrupt(damage)),
-                Decoded::Empty | Decoded::Needs(_) => {
-                    return Err(corrupt(crate::format::Damage::Empty));
-                }
-            }
-        }
-        let ordinal = piece.link.map_or(0, |link| link.ordinal);
-        let salt = piece.header.salt;
-        Ok(Some(Previous { salt, end: cursor.at(), first_index: entry.first_index, ordinal }))
     }
 
     /// What the log did since it was opened.
@@ -666,7 +337,7 @@ impl Log {
 impl Drop for Log {
     fn drop(&mut self) {
         // After `close` there is nothing left to do.
-        if self.core.gate() < crate::core::Gate::Stopped {
+        if self.core.gate() < Gate::Stopped {
             let mut writer = lock(&self.role);
             while matches!(writer.turn(&self.core), Ok(Turn::Worked)) {}
             drop(writer);

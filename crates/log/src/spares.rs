@@ -6,7 +6,8 @@
 use std::io::ErrorKind;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
-use crate::core::{Core, Gate};
+use crate::accept::Gate;
+use crate::core::Core;
 use crate::error::{Error, Result};
 use crate::place::{Blocks, Layout, SPARE, Spare};
 use crate::shim::lock;

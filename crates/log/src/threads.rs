@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
-use crate::core::{Core, Gate};
+use crate::accept::Gate;
+use crate::core::Core;
 use crate::error::{Error, Result};
 use crate::flusher::Flusher;
 use crate::shim::thread::{self, JoinHandle};

@@ -10,8 +10,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
+use crate::accept::Gate;
 use crate::active::{Active, Previous};
-use crate::core::{Anchor, Core, Gate};
+use crate::core::{Anchor, Core};
 use crate::error::{Error, Result};
 use crate::flusher::Flusher;
 use crate::format::{BLOCK_BYTES, FRAME_BYTES, Frame, Kind, Link};
