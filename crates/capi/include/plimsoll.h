@@ -22,8 +22,8 @@
  * one at a time (a second one is told PLIMSOLL_BUSY). Only plimsoll_free and plimsoll_reader_free must
  * be the last call with their handle; plimsoll_close need not be: see there. No call is safe in a signal
  * handler. After fork(2) the child must not use the handles of its parent, and should exec or end soon:
- * until it does, it holds the log's lock as well. Should it close one it is told PLIMSOLL_INVALID, and
- * what it frees is leaked: neither touches the log.
+ * until it does, it holds the log's lock as well. Should it append, wait, truncate or close, it is told
+ * PLIMSOLL_INVALID, and what it frees is leaked: none of it touches the log.
  *
  * Growth. A struct that may get more fields begins with struct_bytes: set it to its sizeof. A program
  * that was compiled with an older or newer header works with the library as long as it does not ask for

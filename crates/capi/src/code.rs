@@ -199,7 +199,7 @@ impl Refusal {
                 Error::OutOfRange { .. } => Code::OUT_OF_RANGE,
                 Error::Truncated { .. } => Code::TRUNCATED,
                 Error::Corrupt(_) => Code::CORRUPT,
-                Error::Options(_) => Code::INVALID,
+                Error::Options(_) | Error::Forked => Code::INVALID,
                 Error::Version { .. } => Code::VERSION,
                 _ => Code::OTHER,
             },

@@ -55,6 +55,7 @@ impl Core {
         full: Full,
         drive: &dyn Fn() -> Result<()>,
     ) -> Result<u64> {
+        self.check_owner()?;
         let bytes: u64 = records.iter().map(|(payload, _)| frame_bytes(payload.len()) as u64).sum();
         let max_bytes = self.options.max_batch_bytes();
         if bytes > max_bytes || records.len() >= crate::format::BATCH_RECORDS_MAX {

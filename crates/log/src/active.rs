@@ -311,11 +311,22 @@ impl Active {
     /// Writes what is staged, and makes it durable if `with` says how. What was written earlier is
     /// not covered. Returns how many bytes went out, whole blocks where blocks are written.
     pub(crate) fn write(&mut self, with: Option<SyncMethod>) -> Result<u64> {
-        assert!(self.flights.is_empty(), "writes come one after the other");
         if self.unwritten() == 0 {
             return Ok(0);
         }
-        let range = self.range_to_write();
+        self.write_and(0, with)
+    }
+
+    /// Writes what is staged, and behind it zeros where the next frame would begin: a file that is used
+    /// again holds old bytes there, which look like an unfinished write.
+    pub(crate) fn write_end(&mut self) -> Result<u64> {
+        let written = if self.has_room(FRAME_BYTES as u64) { 0 } else { self.write(None)? };
+        Ok(written + self.write_and(FRAME_BYTES, None)?)
+    }
+
+    fn write_and(&mut self, zeros: usize, with: Option<SyncMethod>) -> Result<u64> {
+        assert!(self.flights.is_empty(), "writes come one after the other");
+        let range = self.range_to_write(zeros);
         let (bytes, at) = (&self.buf[range.clone()], self.start + range.start as u64);
         match with {
             Some(method) => self.segment.file.write_sync_at(bytes, at, method).map(|_| ())?,
@@ -330,7 +341,7 @@ impl Active {
     /// buffer meanwhile, which begins with the same last block. What is under way has
     /// [landed](Active::land) before [`Active::write`].
     pub(crate) fn begin_write(&mut self, flusher: &Flusher, position: u64) {
-        let range = self.range_to_write();
+        let range = self.range_to_write(0);
         let alignment = self.segment.file.alignment().max(BLOCK);
         let fresh = || AlignedBuf::zeroed(self.buf.len(), alignment);
         let mut next = self.others.pop().unwrap_or_else(fresh);
@@ -365,14 +376,15 @@ impl Active {
         Ok(Some((bytes, took, ends)))
     }
 
-    /// What of the staging is to be written, filled up with zeros where blocks are written.
-    fn range_to_write(&mut self) -> Range<usize> {
-        if self.segment.file.alignment() == 1 {
-            return self.written..self.staged;
-        }
-        let end = self.staged.next_multiple_of(BLOCK);
+    /// What of the staging is to be written, and so many zeros; filled up with more where blocks are
+    /// written.
+    fn range_to_write(&mut self, zeros: usize) -> Range<usize> {
+        let blocks = self.segment.file.alignment() > 1;
+        let end = self.staged + zeros;
+        let end = if blocks { end.next_multiple_of(BLOCK) } else { end };
         self.buf[self.staged..end].fill(0);
-        self.written / BLOCK * BLOCK..end
+        let begin = if blocks { self.written / BLOCK * BLOCK } else { self.written };
+        begin..end
     }
 
     /// Once half the staging is used, its last block moves to the front.

@@ -20,6 +20,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
+use plimsoll_sync::Process;
+
 use crate::accept::{AtomicGate, Gate, Tail};
 use crate::active::{Previous, Segment};
 use crate::clock::Clock;
@@ -73,6 +75,8 @@ pub(crate) struct Core {
     /// Which directory is written.
     pub(crate) place: AtomicU64,
     stopped: Mutex<Option<Error>>,
+    /// Who opened the log.
+    owner: Process,
     pub(crate) counts: Counts,
     pub(crate) writer_signal: Signal,
     pub(crate) syncer_signal: Signal,
@@ -178,6 +182,7 @@ impl Core {
             role_wanted: AtomicU64::new(0),
             place: AtomicU64::new(0),
             stopped: Mutex::new(None),
+            owner: Process::this(),
             counts: Counts::new(),
             writer_signal: Signal::default(),
             syncer_signal: Signal::default(),
@@ -362,6 +367,12 @@ impl Core {
         for mark in [&self.written, &self.durable, &*self.last, &self.room] {
             mark.close(&Error::Closed);
         }
+    }
+
+    /// An error in a forked child: it has our memory, maybe with locks taken, and none of our threads, and
+    /// writes to the same files.
+    pub(crate) fn check_owner(&self) -> Result<()> {
+        if self.owner.is_this() { Ok(()) } else { Err(Error::Forked) }
     }
 
     pub(crate) fn is_stopped(&self) -> bool {

@@ -30,6 +30,11 @@ pub enum Error {
     #[error("the log is closed")]
     Closed,
 
+    /// This process was forked from the one that opened the log, and only that one may use it: its
+    /// threads are not here. Nothing was done. Open the log here, once it is closed there.
+    #[error("this process was forked from the one that has the log open, and cannot use it")]
+    Forked,
+
     /// There is no room for another segment. Nothing was accepted; what was accepted before has its
     /// room. Free some, or truncate the log, and go on.
     #[error("no room on the disk for another segment; records up to {last_index} have theirs")]

@@ -35,6 +35,10 @@ pub const LOCK: &str = "lock";
 ///
 /// Dropping a log closes it as a crash would: what was buffered is written if that is possible, and
 /// nothing is reported. [`Log::close`] says how it went.
+///
+/// After a fork(3) only the parent uses it, and its readers: in the child whatever appends, waits or
+/// changes something says [`Error::Forked`], and dropping it does nothing. The lock is held until both
+/// have closed it or ended, so the child should exec or end soon.
 #[derive(Debug)]
 pub struct Log {
     pub(crate) core: Arc<Core>,
@@ -241,6 +245,7 @@ impl Log {
     /// # Errors
     /// [`Error::OutOfRange`] if there is no such record and it is not the next one.
     pub fn follow(&self, index: u64, level: Ack) -> Result<Follower> {
+        self.core.check_owner()?;
         Follower::new(Arc::clone(&self.core), index, level)
     }
 
@@ -262,6 +267,7 @@ impl Log {
     /// # Errors
     /// [`Error::Stopped`] if the disk failed: records after the one that it names may be lost.
     pub fn close(self) -> Result<()> {
+        self.core.check_owner()?;
         let finished = lock(&self.role).finish(&self.core);
         self.end();
         finished?;
@@ -295,6 +301,7 @@ impl Log {
     /// # Errors
     /// The log has stopped.
     pub fn drive(&self) -> Result<bool> {
+        self.core.check_owner()?;
         let turn = lock(&self.role).turn(&self.core)?;
         self.core.watch_age();
         let due = self.core.sync_due() == Some(Duration::ZERO);
@@ -336,6 +343,12 @@ impl Log {
 
 impl Drop for Log {
     fn drop(&mut self) {
+        if self.core.check_owner().is_err() {
+            if let Ok(threads) = self.threads.get_mut() {
+                threads.forget();
+            }
+            return;
+        }
         // After `close` there is nothing left to do.
         if self.core.gate() < Gate::Stopped {
             let mut writer = lock(&self.role);

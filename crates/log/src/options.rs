@@ -15,6 +15,10 @@ use crate::stats::Observer;
 pub enum Policy {
     /// Only when a segment is full, and at [`crate::Log::close`]. A power cut may take everything of
     /// the last segment.
+    ///
+    /// A write or a sync that fails stops the log, also one with a second directory: what the kernel has
+    /// is not in the ring any more, so it could not be moved to another file, nor could anything behind
+    /// it ever be called durable.
     Never,
     /// In the background, so that no record stays unsynced for longer than `max_age`, nor more than
     /// `max_bytes` of them, whichever comes first. A power cut takes no more than that. Where the disk

@@ -81,6 +81,11 @@ impl Threads {
             drop(handle.join());
         }
     }
+
+    /// They are those of another process.
+    pub(crate) fn forget(&mut self) {
+        std::mem::forget(std::mem::take(&mut self.handles));
+    }
 }
 
 fn is_over(core: &Core) -> bool {

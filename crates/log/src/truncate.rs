@@ -33,6 +33,7 @@ impl Log {
     /// The directory fails: what was removed before is gone, the rest is there. Also if one failed
     /// earlier and still holds a file that was replaced: it would be taken for the log's beginning.
     pub fn truncate_before(&self, retain: Retain) -> Result<u64> {
+        self.core.check_owner()?;
         // Before it is known what goes: a cut gives indexes away again.
         let _retention = lock(&self.core.retention);
         let keep_from = match retain {
@@ -99,6 +100,7 @@ impl Log {
     /// # Errors
     /// [`Error::OutOfRange`] if the log begins later. [`Error::Stopped`] if the disk fails.
     pub fn truncate_after(&self, last_index: u64) -> Result<()> {
+        self.core.check_owner()?;
         // What is being taken away shall not get its name again meanwhile.
         let _retention = lock(&self.core.retention);
         self.core.role_wanted.fetch_add(1, SeqCst);

@@ -62,6 +62,7 @@ impl Log {
     /// # Errors
     /// [`Error::OutOfRange`]: there is no such record.
     pub fn waiting(&self, index: u64, level: Ack) -> Result<Waiting> {
+        self.core.check_owner()?;
         let durable = level == Ack::Durable;
         let cuts = self.mark(durable).cuts();
         self.check_appended(index)?;
@@ -84,7 +85,7 @@ impl Log {
         if mark.get() >= index && mark.cuts() == cuts {
             return Ok(());
         }
-        self.hurry(waiting);
+        self.hurry(waiting)?;
         mark.wait_timeout_since(index, timeout, cuts)
     }
 
@@ -114,22 +115,25 @@ impl Log {
         if mark.get() >= index && mark.cuts() == cuts {
             return Poll::Ready(Ok(()));
         }
-        self.hurry(waiting);
+        self.hurry(waiting)?;
         mark.poll_since(index, cuts, context)
     }
 
     /// Asks for what is waited for.
-    fn hurry(&self, waiting: Waiting) {
+    fn hurry(&self, waiting: Waiting) -> Result<()> {
+        self.core.check_owner()?;
         let Waiting { index, durable, cuts } = waiting;
         // What a cut left is durable.
         if durable && self.core.durable.cuts() == cuts {
             self.core.want(index);
         }
         self.core.writer_signal.wake();
+        Ok(())
     }
 
     /// Plays the writer where that is no slower than waking it: nobody else waits, nobody is at it.
     fn wait(&self, index: u64, mark: &Watermark, durable: bool) -> Result<()> {
+        self.core.check_owner()?;
         // From here on a truncation is noticed, so that nobody waits for another record of this index.
         let cuts = mark.cuts();
         self.check_appended(index)?;

@@ -416,7 +416,7 @@ impl Writer {
         if core.options.tail == Tail::Pad {
             next.active.pad_block();
         }
-        next.active.write(None)?;
+        next.active.write_end()?;
         next.active.publish_end();
         next.active.segment.file.sync(core.places[place].method.call)?;
         core.places[place].begin_cut()?;
@@ -474,7 +474,7 @@ impl Writer {
         if core.options.tail == Tail::Pad {
             next.pad_block();
         }
-        next.write(None)?;
+        next.write_end()?;
         next.publish_end();
         next.segment.file.sync(core.places[place].method.call)?;
         core.places[place].begin_cut()?;
@@ -520,7 +520,7 @@ impl Writer {
             self.active.marked = durable;
             // All is durable already; but a file that has failed takes no more. What replaces it says the same.
             let place = &core.places[self.active.segment.place];
-            let marked = self.active.write(None).and_then(|_bytes| {
+            let marked = self.active.write_end().and_then(|_bytes| {
                 self.active.segment.file.sync(place.method.call)?;
                 Ok(())
             });

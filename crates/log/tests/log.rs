@@ -210,6 +210,47 @@ fn what_is_cut_off_never_comes_back() {
     expect(&read_all(&log), 1, 1);
 }
 
+/// What the file held before it was recycled was reported as an unfinished write.
+#[test]
+fn a_log_that_was_closed_has_no_torn_tail_on_a_recycled_file_either() {
+    let ends = [Tail::Pad, Tail::Rewrite].map(|tail| [true, false].map(|direct| (tail, direct)));
+    for (tail, direct) in ends.into_iter().flatten() {
+        let dir: Arc<dyn Dir> = Arc::new(SimDir::new());
+        let options = || Options { tail, direct, threads: false, ..small() };
+        let open = || Log::open_in(vec![dir.clone()], options()).unwrap();
+        let append = |log: &Log, records| {
+            let last = log.last_index() + records;
+            (log.last_index() + 1..=last)
+                .for_each(|at| assert_eq!(log.append(&payload(at)).unwrap(), at));
+            log.sync().unwrap();
+        };
+        // The frames end anywhere in a block, and right behind a cut.
+        for records in (0..300).step_by(37) {
+            let (log, _) = open();
+            append(&log, 600);
+            log.truncate_before(Retain::From(log.last_index())).unwrap();
+            append(&log, records);
+            if records % 2 == 0 {
+                log.truncate_after(log.last_index() - 1).unwrap();
+                append(&log, records % 4);
+            }
+            let last = log.last_index();
+            log.close().unwrap();
+            let seen = View::of(vec![dir.clone()]).unwrap().verify(&|_, _| {}).unwrap();
+            let newest = seen.last().unwrap();
+            let context = format!("{tail:?}, {direct}, {records}: {newest:?}");
+            // A full segment may have no room to say that the log was closed.
+            let is_full = newest.segment_bytes - newest.records_end < 8192;
+            assert!(newest.state == SegmentState::Closed || is_full, "{context}");
+            let (log, recovery) = open();
+            assert_eq!(recovery.torn_tail, None, "{context}");
+            assert!(recovery.clean || is_full, "{context}");
+            assert_eq!(recovery.last_index, last);
+            log.close().unwrap();
+        }
+    }
+}
+
 #[test]
 fn a_second_process_is_refused_and_told_who_has_the_log() {
     let dir = scratch();

@@ -37,8 +37,8 @@ pub use aligned::AlignedBuf;
 pub use error::{Error, Result};
 pub use method::{Access, SyncMethod, System, Through};
 pub use os::{
-    Batch, BatchWrite, Batched, Held, OsDir, Space, Words, boot_id, device_number, finest_timer,
-    space, thread_cpu_time,
+    Batch, BatchWrite, Batched, Held, OsDir, Process, Space, Words, boot_id, device_number,
+    finest_timer, space, thread_cpu_time,
 };
 #[cfg(target_os = "linux")]
 pub use os::{BlockWrites, LoopDevice};

@@ -517,6 +517,10 @@ static void a_forked_child_does_not_harm_the_log(const char *dir) {
   CHECK(child >= 0);
   if (child == 0) {
     alarm(30); /* the threads of the log are not here: it would wait for them for ever */
+    CHECK(plimsoll_append(log, bytes, 9, PLIMSOLL_ACK_BUFFERED, NULL, &error) == PLIMSOLL_INVALID);
+    CHECK(strstr(error.text, "fork") != NULL);
+    CHECK(plimsoll_sync(log, NULL, &error) == PLIMSOLL_INVALID);
+    CHECK(plimsoll_truncate_after(log, 0, &error) == PLIMSOLL_INVALID);
     CHECK(plimsoll_close(log, &error) == PLIMSOLL_INVALID);
     CHECK(strstr(error.text, "fork") != NULL);
     plimsoll_free(log);

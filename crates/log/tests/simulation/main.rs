@@ -28,6 +28,7 @@ mod tails;
 mod world;
 
 use std::cell::Cell;
+use std::io::ErrorKind;
 use std::panic::{self, AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Barrier, Mutex, Once};
@@ -442,5 +443,24 @@ fn a_record_larger_than_what_is_staged_is_durable_as_a_whole() {
         assert_eq!(log.last_index(), 2, "seed {seed}");
         let mut reader = log.read_from(2).unwrap();
         assert!(reader.next_record().unwrap().unwrap().payload == record, "seed {seed}");
+    }
+}
+
+/// Zeros follow what replaces a segment, so that old bytes of the file are not taken for a write.
+#[test]
+fn a_failover_that_fills_its_staging_to_the_last_byte_goes_on() {
+    // Link and mark take 104 bytes of 8192.
+    for payload_bytes in [8064, 8056, 8040, 8032] {
+        let dir = Arc::new(SimDir::new());
+        let (log, _) = Log::open_in(dyn_dirs(&[Arc::clone(&dir)]), story(RARELY)).unwrap();
+        let index = log.append(&vec![7; payload_bytes]).unwrap();
+        log.wait_written(index).unwrap();
+        dir.inject(Fault::new(Operation::Sync, FaultKind::Fail(ErrorKind::Other)));
+        log.wait_durable(index).unwrap();
+        assert_eq!(log.stats().failovers, 1);
+        log.close().unwrap();
+        let found = Arc::new(dir.power_cut(1));
+        let (log, recovery) = Log::open_in(dyn_dirs(&[found]), story(RARELY)).unwrap();
+        assert!(recovery.clean && log.last_index() == index, "{recovery:?}");
     }
 }

@@ -14,6 +14,7 @@ mod batch;
 mod block_writes;
 mod dir;
 mod file;
+mod fork;
 #[cfg(target_os = "linux")]
 mod loop_device;
 mod place;
@@ -67,6 +68,7 @@ pub use batch::{Batch, BatchWrite, Batched};
 pub use block_writes::BlockWrites;
 pub use dir::OsDir;
 pub(crate) use dir::Then;
+pub use fork::Process;
 #[cfg(target_os = "linux")]
 pub use loop_device::LoopDevice;
 pub use place::{Space, boot_id, device_number, finest_timer, space, thread_cpu_time};
