@@ -6,6 +6,7 @@
 //!   commit  BYTES THREADS   durable appends, each thread waiting for its own
 //!   replay  BYTES MIB       reading it all back, checked, from the page cache
 //!   history SEGMENTS        opening, the first read and the first append of a log of so many files
+//!   lookup  SEGMENTS KIB    records of 1000 B read at random, in so many segments of KIB each
 //! ```
 #![expect(
     clippy::print_stdout,
@@ -20,13 +21,15 @@ use std::time::{Duration, Instant};
 
 use plimsoll_log::{Log, Options, Policy};
 use plimsoll_sync::{AlignedBuf, Allocation, Dir, OsDir, SyncMethod};
+use rand::{Rng, SeedableRng};
+use rand_pcg::Pcg64Mcg;
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
 fn main() -> Outcome<()> {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let [dir, path, numbers @ ..] = &args[..] else {
-        return Err("usage: hot_paths DIR append|commit|replay|history NUMBERS".into());
+        return Err("usage: hot_paths DIR append|commit|replay|history|lookup NUMBERS".into());
     };
     let number =
         |at: usize| -> Outcome<u64> { Ok(numbers.get(at).ok_or("a number is missing")?.parse()?) };
@@ -37,6 +40,7 @@ fn main() -> Outcome<()> {
         "commit" => commit(&dir, number(0)? as usize, number(1)? as usize),
         "replay" => replay(&dir, number(0)? as usize, number(1)?),
         "history" => history(&dir, number(0)?),
+        "lookup" => lookup(&dir, number(0)?, number(1)?),
         other => Err(format!("no path is called {other}").into()),
     };
     std::fs::remove_dir_all(&dir)?;
@@ -215,6 +219,53 @@ fn history(dir: &Path, segments: u64) -> Outcome<()> {
         quantile(&mut read, 0.5),
         quantile(&mut appended, 0.5),
     );
+    Ok(())
+}
+
+/// Records that are looked up by their index, each by a reader of its own, as `bench/src/history.rs` does.
+fn lookup(dir: &Path, segments: u64, kib: u64) -> Outcome<()> {
+    let options = || Options {
+        policy: Policy::Never,
+        segment_bytes: kib << 10,
+        ring_bytes: (kib << 9).min(32 << 20),
+        ..Options::default()
+    };
+    let made = PathBuf::from("/dev/shm/plimsoll-hot-paths");
+    let (log, _) = Log::open(&made, options())?;
+    while log.stats().segments < segments {
+        log.append(&[7; 1000])?;
+    }
+    // Half of the newest.
+    for _ in 0..kib / 2 {
+        log.append(&[7; 1000])?;
+    }
+    log.close()?;
+    let dir = dir.join("log");
+    std::fs::create_dir_all(&dir)?;
+    for file in std::fs::read_dir(&made)? {
+        let file = file?;
+        std::fs::copy(file.path(), dir.join(file.file_name()))?;
+    }
+    std::fs::remove_dir_all(&made)?;
+    let (log, _) = Log::open(&dir, options())?;
+    let mut random = Pcg64Mcg::seed_from_u64(1);
+    let mut took = Vec::new();
+    for _ in 0..1000 {
+        let index = random.random_range(log.first_index()..=log.last_index());
+        let begun = Instant::now();
+        let mut reader = log.read_from(index)?;
+        let found = reader.next_record()?.map(|record| record.index);
+        took.push(begun.elapsed());
+        assert_eq!(found, Some(index), "a record is found");
+    }
+    let all: Duration = took.iter().sum();
+    println!(
+        "lookup in {segments} segments of {kib} KiB: p50 of the first 200 {:?}, of 1000 {:?}; mean {:?}",
+        quantile(&mut took[..200].to_vec(), 0.5),
+        quantile(&mut took, 0.5),
+        all / 1000,
+    );
+    log.close()?;
     Ok(())
 }
 

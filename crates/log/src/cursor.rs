@@ -34,14 +34,23 @@ pub(crate) struct Cursor {
 }
 
 impl Cursor {
-    /// At the first frame of a segment.
+    /// At the first frame of a segment, for who reads it all.
     pub(crate) fn new(file: Arc<dyn File>, header: Header) -> Self {
-        // No longer than the segment.
-        let bytes = usize::try_from(header.segment_bytes).map_or(READ_BYTES, |b| b.min(READ_BYTES));
-        Self::reading(file, header, bytes)
+        Self::reading(file, header, READ_BYTES)
+    }
+
+    /// At the first frame, for who looks for one: so much is read at first, and ever more if that was
+    /// not enough.
+    pub(crate) fn for_lookup(file: Arc<dyn File>, header: Header, bytes: u64) -> Self {
+        let bytes = usize::try_from(bytes).map_or(READ_BYTES, |bytes| bytes.min(READ_BYTES));
+        // The first frame need not begin a block, nor the last one end it.
+        Self::reading(file, header, bytes.next_multiple_of(BLOCK) + BLOCK)
     }
 
     fn reading(file: Arc<dyn File>, header: Header, bytes: usize) -> Self {
+        // No longer than the segment.
+        let most = usize::try_from(header.segment_bytes).unwrap_or(READ_BYTES);
+        let bytes = bytes.min(most).min(READ_BYTES);
         Self {
             file,
             header,
@@ -58,11 +67,6 @@ impl Cursor {
     /// The same, for who may read it to the end: then it is read ahead, by a thread.
     pub(crate) fn with_thread(self) -> Self {
         Self { in_order: 0, ..self }
-    }
-
-    /// At the first frame, where that is all that is looked at: no more is read than it needs.
-    pub(crate) fn of_head(file: Arc<dyn File>, header: Header) -> Self {
-        Self::reading(file, header, BLOCK)
     }
 
     /// Byte offset of the next frame.
@@ -111,7 +115,7 @@ impl Cursor {
 
     /// The payload of the frame that was just peeked at.
     pub(crate) fn payload(&self, frame: &Frame) -> &[u8] {
-        &self.bytes()[FRAME_BYTES..FRAME_BYTES + frame.payload_bytes as usize]
+        frame.payload(self.bytes())
     }
 
     /// Behind this frame, which is at the cursor.
@@ -184,8 +188,9 @@ impl Cursor {
         if inside && let Some(ended) = self.take_ahead(start, wanted) {
             return Ok(ended);
         }
-        if wanted > self.buf.len() {
-            self.buf = AlignedBuf::zeroed(wanted.next_multiple_of(READ_BYTES), BLOCK);
+        let longer = self.longer(inside, wanted);
+        if longer > self.buf.len() {
+            self.buf = AlignedBuf::zeroed(longer, BLOCK);
         }
         (self.from, self.start, self.held) = (0, start, 0);
         while self.held < self.buf.len() {
@@ -199,6 +204,16 @@ impl Cursor {
         }
         self.read_ahead();
         Ok(false)
+    }
+
+    /// How much is read next: twice as much as before by who goes on, and what a frame needs.
+    fn longer(&self, goes_on: bool, wanted: usize) -> usize {
+        if wanted > READ_BYTES {
+            return wanted.next_multiple_of(READ_BYTES);
+        }
+        let most = usize::try_from(self.header.segment_bytes).unwrap_or(READ_BYTES).min(READ_BYTES);
+        let twice = if goes_on { (self.buf.len() * 2).min(most) } else { 0 };
+        wanted.max(twice)
     }
 
     /// Takes the piece that was read ahead, behind what is still needed of the one before it. `None`

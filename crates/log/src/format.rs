@@ -43,7 +43,8 @@ pub(crate) const FRAME_ALIGN: u64 = 8;
 pub(crate) const INDEX_END: u64 = 1 << 63;
 
 const MAGIC: [u8; 8] = *b"PLIMSEG\n";
-const HEADER_BYTES: usize = 64;
+/// Bytes of a header; the rest of its block is zero.
+pub(crate) const HEADER_BYTES: usize = 64;
 const SEGMENT_BYTES_MAX: u64 = 1 << 30;
 const LINK_BYTES: u32 = 56;
 const SEAL_ENTRY_BYTES: usize = 16;
@@ -288,6 +289,11 @@ impl Frame {
         frame_bytes(self.payload_bytes as usize)
     }
 
+    /// Its payload in bytes that begin with it and hold all of it.
+    pub(crate) fn payload<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {
+        &bytes[FRAME_BYTES..FRAME_BYTES + self.payload_bytes as usize]
+    }
+
     fn kind_and_more(&self) -> u32 {
         u32::from(self.kind.number()) << 24 | self.more
     }
@@ -417,8 +423,26 @@ pub(crate) struct SparseIndex {
     entries: Vec<(u64, u64)>,
 }
 
+/// Where to begin to look for a record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Near {
+    /// A frame begins here, at or before the record's.
+    pub(crate) byte_offset: u64,
+    /// So far behind it the record's end is, if records are alike.
+    pub(crate) bytes: u64,
+}
+
+impl Near {
+    /// In a stretch that begins with record `first` and ends before record `next`.
+    pub(crate) fn among(first: u64, next: u64, stretch: std::ops::Range<u64>, index: u64) -> Self {
+        let bytes = u128::from(stretch.end.saturating_sub(stretch.start));
+        let part = bytes * u128::from(index - first + 1) / u128::from(next - first);
+        Self { byte_offset: stretch.start, bytes: u64::try_from(part).unwrap_or(u64::MAX) }
+    }
+}
+
 /// Distance of two entries.
-const SPARSE_BYTES: u64 = 64 << 10;
+pub(crate) const SPARSE_BYTES: u64 = 64 << 10;
 
 impl SparseIndex {
     /// Takes note of a record, if the last one noted is far enough away.
@@ -440,9 +464,13 @@ impl SparseIndex {
     }
 
     /// A place at or before the frame of a record; `None` before the first note.
-    pub(crate) fn before(&self, index: u64) -> Option<u64> {
+    pub(crate) fn before(&self, index: u64) -> Option<Near> {
         let after = self.entries.partition_point(|&(noted, _)| noted <= index);
-        Some(self.entries.get(after.checked_sub(1)?)?.1)
+        let &(first, byte_offset) = self.entries.get(after.checked_sub(1)?)?;
+        Some(match self.entries.get(after) {
+            Some(&(next, end)) => Near::among(first, next, byte_offset..end, index),
+            None => Near { byte_offset, bytes: SPARSE_BYTES },
+        })
     }
 
     /// The most bytes that the seal of a segment of this size takes.
@@ -573,7 +601,9 @@ mod tests {
         assert_eq!(sparse.before(0), None);
         for index in 1..=1000 {
             let exact = BLOCK_BYTES + (index - 1) * 1000;
-            let before = sparse.before(index).unwrap();
+            let near = sparse.before(index).unwrap();
+            let before = near.byte_offset;
+            assert!((exact - before + 1..=SPARSE_BYTES + 1000).contains(&near.bytes), "{near:?}");
             assert!(before <= exact && exact - before < SPARSE_BYTES + 1000, "record {index}");
         }
         assert!(sparse.encode().len() <= SparseIndex::seal_bytes_max(END));

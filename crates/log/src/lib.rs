@@ -55,6 +55,7 @@ mod error;
 mod flusher;
 mod format;
 mod log;
+mod opened;
 mod opening;
 mod options;
 mod patience;

@@ -8,11 +8,14 @@ use plimsoll_sync::{Access, Dir};
 use crate::core::Core;
 use crate::cursor::Cursor;
 use crate::error::{Error, Result};
-use crate::format::{Damage, Decoded, Frame, Kind, SparseIndex};
+use crate::format::{
+    BLOCK_BYTES, Damage, Decoded, FRAME_ALIGN, Frame, Kind, Near, SPARSE_BYTES, SparseIndex,
+};
+use crate::opened::Opened;
 use crate::options::Ack;
 use crate::place::segment_name;
-use crate::recovery::{Piece, read_piece};
-use crate::segments::{Covering, Entry};
+use crate::recovery::{Piece, read_header, read_piece};
+use crate::segments::{Covering, Entry, Whereabouts};
 use crate::view::Shelf;
 
 /// A record, as it was read.
@@ -26,8 +29,9 @@ pub struct Record<'a> {
 
 /// Reads records one after the other, up to what the kernel had when they were asked for.
 ///
-/// Every checksum is verified. A reader holds a file open and 256 KiB of memory, more where records
-/// are larger; it never makes an append wait. One that has read a mebibyte in order has the next piece
+/// Every checksum is verified. A reader holds a file open and up to 256 KiB of memory, more where
+/// records are larger; it never makes an append wait. The log keeps the segments that were read last
+/// open, at most 16, so that a lookup in one of them takes one read. One that has read a mebibyte in order has the next piece
 /// read by a thread while it checks the last, with 1 MiB of memory.
 #[derive(Debug)]
 pub struct Reader {
@@ -82,6 +86,19 @@ impl Source {
         match self {
             Self::Live(core) => core.segments.covering(index),
             Self::Files(shelf) => shelf.covering(index),
+        }
+    }
+
+    /// The same, for who is about to read it. A file of somebody else's log is not kept open: another
+    /// may have its name by now.
+    fn find(&self, index: u64) -> Option<Whereabouts> {
+        match self {
+            Self::Live(core) => core.segments.find(index),
+            Self::Files(shelf) => {
+                let epoch = shelf.epoch();
+                let covering = shelf.covering(index)?;
+                Some(Whereabouts { covering, opened: None, epoch })
+            }
         }
     }
 
@@ -304,32 +321,20 @@ impl Reader {
     }
 
     fn open_segment(&mut self) -> Result<bool> {
-        let Some(covering) = self.source.covering(self.next_index) else {
+        let Some((covering, opened)) = self.find_opened()? else {
             self.check_range()?;
             return Ok(false);
         };
-        let piece = match self.read_piece(covering.entry) {
-            Ok(piece) => piece,
-            Err(error) => {
-                // Retention may have taken it between the two.
-                self.check_range()?;
-                return Err(error);
-            }
-        };
-        let dir = self.source.dir(covering.entry.place);
-        let name = segment_name(covering.entry.first_index);
-        let file = dir.open(&name, Access::default())?;
-        let mut cursor = Cursor::new(file, piece.header);
+        let (first, header) = (covering.entry.first_index, opened.header);
+        let near = self.near(covering, &opened)?;
+        let mut cursor = Cursor::for_lookup(Arc::clone(&opened.file), header, near.bytes);
         if matches!(&self.source, Source::Live(core) if core.options.threads) {
             cursor = cursor.with_thread();
         }
-        let mut next_index = covering.entry.first_index;
-        if self.next_index > next_index
-            && let Some(at) = self.near(covering, &piece)?
-        {
-            let first = next_index;
+        let mut next_index = first;
+        if near.byte_offset > BLOCK_BYTES {
             // The index leads near; the frame there says which record it is.
-            cursor.seek(at);
+            cursor.seek(near.byte_offset);
             match cursor.peek()? {
                 Decoded::Frame(frame)
                     if frame.kind == Kind::Record
@@ -337,7 +342,7 @@ impl Reader {
                 {
                     next_index = frame.index;
                 }
-                _ => cursor.seek(crate::format::BLOCK_BYTES),
+                _ => cursor.seek(BLOCK_BYTES),
             }
         }
         self.open = Some(Open {
@@ -352,43 +357,104 @@ impl Reader {
         Ok(true)
     }
 
-    fn read_piece(&self, entry: Entry) -> Result<Piece> {
-        let records = entry.first_index..=u64::MAX;
-        read_piece(self.source.dir(entry.place), entry)?
-            .map_err(|damage| Error::corrupt(segment_name(entry.first_index), 0, damage, records))
+    /// The segment that covers the next record, open.
+    fn find_opened(&self) -> Result<Option<(Covering, Arc<Opened>)>> {
+        let mut found = self.source.find(self.next_index);
+        loop {
+            let Some(Whereabouts { covering, opened, epoch }) = found else { return Ok(None) };
+            if let Some(opened) = opened {
+                return Ok(Some((covering, opened)));
+            }
+            match self.open_file(covering.entry) {
+                Ok(opened) => {
+                    let opened = Arc::new(opened);
+                    if let Source::Live(core) = &self.source {
+                        core.segments.keep(&opened, epoch);
+                    }
+                    return Ok(Some((covering, opened)));
+                }
+                Err(error) => {
+                    self.check_range()?;
+                    found = self.source.find(self.next_index);
+                    // Retention or a cut may have taken it before it was open.
+                    let is_same = |found: &Whereabouts| {
+                        (found.covering.entry, found.epoch) == (covering.entry, epoch)
+                    };
+                    if found.as_ref().is_some_and(is_same) {
+                        return Err(error);
+                    }
+                }
+            }
+        }
     }
 
-    /// A place at or before the frame of the next record, if one is known.
-    fn near(&self, covering: Covering, piece: &Piece) -> Result<Option<u64>> {
-        if let (None, Source::Live(core)) = (covering.last_index, &self.source) {
-            return Ok(core.segments.near(piece.header.salt, self.next_index));
+    fn open_file(&self, entry: Entry) -> Result<Opened> {
+        let name = segment_name(entry.first_index);
+        let file = self.source.dir(entry.place).open(&name, Access::default())?;
+        let records = entry.first_index..=u64::MAX;
+        let header = read_header(&*file, entry)?
+            .map_err(|damage| Error::corrupt(name, 0, damage, records))?;
+        Ok(Opened::new(entry, header, file))
+    }
+
+    /// Where to begin to look for the next record: at the segment's beginning if nothing else is known.
+    fn near(&self, covering: Covering, opened: &Opened) -> Result<Near> {
+        let (entry, header) = (opened.entry, opened.header);
+        let frames = BLOCK_BYTES..header.segment_bytes;
+        let from_the_beginning = match covering.last_index {
+            Some(last) => Near::among(entry.first_index, last + 1, frames, self.next_index),
+            None => Near { byte_offset: frames.start, bytes: SPARSE_BYTES },
+        };
+        let near = match &self.source {
+            _ if self.next_index == entry.first_index => None,
+            Source::Live(core) if covering.last_index.is_none() => {
+                core.segments.near(header.salt, self.next_index)
+            }
+            // As much as an index saves takes no longer than to find it.
+            _ if header.segment_bytes <= 2 * SPARSE_BYTES => None,
+            _ => self.sealed(covering, opened)?.and_then(|sparse| sparse.before(self.next_index)),
+        };
+        Ok(near.unwrap_or(from_the_beginning))
+    }
+
+    /// What the seal of a segment says, if it has one and can be read.
+    fn sealed<'a>(
+        &self,
+        covering: Covering,
+        opened: &'a Opened,
+    ) -> Result<Option<&'a SparseIndex>> {
+        let Some(last) = covering.last_index else { return Ok(None) };
+        if opened.sealed.get().is_none() {
+            let sparse = self.read_seal(last, opened)?;
+            opened.sealed.get_or_init(|| sparse);
         }
-        let sparse = self.sparse_index(covering, piece)?;
-        Ok(sparse.and_then(|sparse| sparse.before(self.next_index)))
+        Ok(opened.sealed.get().and_then(Option::as_ref))
     }
 
     /// The sparse index of a segment that is sealed: the link of the next one says where its records
     /// end, and the seal comes behind them. It is a help, not a truth: where it cannot be read, the
     /// segment is read from its beginning.
-    fn sparse_index(&self, covering: Covering, piece: &Piece) -> Result<Option<SparseIndex>> {
-        let Some(next) = covering.last_index.and_then(|last| self.source.covering(last + 1)) else {
+    fn read_seal(&self, last: u64, opened: &Opened) -> Result<Option<SparseIndex>> {
+        let Some(next) = self.source.covering(last + 1).map(|covering| covering.entry) else {
             return Ok(None);
         };
-        let Ok(Piece { link: Some(link), .. }) = self.read_piece(next.entry) else {
+        let Ok(Ok(Piece { link, .. })) = read_piece(self.source.dir(next.place), next) else {
             return Ok(None);
         };
-        if link.previous_salt != piece.header.salt || link.previous_end % 8 != 0 {
+        let header = opened.header;
+        let Some(link) = link.filter(|link| {
+            link.previous_salt == header.salt && link.previous_end % FRAME_ALIGN == 0
+        }) else {
             return Ok(None);
-        }
-        let dir = self.source.dir(covering.entry.place);
-        let name = segment_name(covering.entry.first_index);
-        let mut cursor = Cursor::new(dir.open(&name, Access::default())?, piece.header);
+        };
+        let bytes = SparseIndex::seal_bytes_max(header.segment_bytes) as u64;
+        let mut cursor = Cursor::for_lookup(Arc::clone(&opened.file), header, bytes);
         cursor.seek(link.previous_end);
         loop {
             match cursor.peek()? {
                 Decoded::Frame(frame) if frame.kind == Kind::Seal => {
                     let payload = cursor.payload(&frame);
-                    return Ok(SparseIndex::decode(payload, piece.header.segment_bytes).ok());
+                    return Ok(SparseIndex::decode(payload, header.segment_bytes).ok());
                 }
                 Decoded::Frame(frame) if matches!(frame.kind, Kind::Mark | Kind::Pad) => {
                     cursor.skip(&frame);

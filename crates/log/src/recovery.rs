@@ -16,9 +16,11 @@ use std::sync::Arc;
 use plimsoll_sync::{Access, AlignedBuf, Dir, Error as DiskError, File, SyncMethod};
 
 use crate::active::Previous;
-use crate::cursor::Cursor;
 use crate::error::{Corruption, Error, Result};
-use crate::format::{BLOCK, Damage, Decoded, Header, INDEX_END, Kind, Link, generation_bits};
+use crate::format::{
+    BLOCK, BLOCK_BYTES, Damage, Decoded, Frame, HEADER_BYTES, Header, INDEX_END, Kind, Link,
+    generation_bits,
+};
 use crate::place::{CUTTING, Place, SPARE, first_index_of, segment_name};
 use crate::scan::{Scanned, Stop, scan};
 use crate::second_note;
@@ -123,33 +125,50 @@ pub(crate) fn read_piece(
     dir: &dyn Dir,
     entry: Entry,
 ) -> Result<std::result::Result<Piece, Damage>> {
-    read_piece_of(dir.open(&segment_name(entry.first_index), Access::default())?, entry)
+    read_piece_of(&*dir.open(&segment_name(entry.first_index), Access::default())?, entry)
 }
 
-fn read_piece_of(file: Arc<dyn File>, entry: Entry) -> Result<std::result::Result<Piece, Damage>> {
-    if entry.first_index > INDEX_END {
-        return Ok(Err(Damage::Index(entry.first_index)));
-    }
-    let mut block = AlignedBuf::zeroed(BLOCK, BLOCK);
-    let held = file.read_at(&mut block, 0)?;
-    let header = match Header::decode(&block[..held]) {
+fn read_piece_of(file: &dyn File, entry: Entry) -> Result<std::result::Result<Piece, Damage>> {
+    // The header's block, and the one that begins with the link.
+    let mut head = AlignedBuf::zeroed(2 * BLOCK, BLOCK);
+    let held = file.read_at(&mut head, 0)?;
+    let header = match header_of(&head[..held.min(BLOCK)], entry)? {
         Ok(header) => header,
-        // Not damaged, and not ours to judge.
-        Err(Damage::Version(version)) => {
-            return Err(Error::Version { segment: segment_name(entry.first_index), version });
-        }
         Err(damage) => return Ok(Err(damage)),
     };
-    let mut cursor = Cursor::of_head(file, header);
-    let link = match cursor.peek()? {
+    let frames = &head[BLOCK.min(held)..held];
+    let link = match Frame::decode(frames, header.salt, BLOCK_BYTES, header.segment_bytes) {
         Decoded::Frame(frame) if frame.kind == Kind::Link => {
-            Link::decode(frame.index, cursor.payload(&frame)).ok()
+            Link::decode(frame.index, frame.payload(frames)).ok()
         }
         _ => None,
     };
     // A link to another place is none.
     let link = link.filter(|link| link.first_index == entry.first_index);
     Ok(Ok(Piece { entry, header, link }))
+}
+
+/// Reads the header alone, of a file that was not opened past the cache.
+pub(crate) fn read_header(
+    file: &dyn File,
+    entry: Entry,
+) -> Result<std::result::Result<Header, Damage>> {
+    let mut bytes = [0; HEADER_BYTES];
+    let held = file.read_at(&mut bytes, 0)?;
+    header_of(&bytes[..held], entry)
+}
+
+fn header_of(bytes: &[u8], entry: Entry) -> Result<std::result::Result<Header, Damage>> {
+    if entry.first_index > INDEX_END {
+        return Ok(Err(Damage::Index(entry.first_index)));
+    }
+    match Header::decode(bytes) {
+        // Not damaged, and not ours to judge.
+        Err(Damage::Version(version)) => {
+            Err(Error::Version { segment: segment_name(entry.first_index), version })
+        }
+        decoded => Ok(decoded),
+    }
 }
 
 /// Looks at what there is. Changes nothing.
@@ -487,7 +506,7 @@ impl OnDisk {
         let written = place.dir.open(&segment_name(entry.first_index), place.method.access)?;
         written.sync(place.method.call)?;
         let file = past_the_cache(place, entry, &written)?;
-        let piece = read_piece_of(Arc::clone(&file), entry)?;
+        let piece = read_piece_of(&*file, entry)?;
         Ok(Self { entry, file, written, piece })
     }
 

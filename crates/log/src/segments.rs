@@ -1,9 +1,12 @@
-//! [`Segments`]: which files the log consists of, oldest first, in memory.
+//! [`Segments`]: which files the log consists of, oldest first, in memory; and which of them readers had
+//! open last.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 
-use crate::format::SparseIndex;
+use crate::format::{Near, SparseIndex};
+use crate::opened::{Opened, Recent};
 use crate::shim::{AtomicU64, Mutex, lock};
 
 /// One file of the log.
@@ -22,10 +25,36 @@ pub(crate) struct Covering {
     pub(crate) last_index: Option<u64>,
 }
 
+/// Where a record is, as far as is known without looking.
+#[derive(Debug)]
+pub(crate) struct Whereabouts {
+    pub(crate) covering: Covering,
+    /// The file, if somebody read it lately.
+    pub(crate) opened: Option<Arc<Opened>>,
+    /// [`Segments::epoch`] when this was so.
+    pub(crate) epoch: u64,
+}
+
+/// Invariant: what is open is a file of the list, under the name that the list gives it.
+#[derive(Debug)]
+struct Files {
+    list: VecDeque<Entry>,
+    recent: Recent,
+}
+
+impl Files {
+    fn covering(&self, index: u64) -> Option<Covering> {
+        let after = self.list.partition_point(|entry| entry.first_index <= index);
+        let entry = *self.list.get(after.checked_sub(1)?)?;
+        let last_index = self.list.get(after).map(|next| next.first_index - 1);
+        Some(Covering { entry, last_index })
+    }
+}
+
 /// The files of a log.
 #[derive(Debug)]
 pub(crate) struct Segments {
-    list: Mutex<VecDeque<Entry>>,
+    files: Mutex<Files>,
     /// Raised when records were cut off or replaced: readers look where they are.
     epoch: AtomicU64,
     /// Where some records of the segment that is written begin, and its salt.
@@ -36,7 +65,10 @@ impl Segments {
     /// From a list in order.
     pub(crate) fn new(list: impl IntoIterator<Item = Entry>) -> Self {
         Self {
-            list: Mutex::new(list.into_iter().collect()),
+            files: Mutex::new(Files {
+                list: list.into_iter().collect(),
+                recent: Recent::default(),
+            }),
             epoch: AtomicU64::new(0),
             newest: Mutex::default(),
         }
@@ -55,7 +87,7 @@ impl Segments {
 
     /// A place at or before the frame of a record, if its segment, which has this salt, is the one that
     /// is being written.
-    pub(crate) fn near(&self, salt: u64, index: u64) -> Option<u64> {
+    pub(crate) fn near(&self, salt: u64, index: u64) -> Option<Near> {
         let newest = lock(&self.newest);
         if newest.0 == salt { newest.1.before(index) } else { None }
     }
@@ -67,56 +99,85 @@ impl Segments {
 
     /// First index of the oldest.
     pub(crate) fn first_index(&self) -> Option<u64> {
-        lock(&self.list).front().map(|entry| entry.first_index)
+        lock(&self.files).list.front().map(|entry| entry.first_index)
     }
 
     pub(crate) fn len(&self) -> usize {
-        lock(&self.list).len()
+        lock(&self.files).list.len()
     }
 
     /// All of them, oldest first.
     pub(crate) fn all(&self) -> Vec<Entry> {
-        lock(&self.list).iter().copied().collect()
+        lock(&self.files).list.iter().copied().collect()
     }
 
     /// The file that has, or will have, this record.
     pub(crate) fn covering(&self, index: u64) -> Option<Covering> {
-        let list = lock(&self.list);
-        let after = list.partition_point(|entry| entry.first_index <= index);
-        let entry = *list.get(after.checked_sub(1)?)?;
-        let last_index = list.get(after).map(|next| next.first_index - 1);
-        Some(Covering { entry, last_index })
+        lock(&self.files).covering(index)
+    }
+
+    /// The same, for who is about to read it.
+    pub(crate) fn find(&self, index: u64) -> Option<Whereabouts> {
+        let mut files = lock(&self.files);
+        let covering = files.covering(index)?;
+        let opened = files.recent.get(covering.entry);
+        Some(Whereabouts { covering, opened, epoch: self.epoch() })
+    }
+
+    /// Keeps a file open for those who read it next. Not if the list has changed since `epoch` so that
+    /// it may be another's, nor if it was taken away.
+    pub(crate) fn keep(&self, opened: &Arc<Opened>, epoch: u64) {
+        let mut files = lock(&self.files);
+        let entry = opened.entry;
+        let is_listed = |files: &Files| {
+            files
+                .list
+                .binary_search_by_key(&entry.first_index, |entry| entry.first_index)
+                .is_ok_and(|at| files.list[at] == entry)
+        };
+        if self.epoch() == epoch && is_listed(&files) {
+            let gone = files.recent.keep(Arc::clone(opened));
+            drop(files);
+            drop(gone);
+        }
     }
 
     /// A full segment is followed by another.
     pub(crate) fn push(&self, entry: Entry) {
-        let mut list = lock(&self.list);
+        let list = &mut lock(&self.files).list;
         assert!(list.back().is_none_or(|last| last.first_index < entry.first_index), "in order");
         list.push_back(entry);
     }
 
     /// `entry` takes the place of whatever came at or after its first index, which is returned.
     pub(crate) fn replace(&self, entry: Entry) -> Vec<Entry> {
-        let mut list = lock(&self.list);
-        let keep = list.partition_point(|old| old.first_index < entry.first_index);
-        let cut = list.drain(keep..).collect();
-        list.push_back(entry);
+        let mut files = lock(&self.files);
+        let keep = files.list.partition_point(|old| old.first_index < entry.first_index);
+        let cut = files.list.drain(keep..).collect();
+        files.list.push_back(entry);
+        let gone = files.recent.forget(|old| old.first_index >= entry.first_index);
         self.epoch.fetch_add(1, SeqCst);
+        drop(files);
+        drop(gone);
         cut
     }
 
     /// The oldest is still there after all.
     pub(crate) fn put_back(&self, oldest: Entry) {
-        lock(&self.list).push_front(oldest);
+        lock(&self.files).list.push_front(oldest);
     }
 
     /// Takes the oldest away, if another follows and begins no later than `index`.
     pub(crate) fn pop_before(&self, index: u64) -> Option<Entry> {
-        let mut list = lock(&self.list);
-        match list.get(1) {
-            Some(second) if second.first_index <= index => list.pop_front(),
-            _ => None,
+        let mut files = lock(&self.files);
+        if files.list.get(1)?.first_index > index {
+            return None;
         }
+        let oldest = files.list.pop_front()?;
+        let gone = files.recent.forget(|old| old == oldest);
+        drop(files);
+        drop(gone);
+        Some(oldest)
     }
 }
 
@@ -156,10 +217,11 @@ mod tests {
         segments.show(7, &sparse);
         sparse.note(900, 4176 + (64 << 10));
         segments.show(7, &sparse);
-        assert_eq!((segments.near(7, 899), segments.near(7, 900)), (Some(4176), Some(69_712)));
-        assert_eq!(segments.near(8, 900), None);
+        let near = |salt, index| segments.near(salt, index).map(|near| near.byte_offset);
+        assert_eq!((near(7, 899), near(7, 900)), (Some(4176), Some(69_712)));
+        assert_eq!(near(8, 900), None);
         segments.show(8, &SparseIndex::default());
-        assert_eq!(segments.near(7, 900), None, "it is full, and its seal says the same");
+        assert_eq!(near(7, 900), None, "it is full, and its seal says the same");
     }
 
     #[test]
