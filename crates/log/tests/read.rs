@@ -211,10 +211,10 @@ fn damage_is_met_at_the_same_place_and_named_alike_whether_one_thread_checks_or_
     };
     assert_eq!(read(true), (13_000, None));
     let file = dir.open(&dir.list().unwrap()[0], Access::default()).unwrap();
-    for number in 0..12_u64 {
-        // In payloads, checksums, indexes, lengths and kinds.
-        let at =
-            4096 + 80 + (1300 + number * 350) * 1048 + [500, 0, 8, 16, 18, 23][number as usize % 6];
+    // In payloads, checksums, indexes, lengths and kinds.
+    let in_frames = [500, 0, 8, 16, 18, 23].into_iter().cycle().take(12);
+    for (number, in_frame) in (0_u64..).zip(in_frames) {
+        let at = 4096 + 80 + (1300 + number * 350) * 1048 + in_frame;
         let mut byte = [0];
         file.read_at(&mut byte, at).unwrap();
         file.write_at(&[byte[0] ^ 0x41], at).unwrap();
