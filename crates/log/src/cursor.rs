@@ -2,20 +2,21 @@
 //!
 //! Invariant: memory grows with what the file holds, never with what it says.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use plimsoll_sync::{AlignedBuf, File};
 
-use crate::ahead::{Ahead, HEADROOM};
+use crate::ahead::Ahead;
 use crate::error::Result;
 use crate::format::{BLOCK, BLOCK_BYTES, Damage, Decoded, FRAME_ALIGN, FRAME_BYTES, Frame, Header};
 
 /// How much is read at once, at first.
 const READ_BYTES: usize = 256 << 10;
-/// After so many pieces in order the next ones are read ahead.
-const AHEAD_AFTER: u32 = 4;
-/// Nothing is read ahead.
-const NEVER: u32 = u32::MAX;
+/// Who has read so much in order is helped with what comes.
+const HELPED_AFTER: u64 = if cfg!(shuttle) { 64 << 10 } else { 1 << 20 };
+/// Nobody is.
+const NEVER: u64 = u64::MAX;
 
 #[derive(Debug)]
 pub(crate) struct Cursor {
@@ -28,8 +29,10 @@ pub(crate) struct Cursor {
     start: u64,
     held: usize,
     at: u64,
-    /// Pieces that were read one behind the other, and who reads the next one.
-    in_order: u32,
+    /// Frames before this byte offset, from the cursor on, were checked before.
+    checked_to: u64,
+    /// Bytes that were read one behind the other; from [`HELPED_AFTER`] on help is wanted.
+    in_order: u64,
     ahead: Option<Ahead>,
 }
 
@@ -59,14 +62,32 @@ impl Cursor {
             start: 0,
             held: 0,
             at: BLOCK_BYTES,
+            checked_to: 0,
             in_order: NEVER,
             ahead: None,
         }
     }
 
-    /// The same, for who may read it to the end: then it is read ahead, by a thread.
-    pub(crate) fn with_thread(self) -> Self {
-        Self { in_order: 0, ..self }
+    /// The same, for who may be helped by a thread: at once if it is known to read on and on.
+    pub(crate) fn with_help(self, at_once: bool) -> Self {
+        Self { in_order: if at_once { HELPED_AFTER } else { 0 }, ..self }
+    }
+
+    /// Whether it is time to say where pieces are that somebody else could read.
+    pub(crate) fn wants_help(&self) -> bool {
+        self.in_order >= HELPED_AFTER && self.in_order != NEVER
+    }
+
+    /// Has these pieces of the file read and checked ahead; none of them is before the cursor.
+    pub(crate) fn help(&mut self, plan: Vec<Range<u64>>) {
+        // Where that is all that is known it is asked for again later.
+        self.in_order = 0;
+        self.ahead = match plan.len() {
+            // One piece: nobody else could do anything meanwhile.
+            0 | 1 => None,
+            _ => Ahead::start(Arc::clone(&self.file), self.header, plan),
+        };
+        self.stop_at_piece(1);
     }
 
     /// Byte offset of the next frame.
@@ -77,19 +98,26 @@ impl Cursor {
     /// Goes to where a frame begins.
     pub(crate) fn seek(&mut self, at: u64) {
         self.at = at;
+        self.checked_to = 0;
     }
 
     /// Forgets what was read, because the file may have changed.
     pub(crate) fn refresh(&mut self) {
         self.held = 0;
-        self.read_in_order(0);
-        if let Some(ahead) = &mut self.ahead {
-            ahead.forget();
+        self.checked_to = 0;
+        self.ahead = None;
+        if self.in_order != NEVER {
+            self.in_order = 0;
         }
     }
 
     /// What stands at the cursor. Its payload is [`Cursor::payload`] until the cursor is used again.
     pub(crate) fn peek(&mut self) -> Result<Decoded> {
+        if self.at < self.checked_to
+            && let Some(frame) = Frame::head(self.bytes())
+        {
+            return Ok(Decoded::Frame(frame));
+        }
         let mut needed = FRAME_BYTES;
         loop {
             let ended = self.fill(needed)?;
@@ -133,6 +161,7 @@ impl Cursor {
         gave_up: &mut bool,
     ) -> Result<Option<Frame>> {
         let end = self.file.len()?.min(self.header.segment_bytes);
+        self.checked_to = 0;
         let mut budget = 4 * end;
         while self.at + FRAME_BYTES as u64 <= end {
             self.fill(FRAME_BYTES)?;
@@ -179,30 +208,30 @@ impl Cursor {
         if inside && self.bytes().len() >= needed {
             return Ok(false);
         }
+        if inside && self.take_piece(needed) {
+            return Ok(false);
+        }
         let start = self.at / BLOCK_BYTES * BLOCK_BYTES;
         let ahead = usize::try_from(self.at - start).expect("less than a block");
         let wanted = (ahead + needed).next_multiple_of(BLOCK);
-        if inside {
-            self.read_in_order((self.in_order.saturating_add(1)).min(AHEAD_AFTER));
-        }
-        if inside && let Some(ended) = self.take_ahead(start, wanted) {
-            return Ok(ended);
-        }
         let longer = self.longer(inside, wanted);
         if longer > self.buf.len() {
             self.buf = AlignedBuf::zeroed(longer, BLOCK);
         }
-        (self.from, self.start, self.held) = (0, start, 0);
+        (self.from, self.start, self.held, self.checked_to) = (0, start, 0, 0);
         while self.held < self.buf.len() {
             let at = self.start + self.held as u64;
             let read = self.file.read_at(&mut self.buf[self.held..], at)?;
             self.held += read;
             // Past the cache the next read would have to begin at a block.
             if read == 0 || !self.held.is_multiple_of(BLOCK) {
-                return Ok(true);
+                return Ok(!self.stop_at_piece(needed));
             }
         }
-        self.read_ahead();
+        if self.in_order != NEVER {
+            self.in_order = if inside { self.in_order + self.held as u64 } else { 0 };
+        }
+        self.stop_at_piece(needed);
         Ok(false)
     }
 
@@ -216,53 +245,94 @@ impl Cursor {
         wanted.max(twice)
     }
 
-    /// Takes the piece that was read ahead, behind what is still needed of the one before it. `None`
-    /// if there is none, or not enough in it.
-    fn take_ahead(&mut self, start: u64, wanted: usize) -> Option<bool> {
-        let end = self.start + self.held as u64;
-        let carried = usize::try_from(end.checked_sub(start.max(self.start))?).ok()?;
-        let ahead = self.ahead.as_mut().filter(|ahead| ahead.is_under_way(end))?;
-        let piece = ahead.take()?;
-        let held = piece
-            .held
-            .filter(|held| start >= self.start && carried <= HEADROOM && carried + held >= wanted);
-        let Some(held) = held else {
+    /// Takes the piece that begins at the cursor, if there is one and it has that much.
+    fn take_piece(&mut self, needed: usize) -> bool {
+        let Some(ahead) = &self.ahead else { return false };
+        let Some(piece) = ahead.take(self.at) else { return false };
+        if piece.held < needed {
             ahead.give_back(piece.buf);
-            self.read_in_order(0);
-            return None;
+            return false;
+        }
+        ahead.give_back(std::mem::replace(&mut self.buf, piece.buf));
+        (self.from, self.start, self.held) = (piece.from, self.at, piece.held);
+        self.checked_to = piece.checked_to;
+        true
+    }
+
+    /// Forgets what was read of the next piece, so that it is taken from who reads it ahead. Not where a
+    /// frame needs it. Returns whether something was forgotten.
+    fn stop_at_piece(&mut self, needed: usize) -> bool {
+        let Some(stop) = self.ahead.as_ref().and_then(|ahead| ahead.next_after(self.at)) else {
+            return false;
         };
-        let before = std::mem::replace(&mut self.buf, piece.buf);
-        let rest = self.from + self.held - carried..self.from + self.held;
-        self.buf[HEADROOM - carried..HEADROOM].copy_from_slice(&before[rest]);
-        ahead.give_back(before);
-        (self.from, self.start, self.held) = (HEADROOM - carried, start, carried + held);
-        let is_full = HEADROOM + held == self.buf.len();
-        if is_full {
-            self.read_ahead();
+        let is_inside = (self.start..self.start + self.held as u64).contains(&stop);
+        let stops = is_inside && stop - self.at >= needed as u64;
+        if stops {
+            self.held = usize::try_from(stop - self.start).expect("less than was held");
         }
-        Some(!is_full)
+        stops
     }
+}
 
-    fn read_in_order(&mut self, pieces: u32) {
-        if self.in_order != NEVER {
-            self.in_order = pieces;
-        }
-    }
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use plimsoll_simdisk::SimDir;
+    use plimsoll_sync::{Access, Dir};
 
-    /// Has the next piece read, if this one followed the last.
-    fn read_ahead(&mut self) {
-        if self.in_order != AHEAD_AFTER {
-            return;
+    use super::*;
+    use crate::ahead::PIECE_BYTES;
+    use crate::format::{Kind, hash};
+
+    /// A seal may be made to say anything.
+    #[test]
+    fn pieces_that_begin_in_the_middle_of_frames_change_nothing_of_what_is_read() {
+        let header = Header { log_id: 1, salt: 7, segment_bytes: 8 << 20 };
+        let file = SimDir::new().create("file", Access::default()).unwrap();
+        let mut at = BLOCK_BYTES;
+        let mut places = Vec::new();
+        for index in 1..=5000_u64 {
+            let payload = vec![9; usize::try_from(index * 7 % 3000).unwrap()];
+            let payload_bytes = u32::try_from(payload.len()).unwrap();
+            let frame = Frame { kind: Kind::Record, index, payload_bytes, more: 0 };
+            let head = frame.encode(header.salt, at, hash(&payload));
+            file.write_at(&[&head[..], &payload].concat(), at).unwrap();
+            places.push(at);
+            at += frame.bytes() as u64;
         }
-        let end = self.start + self.held as u64;
-        if end >= self.header.segment_bytes {
-            return;
-        }
-        if self.ahead.is_none() {
-            self.ahead = Ahead::start();
-        }
-        if let Some(ahead) = &mut self.ahead {
-            ahead.ask(&self.file, end);
+        let end = at;
+        assert!(end < header.segment_bytes);
+        let every = |step: u64| -> Vec<Range<u64>> {
+            let starts = (0..).map(|n| BLOCK_BYTES + 8 + n * step).take_while(|at| *at < end);
+            starts.map(|start| start..(start + step).min(end)).collect()
+        };
+        let ends_at = |starts: Vec<u64>| -> Vec<Range<u64>> {
+            starts.windows(2).map(|pair| pair[0]..pair[1]).collect()
+        };
+        let hundredth: Vec<u64> = places.iter().copied().skip(1).step_by(100).collect();
+        let one_lies = |mut starts: Vec<u64>| {
+            starts[20] += 8;
+            ends_at(starts)
+        };
+        let behind_the_end: Vec<_> = (0..9).map(|n| end + n * PIECE_BYTES).collect();
+        for plan in [
+            ends_at(hundredth.clone()),
+            one_lies(hundredth),
+            every(PIECE_BYTES),
+            every(64),
+            ends_at(behind_the_end),
+            Vec::new(),
+        ] {
+            let mut cursor = Cursor::for_lookup(Arc::clone(&file), header, 0).with_help(true);
+            assert!(cursor.wants_help());
+            cursor.help(plan);
+            for (number, place) in places.iter().enumerate() {
+                assert_eq!(cursor.at(), *place);
+                let Decoded::Frame(frame) = cursor.peek().unwrap() else { panic!("at {place}") };
+                assert_eq!(frame.index, number as u64 + 1);
+                assert!(cursor.payload(&frame).iter().all(|byte| *byte == 9));
+                cursor.skip(&frame);
+            }
+            assert_eq!(cursor.peek().unwrap(), Decoded::Empty);
         }
     }
 }

@@ -25,6 +25,8 @@
 //! segment that it was written for, so that what a recycled file still holds never does. A length is
 //! checked against what is left of the segment before it is used.
 
+use std::ops::Range;
+
 use twox_hash::XxHash3_64;
 
 /// Where frames begin; also what writes are a multiple of.
@@ -434,7 +436,7 @@ pub(crate) struct Near {
 
 impl Near {
     /// In a stretch that begins with record `first` and ends before record `next`.
-    pub(crate) fn among(first: u64, next: u64, stretch: std::ops::Range<u64>, index: u64) -> Self {
+    pub(crate) fn among(first: u64, next: u64, stretch: Range<u64>, index: u64) -> Self {
         let bytes = u128::from(stretch.end.saturating_sub(stretch.start));
         let part = bytes * u128::from(index - first + 1) / u128::from(next - first);
         Self { byte_offset: stretch.start, bytes: u64::try_from(part).unwrap_or(u64::MAX) }
@@ -471,6 +473,22 @@ impl SparseIndex {
             Some(&(next, end)) => Near::among(first, next, byte_offset..end, index),
             None => Near { byte_offset, bytes: SPARSE_BYTES },
         })
+    }
+
+    /// Ranges of frames behind `after`, in order, none longer than `most`: each begins and ends where a
+    /// noted record does.
+    pub(crate) fn ranges(&self, after: u64, most: u64) -> Vec<Range<u64>> {
+        let from = self.entries.partition_point(|&(_, byte_offset)| byte_offset <= after);
+        let mut ranges: Vec<Range<u64>> = Vec::new();
+        for pair in self.entries[from..].windows(2) {
+            let (start, end) = (pair[0].1, pair[1].1);
+            match ranges.last_mut() {
+                Some(last) if last.end == start && end - last.start <= most => last.end = end,
+                _ if end - start <= most => ranges.push(start..end),
+                _ => {}
+            }
+        }
+        ranges
     }
 
     /// The most bytes that the seal of a segment of this size takes.

@@ -2,6 +2,7 @@
 //! open last.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 
@@ -90,6 +91,12 @@ impl Segments {
     pub(crate) fn near(&self, salt: u64, index: u64) -> Option<Near> {
         let newest = lock(&self.newest);
         if newest.0 == salt { newest.1.before(index) } else { None }
+    }
+
+    /// The same for many: [`SparseIndex::ranges`].
+    pub(crate) fn ranges(&self, salt: u64, after: u64, most: u64) -> Vec<Range<u64>> {
+        let newest = lock(&self.newest);
+        if newest.0 == salt { newest.1.ranges(after, most) } else { Vec::new() }
     }
 
     /// Changes whenever what a reader has seen may be another's now.

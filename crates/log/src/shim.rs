@@ -4,11 +4,11 @@
 #[cfg(shuttle)]
 pub(crate) use shuttle::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 #[cfg(shuttle)]
-pub(crate) use shuttle::sync::{Mutex, MutexGuard, TryLockError, mpsc};
+pub(crate) use shuttle::sync::{Condvar, Mutex, MutexGuard, TryLockError, mpsc};
 #[cfg(not(shuttle))]
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 #[cfg(not(shuttle))]
-pub(crate) use std::sync::{Mutex, MutexGuard, TryLockError, mpsc};
+pub(crate) use std::sync::{Condvar, Mutex, MutexGuard, TryLockError, mpsc};
 #[cfg(not(shuttle))]
 pub(crate) use std::thread;
 
@@ -69,6 +69,11 @@ impl Deadline {
 /// guards is only ever changed in whole steps.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Waits for a change of what the lock guards; it may also wake for none.
+pub(crate) fn wait<'a, T>(changed: &Condvar, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
+    changed.wait(guard).unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Locks, if nobody else has.

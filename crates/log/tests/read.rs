@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
 use plimsoll_log::{Error, Log, Options, Policy, Retain};
 use plimsoll_simdisk::SimDir;
-use plimsoll_sync::Dir;
+use plimsoll_sync::{Access, Dir};
 
 /// Segments that are long enough for an index in their seal.
 fn options() -> Options {
@@ -171,4 +171,56 @@ fn lookups_beside_truncations_at_both_ends_find_what_is_there_at_the_time() {
     });
     assert!(found.load(SeqCst) > 0);
     log.close().unwrap();
+}
+
+/// Two threads check then, and the one who reads has to meet what one of them found as if it had been
+/// alone.
+#[test]
+fn damage_is_met_at_the_same_place_and_named_alike_whether_one_thread_checks_or_two() {
+    let (segment_bytes, ring_bytes) = (6 << 20, 1 << 20);
+    let long = |threads| Options { segment_bytes, ring_bytes, threads, ..options() };
+    let dir = Arc::new(SimDir::new());
+    let (log, _) = Log::open_in(vec![dir.clone()], long(true)).unwrap();
+    // What is damaged lies so far back that it is not read when the log opens.
+    for _ in 0..13 {
+        append(&log, 1000, 1);
+    }
+    log.close().unwrap();
+    // How far it is read, and why no further.
+    let read = |threads| {
+        let (log, _) = Log::open_in(vec![dir.clone()], long(threads)).unwrap();
+        let mut reader = log.read_from(1).unwrap();
+        let mut last = 0;
+        let why = loop {
+            match reader.next_record() {
+                Ok(Some(record)) => {
+                    assert_eq!(
+                        (record.index, record.payload),
+                        (last + 1, &payload(last + 1, 1)[..])
+                    );
+                    last = record.index;
+                }
+                Ok(None) => break None,
+                Err(error) => break Some(format!("{error:?}")),
+            }
+        };
+        let again = reader.next_record().map(|_| ()).map_err(|error| format!("{error:?}"));
+        assert_eq!(again.err(), why, "it stays there");
+        log.close().unwrap();
+        (last, why)
+    };
+    assert_eq!(read(true), (13_000, None));
+    let file = dir.open(&dir.list().unwrap()[0], Access::default()).unwrap();
+    // In payloads, checksums, indexes, lengths and kinds.
+    let in_frames = [500, 0, 8, 16, 18, 23].into_iter().cycle().take(12);
+    for (number, in_frame) in (0_u64..).zip(in_frames) {
+        let at = 4096 + 80 + (1300 + number * 350) * 1048 + in_frame;
+        let mut byte = [0];
+        file.read_at(&mut byte, at).unwrap();
+        file.write_at(&[byte[0] ^ 0x41], at).unwrap();
+        let alone = read(false);
+        assert!(alone.0 < 6000 && alone.1.is_some(), "byte {at}: {alone:?}");
+        assert_eq!(read(true), alone, "byte {at}");
+        file.write_at(&byte, at).unwrap();
+    }
 }
