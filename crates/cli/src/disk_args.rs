@@ -64,7 +64,9 @@ another question are kept as .1.states.jsonl and so on.
 
 Exit status: 0 every state that could be checked passed; 1 one did not, or none could be checked; 2 it
 cannot run here; 130 interrupted. A state that the kernel does not mount fails, unless it is torn below
-4 KiB or the disk lies: then it is counted apart, and neither passes nor fails.")]
+4 KiB or the disk lies: then it is counted apart, and neither passes nor fails. As everywhere, a reader
+of the output that goes away (`| head`) ends it early with 0, which says nothing of the states; what was
+found by then is kept.")]
     Explore(ExploreArgs),
     /// Mount one crash state, and say what it lost
     #[command(after_help = "Examples:
