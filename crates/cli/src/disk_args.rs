@@ -49,7 +49,7 @@ is saved.")]
     /// acknowledged is there; 1: something is lost or wrong; 2: it opened, and reports the loss; 3: it
     /// refuses to open. That the kernel does not mount a state is counted apart.
     ///
-    /// States are checked in parallel, one a processor, each in a directory that no other check sees. A
+    /// States are checked in parallel, two a processor, each in a directory that no other check sees. A
     /// check that uses something else that there is once, like a port, needs --workers 1.
     #[command(after_help = "Examples:
   plimsoll disk explore trace/ --check './verify {dir}'
@@ -64,7 +64,9 @@ another question are kept as .1.states.jsonl and so on.
 
 Exit status: 0 every state that could be checked passed; 1 one did not, or none could be checked; 2 it
 cannot run here; 130 interrupted. A state that the kernel does not mount fails, unless it is torn below
-4 KiB or the disk lies: then it is counted apart, and neither passes nor fails.")]
+4 KiB or the disk lies: then it is counted apart, and neither passes nor fails. As everywhere, a reader
+of the output that goes away (`| head`) ends it early with 0, which says nothing of the states; what was
+found by then is kept.")]
     Explore(ExploreArgs),
     /// Mount one crash state, and say what it lost
     #[command(after_help = "Examples:
@@ -241,7 +243,7 @@ pub(crate) struct ExploreArgs {
     /// Seed of all choices
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
-    /// How many at once [default: one a processor]
+    /// How many at once [default: two a processor]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub(crate) workers: Option<u16>,
     #[command(flatten)]

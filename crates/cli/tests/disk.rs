@@ -126,6 +126,26 @@ fn what_is_synced_survives_every_cut_and_what_is_not_is_named() {
 }
 
 #[test]
+fn a_reader_that_goes_away_ends_it_early_and_what_was_found_is_kept() {
+    if !mounts() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    record(dir.path(), HONEST, &[]);
+    let path = dir.path().to_str().unwrap();
+    let args = ["disk", "explore", path, "--check", CHECK, "--states", "120", "--json"];
+    let mut child = plimsoll(&args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    let left = child.wait_with_output().unwrap();
+    assert_eq!(left.status.code(), Some(0), "{}", text(&left));
+    let lines = fs::read_to_string(dir.path().join("ext4.states.jsonl")).unwrap();
+    assert!((1..120).contains(&(lines.lines().count() - 1)), "{lines}");
+    let again = output(&args);
+    assert_eq!(again.status.code(), Some(0), "{}", text(&again));
+    assert!(text(&again).contains("of 120 states are taken over"), "{}", text(&again));
+}
+
+#[test]
 fn a_dropped_flush_shrinks_to_the_file_whose_write_it_lost() {
     if !mounts() {
         return;

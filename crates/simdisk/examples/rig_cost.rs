@@ -1,6 +1,6 @@
 //! What the mounted disk costs: crash images a second on one core, and how much slower a durable write is on
 //! it than on the same filesystem over memory. Build it, then run it alone on the machine, as root:
-//! `rig_cost [ext4|xfs|btrfs]`. The figures of `docs/simdisk.md` come from here.
+//! `rig_cost [images|writes] [ext4|xfs|btrfs]... [WORKERS]...`. The figures of `docs/simdisk.md` come from here.
 
 #![expect(clippy::print_stdout, reason = "its answer")]
 
@@ -23,16 +23,35 @@ const RECORD_BYTES: usize = 512;
 const SAMPLES: usize = 1500;
 
 fn main() -> Outcome<()> {
-    let named: Vec<Filesystem> =
-        std::env::args().skip(1).map(|name| name.parse()).collect::<Result<_, _>>()?;
-    let filesystems = if named.is_empty() { Filesystem::ALL.to_vec() } else { named };
+    let (mut filesystems, mut workers) = (Vec::new(), Vec::new());
+    let (mut wants_images, mut wants_writes) = (true, true);
+    for word in std::env::args().skip(1) {
+        match (word.as_str(), word.parse::<usize>()) {
+            ("images", _) => wants_writes = false,
+            ("writes", _) => wants_images = false,
+            (_, Ok(number)) => workers.push(number),
+            (name, Err(_)) => filesystems.push(name.parse::<Filesystem>()?),
+        }
+    }
+    if filesystems.is_empty() {
+        filesystems = Filesystem::ALL.to_vec();
+    }
+    if workers.is_empty() {
+        let cores = std::thread::available_parallelism()?.get();
+        workers = vec![1, cores, 2 * cores];
+    }
     for filesystem in filesystems {
         // A thread for each, because it has mounts of its own.
         std::thread::scope(|scope| {
             let measured = scope.spawn(|| {
-                images(filesystem)
-                    .and_then(|()| cost(filesystem))
-                    .map_err(|error| error.to_string())
+                let mut done = Ok(());
+                if wants_images {
+                    done = images(filesystem, &workers);
+                }
+                if wants_writes {
+                    done = done.and_then(|()| cost(filesystem));
+                }
+                done.map_err(|error| error.to_string())
             });
             measured.join().expect("it does not panic")
         })?;
@@ -41,7 +60,7 @@ fn main() -> Outcome<()> {
 }
 
 /// Every twenty-fourth flush boundary of 3000 records of 512 bytes, checked record by record.
-fn images(filesystem: Filesystem) -> Outcome<()> {
+fn images(filesystem: Filesystem, workers: &[usize]) -> Outcome<()> {
     let rig = Rig::start(RigOptions::new(filesystem))?;
     let dir = OsDir::open(rig.directory())?;
     let method = SyncMethod::Fdatasync;
@@ -59,8 +78,7 @@ fn images(filesystem: Filesystem) -> Outcome<()> {
     let states: Vec<State> =
         points.map(|&point| State { point, mode: Mode::Subset { seed: point as u64 } }).collect();
     let count = states.len() as f64;
-    let cores = std::thread::available_parallelism()?.get();
-    for workers in [1, cores, 2 * cores] {
+    for &workers in workers {
         let busy_before = busy()?;
         let (took, timings, bad) = visited(&trace, &timeline, &states, workers)?;
         let cpu = busy()? - busy_before;

@@ -44,6 +44,11 @@ impl Image {
 
     /// Puts bytes into one page and returns the page as it is now.
     pub(crate) fn put(&mut self, page: u64, inside: Range<usize>, bytes: &[u8]) -> Arc<Page> {
+        if let Ok(whole) = <&Page>::try_from(bytes) {
+            let whole = Arc::new(*whole);
+            self.set(page, Arc::clone(&whole));
+            return whole;
+        }
         let shared = self.page_mut(page);
         Arc::make_mut(shared)[inside].copy_from_slice(bytes);
         Arc::clone(shared)
@@ -51,12 +56,11 @@ impl Image {
 
     /// Puts whole sectors of `content` into a page.
     pub(crate) fn put_sectors(&mut self, page: u64, content: &Arc<Page>, sectors: u8) {
-        let shared = self.page_mut(page);
         if sectors == ALL_SECTORS {
-            *shared = Arc::clone(content);
+            self.set(page, Arc::clone(content));
             return;
         }
-        let target = Arc::make_mut(shared);
+        let target = Arc::make_mut(self.page_mut(page));
         for sector in (0..8).filter(|sector| sectors & (1 << sector) != 0) {
             let bytes = sector * SECTOR_BYTES..(sector + 1) * SECTOR_BYTES;
             target[bytes.clone()].copy_from_slice(&content[bytes]);
@@ -106,6 +110,11 @@ impl Image {
     fn page_mut(&mut self, page: u64) -> &mut Arc<Page> {
         self.blocks.insert(page..page + 1);
         self.pages.page_mut(page)
+    }
+
+    fn set(&mut self, page: u64, content: Arc<Page>) {
+        self.blocks.insert(page..page + 1);
+        self.pages.set(page, content);
     }
 
     fn forget(&mut self, pages: Range<u64>) {

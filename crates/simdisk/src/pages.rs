@@ -32,6 +32,12 @@ impl Pages {
         Arc::make_mut(group).entry(number).or_insert_with(|| Arc::new([0; PAGE_BYTES]))
     }
 
+    /// Puts a whole page there; what there was before need not be copied for it.
+    pub(crate) fn set(&mut self, number: u64, page: Arc<Page>) {
+        let group = Arc::make_mut(&mut self.groups).entry(number / GROUP).or_default();
+        Arc::make_mut(group).insert(number, page);
+    }
+
     /// Takes pages away.
     pub(crate) fn remove(&mut self, numbers: Range<u64>) {
         let there: Vec<u64> = self.iter(numbers).map(|(number, _)| number).collect();
@@ -115,6 +121,9 @@ mod tests {
                 if count < 100 {
                     pages.remove(number..number + count);
                     model.retain(|&at, _| at < number || at >= number + count);
+                } else if count < 200 {
+                    pages.set(number, Arc::new([value; PAGE_BYTES]));
+                    model.insert(number, value);
                 } else {
                     Arc::make_mut(pages.page_mut(number)).fill(value);
                     model.insert(number, value);

@@ -23,7 +23,7 @@ use crate::warning::Warning;
 /// Widths that charts are drawn for: a desk or paper, and a phone.
 const WIDTHS: [(&str, f64); 2] = [("wide", 860.0), ("narrow", 328.0)];
 /// How our pages look: ink on paper, light and dark, for desks, phones and printers.
-pub const STYLE: &str = include_str!("style.css");
+const STYLE: &str = include_str!("style.css");
 /// Nothing from anywhere, and no script.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:";
 
@@ -32,6 +32,37 @@ const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src dat
 pub fn render(results: &[ExperimentResult]) -> String {
     let environments = environments(results);
     let title = title(results);
+    let body = html! {
+        header.masthead {
+            p.brand { (plimsoll_line()) " plimsoll lab" }
+            h1 { (title) }
+            @if let Some(result) = results.first() {
+                p.meta { (text::measured_on(result)) }
+            }
+        }
+        main {
+            (verdict(results, &environments))
+            (how_to_read())
+            @for (number, result) in results.iter().enumerate() {
+                (experiment(number, result))
+            }
+            (surroundings(&environments))
+        }
+        footer {
+            p {
+                "Made by plimsoll " (env!("CARGO_PKG_VERSION")) " from saved results. \
+                 Times are from this machine, this filesystem and this disk on that day; \
+                 compare ratios, not machines."
+            }
+        }
+    };
+    page(&title, "", &body)
+}
+
+/// A page of ours: one file, which may neither fetch nor run anything. `more_style` is CSS for what other
+/// pages do not have.
+#[must_use]
+pub fn page(title: &str, more_style: &str, body: &Markup) -> String {
     let page = html! {
         (DOCTYPE)
         html lang="en" {
@@ -43,32 +74,9 @@ pub fn render(results: &[ExperimentResult]) -> String {
                 meta name="generator" content=(concat!("plimsoll ", env!("CARGO_PKG_VERSION")));
                 link rel="icon" href="data:,";
                 title { (title) }
-                style { (PreEscaped(STYLE)) }
+                style { (PreEscaped(STYLE)) (PreEscaped(more_style)) }
             }
-            body {
-                header.masthead {
-                    p.brand { (plimsoll_line()) " plimsoll lab" }
-                    h1 { (title) }
-                    @if let Some(result) = results.first() {
-                        p.meta { (text::measured_on(result)) }
-                    }
-                }
-                main {
-                    (verdict(results, &environments))
-                    (how_to_read())
-                    @for (number, result) in results.iter().enumerate() {
-                        (experiment(number, result))
-                    }
-                    (surroundings(&environments))
-                }
-                footer {
-                    p {
-                        "Made by plimsoll " (env!("CARGO_PKG_VERSION")) " from saved results. \
-                         Times are from this machine, this filesystem and this disk on that day; \
-                         compare ratios, not machines."
-                    }
-                }
-            }
+            body { (body) }
         }
     };
     page.into_string()

@@ -18,6 +18,7 @@ mod plan;
 mod platter;
 mod rules;
 mod shrink;
+mod state_text;
 mod states;
 mod timeline;
 mod trace;

@@ -4,6 +4,8 @@ use std::ops::Range;
 
 use crate::image::{Image, PAGE, PAGE_BYTES, pages_of, pieces};
 
+static ZEROS: [u8; PAGE_BYTES] = [0; PAGE_BYTES];
+
 /// A disk's content at one moment. A clone shares its pages until one of the two is written.
 #[derive(Debug, Clone)]
 pub struct Platter {
@@ -64,7 +66,7 @@ impl Platter {
         let bytes = usize::try_from(range.end - range.start).expect("less than two pages");
         for piece in pieces(range.start, bytes) {
             if self.image.pages_in(piece.page..piece.page + 1).next().is_some() {
-                self.image.put(piece.page, piece.inside, &[0; PAGE_BYTES][..piece.buf.len()]);
+                self.image.put(piece.page, piece.inside, &ZEROS[..piece.buf.len()]);
             }
         }
     }
@@ -77,7 +79,7 @@ impl Platter {
     /// Those that lie in a range or reach into it.
     pub fn pages_in(&self, range: Range<u64>) -> impl Iterator<Item = (u64, &[u8; PAGE_BYTES])> {
         let used = self.image.pages_in(pages_of(&range));
-        let used = used.filter(|(_, page)| page.iter().any(|&byte| byte != 0));
+        let used = used.filter(|(_, page)| **page != ZEROS);
         used.map(|(number, page)| (number * PAGE, page))
     }
 

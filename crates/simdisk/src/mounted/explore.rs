@@ -1,9 +1,9 @@
 //! Thousands of power cuts of one trace, in parallel: each worker a thread with a mount namespace of its
-//! own, and a disk in memory that moves forward through the trace.
+//! own. What is durable at each point is worked out once, for all of them.
 
 use std::ops::ControlFlow;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::time::Instant;
 
@@ -12,6 +12,10 @@ use super::error::{Error, Result};
 use super::image::{Image, Timings};
 use super::namespace;
 use crate::block::{Medium, Platter, State, Timeline, Trace};
+
+/// States that a worker takes at once, at most: neighbours differ in little, and a disk in memory is
+/// rewritten only where they do.
+const STRETCH_MAX: usize = 32;
 
 /// What to visit, and how.
 #[derive(Debug)]
@@ -53,16 +57,16 @@ pub fn explore(
     check: &(dyn Fn(&Situation<'_>) -> Result<Verdict> + Sync),
     mut each: impl FnMut(Visit) -> ControlFlow<()>,
 ) -> Result<bool> {
-    let next = AtomicUsize::new(0);
+    let course = Mutex::new(Course::new(explore));
     let over = AtomicBool::new(false);
     let failed = Mutex::new(None);
     let (send, visits) = mpsc::sync_channel(64);
     std::thread::scope(|scope| {
         for _ in 0..explore.workers.max(1) {
             let send = send.clone();
-            let (next, over, failed) = (&next, &over, &failed);
+            let (course, over, failed) = (&course, &over, &failed);
             scope.spawn(move || {
-                if let Err(error) = work(explore, check, next, over, &send) {
+                if let Err(error) = work(explore, check, course, over, &send) {
                     over.store(true, Ordering::Relaxed);
                     failed.lock().expect("nobody panics with it").get_or_insert(error);
                 }
@@ -82,33 +86,62 @@ pub fn explore(
     }
 }
 
+/// The way through the trace, of which each worker takes a stretch after another.
+struct Course<'a> {
+    explore: &'a Explore<'a>,
+    /// The first state that nobody has taken.
+    next: usize,
+    medium: Medium,
+}
+
+impl<'a> Course<'a> {
+    fn new(explore: &'a Explore<'a>) -> Self {
+        Self { explore, next: 0, medium: Medium::new(explore.trace.base.clone()) }
+    }
+
+    /// The next few states by number, each with what is durable at its point; none at the end.
+    fn stretch(&mut self) -> Vec<(usize, Platter)> {
+        let Explore { trace, timeline, states, workers, .. } = self.explore;
+        let count = (states.len() / workers.max(&1) / 4).clamp(1, STRETCH_MAX);
+        let numbers = self.next..(self.next + count).min(states.len());
+        self.next = numbers.end;
+        let durable = |number: usize| {
+            // Numbers only grow, and points with them.
+            self.medium.advance(states[number].point, &trace.events, timeline);
+            (number, self.medium.platter().clone())
+        };
+        numbers.map(durable).collect()
+    }
+}
+
 fn work(
     explore: &Explore<'_>,
     check: &(dyn Fn(&Situation<'_>) -> Result<Verdict> + Sync),
-    next: &AtomicUsize,
+    course: &Mutex<Course<'_>>,
     over: &AtomicBool,
     send: &mpsc::SyncSender<Visit>,
 ) -> Result<()> {
     namespace::enter()?;
     let (events, timeline) = (&explore.trace.events, explore.timeline);
-    let mut medium = Medium::new(explore.trace.base.clone());
     loop {
-        let stopped = over.load(Ordering::Relaxed) || explore.stop.load(Ordering::Relaxed);
-        let number = next.fetch_add(1, Ordering::Relaxed);
-        let Some(state) = explore.states.get(number).filter(|_| !stopped) else {
+        let stretch = course.lock().expect("nobody panics with it").stretch();
+        if stretch.is_empty() {
             return Ok(());
-        };
-        // Numbers only grow, and points with them.
-        medium.advance(state.point, events, timeline);
-        let begun = Instant::now();
-        let mut platter = medium.platter().clone();
-        state.survive(events, timeline, &mut platter);
-        let survived = begun.elapsed();
-        let situation = Situation { state, marks: timeline.marks(state.point) };
-        let (verdict, mut timings) = visit(explore, &platter, &situation, check)?;
-        timings.build += survived;
-        if send.send(Visit { number, verdict, timings }).is_err() {
-            return Ok(());
+        }
+        for (number, mut platter) in stretch {
+            if over.load(Ordering::Relaxed) || explore.stop.load(Ordering::Relaxed) {
+                return Ok(());
+            }
+            let state = &explore.states[number];
+            let begun = Instant::now();
+            state.survive(events, timeline, &mut platter);
+            let survived = begun.elapsed();
+            let situation = Situation { state, marks: timeline.marks(state.point) };
+            let (verdict, mut timings) = visit(explore, &platter, &situation, check)?;
+            timings.build += survived;
+            if send.send(Visit { number, verdict, timings }).is_err() {
+                return Ok(());
+            }
         }
     }
 }

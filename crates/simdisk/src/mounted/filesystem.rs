@@ -180,9 +180,9 @@ pub(super) fn unmount() -> Result<()> {
     }
 }
 
-/// Attaches a file as a block device. Where `/dev` has no such file, one is made in our own
-/// filesystem.
-pub(super) fn attach(backing: &File, read_only: bool) -> Result<LoopDevice> {
+/// Attaches a file as a block device, if it can be as that of the number `before`. Where `/dev` has no
+/// such file, one is made in our own filesystem.
+pub(super) fn attach(backing: &File, before: Option<u32>) -> Result<LoopDevice> {
     let node = |number: u32| -> io::Result<PathBuf> {
         let usual = PathBuf::from(format!("/dev/loop{number}"));
         if usual.exists() {
@@ -196,7 +196,7 @@ pub(super) fn attach(backing: &File, read_only: bool) -> Result<LoopDevice> {
         }
         Ok(own)
     };
-    LoopDevice::attach(backing, read_only, false, node).map_err(|error| Error::Unavailable {
+    LoopDevice::attach(backing, before, node).map_err(|error| Error::Unavailable {
         what: "a loop device",
         reason: format!("{}; it needs root and /dev/loop-control", chain(&error)),
     })
@@ -271,7 +271,29 @@ impl FromStr for Filesystem {
 
 #[cfg(test)]
 mod tests {
+    use nix::sys::memfd::{MFdFlags, memfd_create};
+
+    use super::super::namespace;
     use super::*;
+
+    #[test]
+    fn the_device_of_before_is_taken_again_unless_somebody_has_it() {
+        // As for all that is mounted: a skip is said by the tests in `tests/`.
+        if namespace::enter().is_err() || !Path::new("/dev/loop-control").exists() {
+            return;
+        }
+        let disk = File::from(memfd_create("plimsoll-test-disk", MFdFlags::MFD_CLOEXEC).unwrap());
+        disk.set_len(1 << 20).unwrap();
+        let first = attach(&disk, None).unwrap();
+        let second = attach(&disk, Some(first.number())).unwrap();
+        assert_ne!(first.number(), second.number());
+        // Others attach, too, and may come in between.
+        let again = (0..100).any(|_| {
+            let number = attach(&disk, None).unwrap().number();
+            attach(&disk, Some(number)).unwrap().number() == number
+        });
+        assert!(again);
+    }
 
     #[test]
     fn what_cannot_be_read_of_a_device_is_not_free() {

@@ -51,7 +51,7 @@ impl Image {
         let mut memory = Memory::holding(platter)?;
         timings.build = begun.elapsed();
         let begun = Instant::now();
-        let device = filesystem::attach(memory.file(), false)?;
+        let device = filesystem::attach(memory.file(), memory.watched())?;
         memory.watch(device.number());
         timings.attach = begun.elapsed();
         let begun = Instant::now();

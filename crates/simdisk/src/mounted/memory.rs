@@ -81,6 +81,11 @@ impl Memory {
         &self.file
     }
 
+    /// Which loop device is listened to already: to change it costs more than the image.
+    pub(super) fn watched(&self) -> Option<u32> {
+        self.writes.as_ref().map(|(number, _)| *number)
+    }
+
     /// Listens from now on to what is written to the loop device that it has been attached to.
     pub(super) fn watch(&mut self, number: u32) {
         let kept = self.writes.take().filter(|(watched, _)| *watched == number);
@@ -193,7 +198,7 @@ mod tests {
 
     /// Attaches it, writes to the device as a filesystem would, and leaves it to the next.
     fn used(mut memory: Memory, listens: bool, places: &[u64]) {
-        let device = filesystem::attach(memory.file(), false).unwrap();
+        let device = filesystem::attach(memory.file(), memory.watched()).unwrap();
         memory.watch(device.number());
         if !listens {
             memory.writes = None;
@@ -240,6 +245,31 @@ mod tests {
         }
         let memory = Memory::holding(&platter).unwrap();
         assert!(holds(&memory, &platter));
+    }
+
+    #[test]
+    fn a_machine_with_many_processors_does_not_run_out_of_descriptors() {
+        if namespace::enter().is_err() || !Path::new("/dev/loop-control").exists() {
+            return;
+        }
+        let memory = Memory::holding(&Platter::new(DISK_BYTES)).unwrap();
+        used(memory, true, &[8192]);
+        let kept = SPARE.take().unwrap();
+        if kept.writes.is_none() {
+            return; // The kernel does not tell.
+        }
+        let told = kept.written.iter().find(|range| range.contains(&8192));
+        assert!(told.is_some_and(|range| range.end < DISK_BYTES), "{:?}", kept.written);
+        // One for each processor and worker, once: 32 of each are more than a process may have.
+        let open = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
+        let open = open.filter_map(|entry| std::fs::read_link(entry.path()).ok());
+        let events = open.filter(|to| to.to_string_lossy().contains("perf_event")).count();
+        assert_eq!(
+            events,
+            0,
+            "while {} rings are listened to",
+            std::thread::available_parallelism().unwrap()
+        );
     }
 
     #[test]

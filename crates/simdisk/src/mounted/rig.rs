@@ -116,7 +116,7 @@ impl Rig {
         let path = Path::new(DEVICE).join(NAME);
         let file = OpenOptions::new().read(true).write(true).open(&path);
         let file = file.map_err(Error::io("open", &path))?;
-        let device = filesystem::attach(&file, false)?;
+        let device = filesystem::attach(&file, None)?;
         drop(file);
         let (filesystem, mount_options) = (rig.options.filesystem, &rig.options.mount_options);
         let mounted = filesystem.mount(device.path(), mount_options, false);

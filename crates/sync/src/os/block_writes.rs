@@ -15,8 +15,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::mm::{MapFlags, ProtFlags};
 
-/// A ring has so many bytes for records, and a page before them; a power of two.
-const RING_BYTES: usize = 256 << 10;
+/// A ring has so many bytes for records, and a page before them; powers of two.
+const RING_BYTES: Range<usize> = 16 << 10..256 << 10;
+/// What all rings of a device take together, where the smallest allow it: the kernel never swaps them.
+const RINGS_BYTES: usize = 2 << 20;
 /// Where `struct perf_event_mmap_page` has its two positions, in words.
 const HEAD_WORD: usize = 1024 / 8;
 const TAIL_WORD: usize = 1032 / 8;
@@ -73,8 +75,12 @@ impl BlockWrites {
         // The kernel's own numbers: 20 bits for the minor. `R` is a read.
         let device = 7_u64 << 20 | u64::from(number);
         let filter = format!("dev == {device} && nr_sector > 0 && !(rwbs ~ \"R*\")\0");
-        let rings: io::Result<Vec<Ring>> =
-            processors()?.into_iter().map(|processor| Ring::open(id, processor, &filter)).collect();
+        let processors = processors()?;
+        let bytes = ring_bytes(processors.len());
+        let rings: io::Result<Vec<Ring>> = processors
+            .into_iter()
+            .map(|processor| Ring::open(id, processor, &filter, bytes))
+            .collect();
         let counts = format!("/sys/block/loop{number}/stat").into();
         let mut writes = Self { rings: rings?, fields, counts, counted: 0 };
         writes.take()?;
@@ -148,20 +154,29 @@ fn processors() -> io::Result<Vec<i32>> {
     Ok(ranges.ok_or(io::ErrorKind::InvalidData)?.into_iter().flatten().collect())
 }
 
-/// What the kernel has to say of one processor.
+/// How large each of so many rings is. A large page is more than the smallest.
+fn ring_bytes(rings: usize) -> usize {
+    let share = RINGS_BYTES / rings.max(1);
+    let share = share.clamp(RING_BYTES.start, RING_BYTES.end);
+    (1 << share.ilog2()).max(page_bytes())
+}
+
+/// What the kernel has to say of one processor. The mapping keeps the event open, so that it takes no
+/// descriptor: a machine with many processors would soon have none left.
 #[derive(Debug)]
 struct Ring {
     start: NonNull<u8>,
-    _event: OwnedFd,
+    /// How long it is without its first page.
+    bytes: usize,
     /// A record, when it is put together from the end and the beginning of the ring.
     record: Vec<u8>,
 }
 
 impl Ring {
-    fn open(id: u64, processor: i32, filter: &str) -> io::Result<Self> {
+    fn open(id: u64, processor: i32, filter: &str, bytes: usize) -> io::Result<Self> {
         let event = open_event(id, processor)?;
         set_filter(event.as_raw_fd(), filter)?;
-        Ok(Self { start: map(&event)?, _event: event, record: Vec::new() })
+        Ok(Self { start: map(&event, bytes)?, bytes, record: Vec::new() })
     }
 
     /// Hands out all records, by kind and without their heads, and gives their room back.
@@ -198,12 +213,12 @@ impl Ring {
     /// Bytes of the ring from a position on, around its end.
     #[expect(unsafe_code, reason = "a copy from memory that the kernel writes, too")]
     fn copy(&self, position: u64, buf: &mut [u8]) {
-        let at = usize::try_from(position % RING_BYTES as u64).expect("less than the ring");
-        let first = buf.len().min(RING_BYTES - at);
-        assert!(buf.len() <= RING_BYTES, "a record is at most 64 KiB");
+        let at = usize::try_from(position % self.bytes as u64).expect("less than the ring");
+        let first = buf.len().min(self.bytes - at);
+        assert!(buf.len() <= self.bytes, "a record lies in the ring");
         let (before, after) = buf.split_at_mut(first);
         for (from, part) in [(at, before), (0, after)] {
-            // SAFETY: the mapping has `RING_BYTES` after its first page, and `from` is less.
+            // SAFETY: the mapping has `bytes` after its first page, and `from` is less.
             let source = unsafe { self.start.add(page_bytes() + from) };
             // SAFETY: `part.len()` bytes from there lie in the mapping, as split above; the kernel does not
             // write what lies between the two positions until the second has been moved.
@@ -217,7 +232,7 @@ impl Drop for Ring {
     fn drop(&mut self) {
         // SAFETY: the range was mapped by `map`, and no reference into it exists.
         let unmapped =
-            unsafe { rustix::mm::munmap(self.start.as_ptr().cast(), page_bytes() + RING_BYTES) };
+            unsafe { rustix::mm::munmap(self.start.as_ptr().cast(), page_bytes() + self.bytes) };
         debug_assert!(unmapped.is_ok(), "a mapping of ours could not be unmapped");
     }
 }
@@ -270,9 +285,9 @@ fn set_filter(event: RawFd, filter: &str) -> io::Result<()> {
 }
 
 #[expect(unsafe_code, reason = "mmap")]
-fn map(event: &OwnedFd) -> io::Result<NonNull<u8>> {
+fn map(event: &OwnedFd, ring_bytes: usize) -> io::Result<NonNull<u8>> {
     let protection = ProtFlags::READ | ProtFlags::WRITE;
-    let bytes = page_bytes() + RING_BYTES;
+    let bytes = page_bytes() + ring_bytes;
     // SAFETY: a new mapping at an address of the kernel's choice aliases nothing of ours.
     let start = unsafe {
         rustix::mm::mmap(ptr::null_mut(), bytes, protection, MapFlags::SHARED, event, 0)
@@ -298,6 +313,12 @@ mod tests {
         assert_eq!(fields.place(&payload), Some(9 * 512..11 * 512));
         assert_eq!(fields.place(&payload[..30]), None);
         assert_eq!(Fields::of("field:sector_t sector;\toffset:x;"), None);
+    }
+
+    #[test]
+    fn rings_stay_small_on_a_machine_with_many_processors() {
+        assert_eq!([1, 2, 8].map(ring_bytes), [256 << 10; 3]);
+        assert_eq!([9, 24, 64, 1000].map(ring_bytes).map(|bytes| bytes >> 10), [128, 64, 32, 16]);
     }
 
     #[test]

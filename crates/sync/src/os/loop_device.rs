@@ -10,9 +10,7 @@ use std::path::{Path, PathBuf};
 
 const CTL_GET_FREE: libc::Ioctl = 0x4C82;
 const CONFIGURE: libc::Ioctl = 0x4C0A;
-const FLAG_READ_ONLY: u32 = 1;
 const FLAG_AUTOCLEAR: u32 = 4;
-const FLAG_DIRECT_IO: u32 = 16;
 /// Others ask for a free device at the same moment, and one of us loses.
 const ATTEMPTS: u32 = 200;
 
@@ -54,37 +52,35 @@ struct Config {
 const _: () = assert!(size_of::<Info>() == 232 && size_of::<Config>() == 304);
 
 impl LoopDevice {
-    /// Attaches `backing`, from its first byte to its end. `node` says where the device file of a
-    /// number is, if not in `/dev`. A sync of the device is an fsync of `backing`.
+    /// Attaches `backing`, from its first byte to its end, to the device of the number `before`, or to any
+    /// other if that is not free. `node` says where the device file of a number is, if not in `/dev`. A
+    /// sync of the device is an fsync of `backing`.
     ///
     /// Fails with `PermissionDenied` without root, and with `NotFound` where there are no loop devices.
     pub fn attach(
         backing: &File,
-        read_only: bool,
-        direct_io: bool,
+        before: Option<u32>,
         node: impl Fn(u32) -> io::Result<PathBuf>,
     ) -> io::Result<Self> {
+        let attached = |number: u32| -> io::Result<Self> {
+            let path = node(number)?;
+            let file = OpenOptions::new().read(true).write(true).open(&path)?;
+            configure(&file, backing)?;
+            Ok(Self { file, path, number })
+        };
+        if let Some(device) = before.and_then(|number| attached(number).ok()) {
+            return Ok(device);
+        }
         let control = OpenOptions::new().read(true).write(true).open("/dev/loop-control")?;
-        let mut flags = FLAG_AUTOCLEAR;
-        flags |= if read_only { FLAG_READ_ONLY } else { 0 };
-        flags |= if direct_io { FLAG_DIRECT_IO } else { 0 };
         let mut attempt = 0;
         loop {
-            let number = free(&control)?;
-            let path = node(number)?;
-            let attached = OpenOptions::new()
-                .read(true)
-                .write(!read_only)
-                .open(&path)
-                .and_then(|file| configure(&file, backing, flags).map(|()| file));
-            match attached {
-                Ok(file) => return Ok(Self { file, path, number }),
+            match attached(free(&control)?) {
                 // Somebody took it between the two calls.
                 Err(error) if error.raw_os_error() == Some(libc::EBUSY) && attempt < ATTEMPTS => {
                     attempt += 1;
                     std::thread::yield_now();
                 }
-                Err(error) => return Err(error),
+                either => return either,
             }
         }
     }
@@ -127,7 +123,7 @@ fn free(control: &File) -> io::Result<u32> {
 }
 
 #[expect(unsafe_code, reason = "an ioctl that no crate of ours wraps")]
-fn configure(device: &File, backing: &File, flags: u32) -> io::Result<()> {
+fn configure(device: &File, backing: &File) -> io::Result<()> {
     let fd: RawFd = backing.as_raw_fd();
     let config = Config {
         fd: u32::try_from(fd).map_err(|_negative| io::ErrorKind::InvalidInput)?,
@@ -141,7 +137,7 @@ fn configure(device: &File, backing: &File, flags: u32) -> io::Result<()> {
             number: 0,
             encrypt_type: 0,
             encrypt_key_bytes: 0,
-            flags,
+            flags: FLAG_AUTOCLEAR,
             file_name: [0; 64],
             crypt_name: [0; 64],
             encrypt_key: [0; 32],

@@ -201,9 +201,10 @@ fn finding(number: usize, state: &State, last_mark: Option<String>, visit: &Visi
     }
 }
 
+/// Two a processor unless asked otherwise: about half of the time a worker waits for the kernel's own threads.
 fn workers(args: &ExploreArgs) -> usize {
-    let processors = || std::thread::available_parallelism().map_or(1, usize::from);
-    args.workers.map_or_else(processors, usize::from)
+    let usual = || 2 * std::thread::available_parallelism().map_or(1, usize::from);
+    args.workers.map_or_else(usual, usize::from)
 }
 
 fn summary(

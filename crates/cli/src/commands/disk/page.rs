@@ -7,8 +7,8 @@
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use maud::{DOCTYPE, Markup, PreEscaped, html};
-use plimsoll_lab::report::html::{STYLE, plimsoll_line};
+use maud::{Markup, html};
+use plimsoll_lab::report::html::{page, plimsoll_line};
 use plimsoll_lab::units;
 use plimsoll_simdisk::block::{Event, Plan, Timeline, Trace};
 
@@ -16,7 +16,6 @@ use super::findings::{Findings, Standing};
 use crate::disk_args::ViewArgs;
 use crate::output::plain;
 
-const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:";
 /// What the lab's pages have no need for.
 const MORE_STYLE: &str = "
 .timeline rect.write { fill: var(--mark); }
@@ -69,52 +68,37 @@ pub(super) fn render(
     let about = &trace.about;
     let bad: Vec<_> = findings.bad().collect();
     let title = format!("What a power cut leaves on {}", plain(&about.filesystem));
-    let page = html! {
-        (DOCTYPE)
-        html lang="en" {
-            head {
-                meta charset="utf-8";
-                meta name="viewport" content="width=device-width, initial-scale=1";
-                meta name="color-scheme" content="light dark";
-                meta http-equiv="Content-Security-Policy" content=(POLICY);
-                meta name="generator" content=(concat!("plimsoll ", env!("CARGO_PKG_VERSION")));
-                link rel="icon" href="data:,";
-                title { (title) }
-                style { (PreEscaped(STYLE)) (PreEscaped(MORE_STYLE)) }
-            }
-            body {
-                header.masthead {
-                    p.brand { (plimsoll_line()) " plimsoll disk" }
-                    h1 { (title) }
-                    p.meta { "Workload: " code { (plain(&about.command.join(" "))) } }
-                    p.meta { "Check: " code { (plain(&findings.asked.check)) } }
-                }
-                main {
-                    (verdict(plan, findings, bad.len()))
-                    section.experiment aria-labelledby="timeline" {
-                        p.eyebrow { "timeline" }
-                        h2 #timeline { "What was asked of the disk, and when the power was cut" }
-                        figure.timeline {
-                            @for (class, width) in WIDTHS {
-                                div class=(class) { (drawn(trace, timeline, plan, findings, width)) }
-                            }
-                            figcaption { "From left to right the " (trace.events.len()) " events of the recording,
-                                in their order; time has no scale here. The higher a
-                                column, the more falls into it." }
-                        }
-                    }
-                    @if !bad.is_empty() { (failures(&bad)) }
-                    (surroundings(trace, plan, findings))
-                }
-                footer { p {
-                    "Made by plimsoll " (env!("CARGO_PKG_VERSION")) ". A state is a trace, a point, a mode and a seed: "
-                    code { "plimsoll disk replay TRACE STATE" (plain(&view(findings).to_string())) } " makes the same disk again, byte for byte. That no state
-                    failed means that none of these did, under this model, on this kernel."
-                } }
-            }
+    let body = html! {
+        header.masthead {
+            p.brand { (plimsoll_line()) " plimsoll disk" }
+            h1 { (title) }
+            p.meta { "Workload: " code { (plain(&about.command.join(" "))) } }
+            p.meta { "Check: " code { (plain(&findings.asked.check)) } }
         }
+        main {
+            (verdict(plan, findings, bad.len()))
+            section.experiment aria-labelledby="timeline" {
+                p.eyebrow { "timeline" }
+                h2 #timeline { "What was asked of the disk, and when the power was cut" }
+                figure.timeline {
+                    @for (class, width) in WIDTHS {
+                        div class=(class) { (drawn(trace, timeline, plan, findings, width)) }
+                    }
+                    figcaption { "From left to right the " (trace.events.len()) " events of the recording,
+                        in their order; time has no scale here. The higher a
+                        column, the more falls into it." }
+                }
+            }
+            @if !bad.is_empty() { (failures(&bad)) }
+            (surroundings(trace, plan, findings))
+        }
+        footer { p {
+            "Made by plimsoll " (env!("CARGO_PKG_VERSION")) ". A state is a trace, a point, a mode and a seed: "
+            code { "plimsoll disk replay TRACE STATE" (plain(&view(findings).to_string())) } " makes the same disk again, byte for byte. That no state
+            failed means that none of these did, under this model, on this kernel."
+        } }
     };
-    page.into_string()
+    page(&title, MORE_STYLE, &body)
 }
 
 fn verdict(plan: &Plan, findings: &Findings, bad: usize) -> Markup {
