@@ -11,11 +11,12 @@
 
 use std::io::ErrorKind;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
-use plimsoll_log::{Ack, Clock, Error, Log, Options, Policy, Retain};
+use plimsoll_log::{Ack, Clock, Error, Event, Log, Observer, Options, Policy, Retain};
 use plimsoll_simdisk::{DiskOptions, Fault, FaultKind, Operation, SimDir};
-use plimsoll_sync::{Crash, Dir};
+use plimsoll_sync::{Access, Crash, Dir, File, Lock, Result};
 use shuttle::rand::Rng;
 use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
 use shuttle::thread;
@@ -54,9 +55,14 @@ fn open(dir: &Arc<SimDir>, policy: Policy) -> Arc<Log> {
 }
 
 /// What is found after a crash: indexes and payloads from the first record on.
-fn found(dir: &SimDir, crash: Crash, seed: u64) -> (u64, Vec<Vec<u8>>) {
-    let dir: Arc<dyn Dir> = Arc::new(dir.crash(crash, seed));
-    let (log, _) = Log::open_in(vec![dir], options(interval(4096), false)).unwrap();
+fn found(dir: &Arc<SimDir>, crash: Crash, seed: u64) -> (u64, Vec<Vec<u8>>) {
+    found_in(std::slice::from_ref(dir), crash, seed)
+}
+
+fn found_in(dirs: &[Arc<SimDir>], crash: Crash, seed: u64) -> (u64, Vec<Vec<u8>>) {
+    let left = |dir: &Arc<SimDir>| Arc::new(dir.crash(crash, seed)) as Arc<dyn Dir>;
+    let dirs = dirs.iter().map(left).collect();
+    let (log, _) = Log::open_in(dirs, options(interval(4096), false)).unwrap();
     let mut reader = log.read_from(log.first_index()).unwrap();
     let mut records = Vec::new();
     while let Some(record) = reader.next_record().unwrap() {
@@ -208,6 +214,144 @@ fn a_reader_that_is_helped_gets_every_record_and_waits_for_none_for_ever() {
             assert_eq!(reader.next_record().unwrap().unwrap().payload, [number; 30_000]);
         }
         drop(reader);
+        close(log).unwrap();
+    });
+}
+
+/// A disk that takes its time to give a segment up, so that others come before it.
+#[derive(Debug)]
+struct Slow(Arc<SimDir>);
+
+impl Slow {
+    fn wait(name: &str) {
+        if name.ends_with(".seg") {
+            let turns = shuttle::rand::thread_rng().gen_range(0..200);
+            (0..turns).for_each(|_| thread::yield_now());
+        }
+    }
+}
+
+impl Dir for Slow {
+    fn list(&self) -> Result<Vec<String>> {
+        self.0.list()
+    }
+    fn create(&self, name: &str, access: Access) -> Result<Arc<dyn File>> {
+        self.0.create(name, access)
+    }
+    fn open(&self, name: &str, access: Access) -> Result<Arc<dyn File>> {
+        self.0.open(name, access)
+    }
+    fn rename(&self, from: &str, to: &str) -> Result<()> {
+        Self::wait(from);
+        self.0.rename(from, to)
+    }
+    fn remove(&self, name: &str) -> Result<()> {
+        Self::wait(name);
+        self.0.remove(name)
+    }
+    fn sync(&self) -> Result<()> {
+        self.0.sync()
+    }
+    fn lock(&self, name: &str) -> Result<Lock> {
+        self.0.lock(name)
+    }
+}
+
+/// Retention once took away the segment that a cut had just begun, under the name of one that it was
+/// removing.
+#[test]
+fn retention_beside_a_cut_takes_nothing_that_is_left() {
+    explore(|| {
+        let dir = disk();
+        let slow: Arc<dyn Dir> = Arc::new(Slow(Arc::clone(&dir)));
+        let log = Log::open_in(vec![slow], options(interval(4096), true)).unwrap().0;
+        let log = Arc::new(log);
+        for _ in 0..40 {
+            log.append(&[7; 3900]).unwrap();
+        }
+        log.sync().unwrap();
+        let names = dir.list().unwrap();
+        let begins = names.iter().filter_map(|name| name.strip_suffix(".seg")?.parse().ok());
+        let begins: Vec<u64> = begins.collect();
+        let (second, third) = (begins[1], begins[2]);
+        let retains = {
+            let log = Arc::clone(&log);
+            thread::spawn(move || log.truncate_before(Retain::From(third)).unwrap())
+        };
+        let last = second - 1;
+        match log.truncate_after(last) {
+            Ok(()) => {
+                let index = log.append_with(b"after the cut", Ack::Durable).unwrap();
+                assert_eq!(index, last + 1);
+            }
+            // Retention was quicker.
+            Err(Error::OutOfRange { first_index, .. }) => assert!(first_index > last + 1),
+            Err(error) => panic!("{error:?}"),
+        }
+        retains.join().unwrap();
+        let (first, last) = (log.first_index(), log.last_index());
+        close(log).unwrap();
+        let (found_first, records) = found(&dir, Crash::PowerCut, 1);
+        assert_eq!((found_first, records.len() as u64), (first, last + 1 - first));
+    });
+}
+
+/// After each of so many failovers the first write to the new segment fails as well, so that the next
+/// one goes back to the other directory, under the same name.
+struct FailsAgain {
+    dirs: [Arc<SimDir>; 2],
+    failovers: AtomicUsize,
+}
+
+impl FailsAgain {
+    /// Writes to the segment fail, and the first attempt to remove it.
+    fn fail(&self, dir: usize, first_index: u64) {
+        for on in [Operation::Write, Operation::Remove] {
+            let fault = Fault::new(on, FaultKind::Fail(ErrorKind::Other));
+            self.dirs[dir].inject(fault.named(format!("{first_index:020}.seg")));
+        }
+    }
+}
+
+impl Observer for FailsAgain {
+    fn observe(&self, event: Event<'_>) {
+        if let Event::FailedOver { first_index, .. } = event {
+            let failovers = self.failovers.fetch_add(1, SeqCst) + 1;
+            if failovers < 3 {
+                self.fail(failovers % 2, first_index);
+            }
+        }
+    }
+}
+
+/// What one failover left is just being removed when another gives its segment the same name.
+#[test]
+fn retention_beside_failovers_takes_nothing_that_is_left() {
+    explore(|| {
+        let dirs = [disk(), disk()];
+        let fails = Arc::new(FailsAgain { dirs: dirs.clone(), failovers: AtomicUsize::new(0) });
+        let observer: Arc<dyn Observer> = Arc::clone(&fails) as _;
+        let options = Options { observer: Some(observer), ..options(Policy::Always, true) };
+        let opened =
+            dirs.iter().map(|dir| Arc::new(Slow(Arc::clone(dir))) as Arc<dyn Dir>).collect();
+        let log = Arc::new(Log::open_in(opened, options).unwrap().0);
+        log.append(b"before").unwrap();
+        fails.fail(0, 1);
+        let retains = {
+            let (log, fails) = (Arc::clone(&log), Arc::clone(&fails));
+            thread::spawn(move || {
+                while fails.failovers.load(SeqCst) < 3 {
+                    // What it cannot remove now it removes later.
+                    log.truncate_before(Retain::From(1)).ok();
+                    thread::yield_now();
+                }
+            })
+        };
+        log.append(b"fails three times").unwrap();
+        assert_eq!(fails.failovers.load(SeqCst), 3);
+        retains.join().unwrap();
+        let (first, records) = found_in(&dirs, Crash::PowerCut, 1);
+        assert_eq!((first, records.len()), (1, 2));
         close(log).unwrap();
     });
 }
