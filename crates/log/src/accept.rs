@@ -121,6 +121,11 @@ impl Core {
         Ok(index)
     }
 
+    /// Whether anything was accepted since the log was opened.
+    pub(crate) fn has_accepted(&self) -> bool {
+        lock(&self.tail).records > 0
+    }
+
     #[cold]
     fn timed(&self, begun: Duration, stalled: Option<Duration>) {
         let now = self.clock().now();

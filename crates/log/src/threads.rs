@@ -169,6 +169,8 @@ fn prepare(core: &Core, role: &Mutex<Writer>, place: usize) {
     let mut in_vain = 0;
     let signal = &core.preparer_signals[place];
     signal.is_me();
+    // Who opens a log to read it needs no file.
+    signal.sleep_unless(None, || is_over(core) || core.has_accepted());
     while !is_over(core) {
         let is_here = || core.place.load(SeqCst) == place as u64;
         let prepared = if is_here() { spares::keep_ready(core, place) } else { Ok(false) };

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use plimsoll_log::{
     Ack, Clock, Error, Log, Options, Policy, Recovery, Retain, Ring, SegmentReport, SegmentState,
@@ -249,6 +249,33 @@ fn a_log_that_was_closed_has_no_torn_tail_on_a_recycled_file_either() {
             log.close().unwrap();
         }
     }
+}
+
+/// Opening a log to read it wrote a segment's worth of zeros beside the reading.
+#[test]
+fn a_log_that_is_only_read_makes_no_file_ready_and_one_that_is_appended_to_does() {
+    let dir: Arc<dyn Dir> = Arc::new(SimDir::new());
+    let spares = || {
+        let names = dir.list().unwrap();
+        names.into_iter().filter(|name| name.ends_with(".spare")).count()
+    };
+    let open = || Log::open_in(vec![dir.clone()], small()).unwrap().0;
+    let log = open();
+    // More than a quarter of a segment, from which on the next one is wanted.
+    (0..30).for_each(|_| assert!(log.append(&[7; 1000]).is_ok()));
+    log.close().unwrap();
+    let log = open();
+    assert_eq!(read_all(&log).len(), 30);
+    // Long enough for one to be begun, if one were.
+    std::thread::sleep(Duration::from_millis(20));
+    assert_eq!(spares(), 0);
+    log.append_with(b"one more", Ack::Durable).unwrap();
+    let patience = Instant::now() + Duration::from_secs(20);
+    while spares() == 0 {
+        assert!(Instant::now() < patience, "no file was made ready");
+        std::thread::yield_now();
+    }
+    log.close().unwrap();
 }
 
 #[test]
