@@ -364,7 +364,7 @@ pub(crate) fn find(places: &[Place], accept_loss: bool) -> Result<Found> {
             let first = survey.entries.first().or(survey.unbegun.last());
             let first = first.map(|first| first.first_index);
             let lost = lost.as_ref().map(|wrong| *wrong.records.start());
-            first.or(lost).map_or(0, |first| first - 1)
+            first.or(lost).map_or(0, |first| (first - 1).min(INDEX_END - 1))
         },
         survey,
         resume: None,

@@ -9,7 +9,7 @@ use plimsoll_log::{
     Tail, View,
 };
 use plimsoll_simdisk::SimDir;
-use plimsoll_sync::{Dir, OsDir};
+use plimsoll_sync::{Access, Dir, OsDir};
 
 fn small() -> Options {
     Options { segment_bytes: 64 << 10, ring_bytes: 32 << 10, ..Options::default() }
@@ -730,6 +730,19 @@ fn numbers_go_on_where_everything_was_lost() {
     let (log, recovery) = Log::open(dir.path(), accepting).unwrap();
     assert!(recovery.lost.is_some());
     assert_eq!(log.append(b"after the loss").unwrap(), first);
+}
+
+/// An append to such a log panicked.
+#[test]
+fn numbers_do_not_go_on_where_no_log_reaches() {
+    let dir: Arc<dyn Dir> = Arc::new(SimDir::new());
+    drop(dir.create(&format!("{}.seg", u64::MAX), Access::default()).unwrap());
+    let options = Options { accept_loss: true, threads: false, ..small() };
+    let (log, recovery) = Log::open_in(vec![dir], options).unwrap();
+    assert_eq!(recovery.last_index, (1 << 63) - 1, "{recovery:?}");
+    let refused = log.append(b"one more");
+    assert!(matches!(refused, Err(Error::Exhausted { .. })), "{refused:?}");
+    log.close().unwrap();
 }
 
 #[test]
