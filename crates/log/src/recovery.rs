@@ -403,7 +403,7 @@ pub(crate) fn find(places: &[Place], accept_loss: bool) -> Result<Found> {
     let mut stopped: Option<(Entry, Scanned)> = None;
     let firsts: Vec<u64> = read.iter().map(|on_disk| on_disk.entry.first_index).collect();
     let count = read.len();
-    for (number, OnDisk { entry, file, written, piece }) in read.into_iter().enumerate() {
+    for (number, OnDisk { entry, file, written, piece, whole }) in read.into_iter().enumerate() {
         let piece = match piece {
             Ok(piece) => piece,
             Err(damage) => {
@@ -426,7 +426,10 @@ pub(crate) fn find(places: &[Place], accept_loss: bool) -> Result<Found> {
             None => lost.as_ref().map_or(u64::MAX, |wrong| wrong.records.start() - 1),
         };
         let link = piece.link.unwrap_or_else(|| nothing_known(entry.first_index));
-        let scanned = scan(Arc::clone(&file), piece.header, link, until)?;
+        let scanned = match whole {
+            Some(scanned) if until == u64::MAX => scanned,
+            _ => scan(Arc::clone(&file), piece.header, link, until)?,
+        };
         durable = durable.max(scanned.durable);
         if stopped.is_some() {
             // Behind the end: only what it says of others counts.
@@ -497,6 +500,8 @@ struct OnDisk {
     /// Writes, as the place's method wants it.
     written: Arc<dyn File>,
     piece: std::result::Result<Piece, Damage>,
+    /// What all of it says, if somebody looked.
+    whole: Option<Scanned>,
 }
 
 impl OnDisk {
@@ -507,7 +512,14 @@ impl OnDisk {
         written.sync(place.method.call)?;
         let file = past_the_cache(place, entry, &written)?;
         let piece = read_piece_of(&*file, entry)?;
-        Ok(Self { entry, file, written, piece })
+        Ok(Self { entry, file, written, piece, whole: None })
+    }
+
+    /// Looks whether it says that all before it is durable.
+    fn says_all_before_is_durable(&mut self) -> Result<bool> {
+        let Ok(Piece { header, link: Some(link), .. }) = self.piece else { return Ok(false) };
+        let scanned = scan(Arc::clone(&self.file), header, link, u64::MAX)?;
+        Ok(self.whole.insert(scanned).durable + 1 >= link.first_index)
     }
 
     /// Whether a segment without a link had one once. `before` is the link of the one before it.
@@ -534,10 +546,17 @@ fn was_begun(scanned: &Scanned, entry: Entry, before: Option<Link>) -> bool {
 /// The segments that may not be durable, oldest first, and one before them that has a link.
 fn read_end(places: &[Place], survey: &Survey) -> Result<Vec<OnDisk>> {
     let from = survey.scan_from();
+    let Some((&newest, older)) = survey.entries[from..].split_last() else {
+        return Ok(Vec::new());
+    };
+    let mut newest = OnDisk::open(places, newest)?;
+    // A mark may know better than the link: then a full segment need not be read.
+    let is_all = survey.wrong.is_none() && newest.says_all_before_is_durable()?;
     let mut read = Vec::new();
-    for &entry in &survey.entries[from..] {
+    for &entry in older.iter().filter(|_| !is_all) {
         read.push(OnDisk::open(places, entry)?);
     }
+    read.push(newest);
     for &entry in survey.entries[..from].iter().rev() {
         if !matches!(read.first(), Some(OnDisk { piece: Ok(Piece { link: None, .. }), .. })) {
             break;

@@ -251,6 +251,28 @@ fn a_log_that_was_closed_has_no_torn_tail_on_a_recycled_file_either() {
     }
 }
 
+/// The segment before the newest one was read whole as long as only a mark said that it was durable.
+#[test]
+fn an_open_does_not_read_a_segment_that_the_newest_one_calls_durable() {
+    let sim = Arc::new(SimDir::new());
+    let dir: Arc<dyn Dir> = sim.clone();
+    let open = || {
+        let sizes = Options { segment_bytes: 16 << 20, ring_bytes: 1 << 20, ..Options::default() };
+        Log::open_in(vec![dir.clone()], Options { threads: false, ..sizes }).unwrap()
+    };
+    let (log, _) = open();
+    while dir.list().unwrap().iter().filter(|name| name.ends_with(".seg")).count() < 2 {
+        log.append_with(&[7; 500_000], Ack::Written).unwrap();
+    }
+    let last_index = log.last_index();
+    log.close().unwrap();
+    let before = sim.operations();
+    let (log, recovery) = open();
+    let took = sim.operations() - before;
+    assert!(recovery.clean && log.last_index() == last_index, "{recovery:?}");
+    assert!(took < 75, "{took} operations; 16 MiB alone are some 40");
+}
+
 /// Opening a log to read it wrote a segment's worth of zeros beside the reading.
 #[test]
 fn a_log_that_is_only_read_makes_no_file_ready_and_one_that_is_appended_to_does() {
