@@ -323,8 +323,12 @@ impl Writer {
         let payload_bytes = u32::try_from(payload.len()).expect("a seal is small");
         let index = self.active.last_index;
         let seal = Frame { kind: Kind::Seal, index, payload_bytes, more: 0 };
-        self.active.stage_frame(seal, &payload);
-        self.active.write(None)?;
+        // Behind a pad there may be no room for it. It is a help only.
+        let segment_bytes = self.active.segment.header.segment_bytes;
+        if self.active.next_offset() + seal.bytes() as u64 <= segment_bytes {
+            self.active.stage_frame(seal, &payload);
+            self.active.write(None)?;
+        }
         let first_index = index + 1;
         let mut next =
             self.begin(core, &spare, first_index, Some(self.active.segment.previous()))?;

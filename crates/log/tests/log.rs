@@ -251,6 +251,28 @@ fn a_log_that_was_closed_has_no_torn_tail_on_a_recycled_file_either() {
     }
 }
 
+/// A pad that filled the last block left no room for the seal, which was written behind the segment's end.
+#[test]
+fn no_segment_is_longer_than_it_says_whatever_is_padded() {
+    let dir: Arc<dyn Dir> = Arc::new(SimDir::new());
+    let options = Options { tail: Tail::Pad, threads: false, ..small() };
+    let (log, _) = Log::open_in(vec![dir.clone()], options.clone()).unwrap();
+    for index in 1..=600 {
+        log.append_with(&payload(index), Ack::Durable).unwrap();
+    }
+    log.close().unwrap();
+    let segments: Vec<_> =
+        dir.list().unwrap().into_iter().filter(|name| name.ends_with(".seg")).collect();
+    assert!(segments.len() > 20, "each record has a block of its own: {segments:?}");
+    for name in segments {
+        let bytes = dir.open(&name, plimsoll_sync::Access::default()).unwrap().len().unwrap();
+        assert_eq!(bytes, options.segment_bytes, "{name}");
+    }
+    let (log, recovery) = Log::open_in(vec![dir.clone()], options).unwrap();
+    assert_eq!(recovery.torn_tail, None);
+    assert_eq!(read_all(&log).len(), 600);
+}
+
 /// The segment before the newest one was read whole as long as only a mark said that it was durable.
 #[test]
 fn an_open_does_not_read_a_segment_that_the_newest_one_calls_durable() {
