@@ -265,7 +265,7 @@ fn no_segment_is_longer_than_it_says_whatever_is_padded() {
         dir.list().unwrap().into_iter().filter(|name| name.ends_with(".seg")).collect();
     assert!(segments.len() > 20, "each record has a block of its own: {segments:?}");
     for name in segments {
-        let bytes = dir.open(&name, plimsoll_sync::Access::default()).unwrap().len().unwrap();
+        let bytes = dir.open(&name, Access::default()).unwrap().len().unwrap();
         assert_eq!(bytes, options.segment_bytes, "{name}");
     }
     let (log, recovery) = Log::open_in(vec![dir.clone()], options).unwrap();
