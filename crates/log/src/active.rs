@@ -23,11 +23,10 @@ use plimsoll_sync::{AlignedBuf, File, SyncMethod};
 
 use crate::error::Result;
 use crate::flusher::{Flight, Flusher, Landed, Write};
-use crate::format::{
-    BLOCK, BLOCK_BYTES, FRAME_BYTES, Frame, Header, Kind, Link, SparseIndex, hash,
-};
+use crate::format::{BLOCK, BLOCK_BYTES, FRAME_BYTES, Frame, Header, Kind, Link, hash};
 use crate::place::Place;
 use crate::shim::AtomicU64;
+use crate::sparse::SparseIndex;
 
 /// The most that is staged. Half of it is written at once, so that there is always room for more.
 const STAGING_BYTES_MAX: usize = 2 << 20;

@@ -70,6 +70,7 @@ mod segments;
 mod shim;
 mod signal;
 mod spares;
+mod sparse;
 mod stale;
 mod stats;
 mod threads;

@@ -5,8 +5,9 @@ use std::sync::{Arc, OnceLock};
 
 use plimsoll_sync::File;
 
-use crate::format::{Header, SparseIndex};
+use crate::format::Header;
 use crate::segments::Entry;
+use crate::sparse::SparseIndex;
 
 /// The most files that are kept open.
 const FILES_MAX: usize = 16;

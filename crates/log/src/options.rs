@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use crate::clock::Clock;
 use crate::error::{Error, Result};
-use crate::format::{BLOCK_BYTES, FRAME_BYTES, SparseIndex};
+use crate::format::{BLOCK_BYTES, FRAME_BYTES};
+use crate::sparse::SparseIndex;
 use crate::stats::Observer;
 
 /// When the log syncs on its own account. Whoever waits for more gets it, under any policy.

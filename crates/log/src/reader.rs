@@ -9,14 +9,13 @@ use crate::ahead::PIECE_BYTES;
 use crate::core::Core;
 use crate::cursor::Cursor;
 use crate::error::{Error, Result};
-use crate::format::{
-    BLOCK_BYTES, Damage, Decoded, FRAME_ALIGN, Frame, Kind, Near, SPARSE_BYTES, SparseIndex,
-};
+use crate::format::{BLOCK_BYTES, Damage, Decoded, FRAME_ALIGN, Frame, Kind};
 use crate::opened::Opened;
 use crate::options::Ack;
 use crate::place::segment_name;
 use crate::recovery::{Piece, read_header, read_piece};
 use crate::segments::{Covering, Entry, Whereabouts};
+use crate::sparse::{Near, SPARSE_BYTES, SparseIndex};
 use crate::view::Shelf;
 
 /// A record, as it was read.

@@ -7,7 +7,8 @@ use plimsoll_sync::File;
 
 use crate::cursor::Cursor;
 use crate::error::Result;
-use crate::format::{BLOCK_BYTES, Damage, Decoded, Frame, Header, Kind, Link, SparseIndex};
+use crate::format::{BLOCK_BYTES, Damage, Decoded, Frame, Header, Kind, Link};
+use crate::sparse::SparseIndex;
 
 /// What a segment holds.
 #[derive(Debug, Clone, PartialEq, Eq)]

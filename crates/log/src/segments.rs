@@ -6,9 +6,9 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 
-use crate::format::{Near, SparseIndex};
 use crate::opened::{Opened, Recent};
 use crate::shim::{AtomicU64, Mutex, lock};
+use crate::sparse::{Near, SparseIndex};
 
 /// One file of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
