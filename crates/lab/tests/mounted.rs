@@ -323,7 +323,7 @@ fn a_failed_fsync_stays_failed_though_the_kernel_forgives_it() {
     assert!(matches!(late.write_at(b"more", 0), Err(Error::Latched { .. })));
 }
 
-#[expect(clippy::disallowed_methods, reason = "shows what happens without the latch")]
+#[expect(clippy::disallowed_methods, reason = "what happens without the latch")]
 fn fsync(file: &fs::File) -> std::io::Result<()> {
     file.sync_all()
 }
@@ -338,6 +338,78 @@ fn a_full_filesystem_is_a_clear_error_and_latches_the_file() {
     let error = (0..64).find_map(|piece| file.write_at(&[1; 1 << 20], piece << 20).err()).unwrap();
     assert_eq!(error.kind(), Some(std::io::ErrorKind::StorageFull), "{error}");
     assert!(matches!(file.write_at(b"x", 0), Err(Error::Latched { .. })));
+}
+
+/// Fills a filesystem until not even a block more goes in.
+fn fill(dir: &OsDir) {
+    let path = dir.path().join("filler");
+    let mut piece = 1 << 20;
+    while piece >= 4096 {
+        let file = fs::File::options().append(true).create(true).open(&path).unwrap();
+        if (&file).write_all(&vec![1; piece]).and_then(|()| fsync(&file)).is_err() {
+            piece /= 2;
+        }
+    }
+}
+
+/// A disk that copies on write needs room to overwrite what it has: a log there died on a full one.
+#[test]
+fn a_file_that_is_kept_in_place_is_overwritten_on_a_full_btrfs() {
+    let Some(mounted) = Mounted::or_skip_sized("btrfs", 160 << 20) else {
+        return;
+    };
+    let dir = OsDir::open(mounted.path()).unwrap();
+    assert_eq!(dir.overwrite(), plimsoll_sync::Overwrite::Elsewhere);
+    let file_of = |name: &str, in_place: bool| {
+        let file = dir.create(name, Access::default()).unwrap();
+        if in_place {
+            assert!(file.keep_in_place().unwrap());
+        }
+        file.allocate(0, 8 << 20, Allocation::Reserved).unwrap();
+        // The half of it is written already: over blocks with bytes, and into those without.
+        file.write_at(&[1; 4 << 20], 0).unwrap();
+        file.sync(SyncMethod::Fsync).unwrap();
+        file
+    };
+    let kept = file_of("kept", true);
+    let copied = file_of("copied", false);
+    assert!(!copied.keep_in_place().unwrap(), "it is not empty any more");
+    fill(&dir);
+    let overwrite = |file: &dyn plimsoll_sync::File| {
+        (0..8 << 4).try_for_each(|piece| {
+            file.write_at(&[7; 1 << 16], piece << 16)?;
+            file.sync(SyncMethod::Fsync).map(|_| ())
+        })
+    };
+    overwrite(&*kept).unwrap();
+    let mut bytes = vec![0; 8 << 20];
+    assert_eq!(kept.read_at(&mut bytes, 0).unwrap(), bytes.len());
+    assert!(bytes.iter().all(|&byte| byte == 7));
+    let full = overwrite(&*copied).unwrap_err();
+    assert_eq!(full.kind(), Some(std::io::ErrorKind::StorageFull), "{full}");
+}
+
+/// The number of the process in `lock` once needed a block, and a full disk has none.
+#[test]
+fn a_directory_on_a_full_filesystem_can_be_locked() {
+    for (filesystem, bytes) in [("ext4", 24 << 20), ("xfs", 320 << 20), ("btrfs", 160 << 20)] {
+        for there_already in [true, false] {
+            let Some(mounted) = Mounted::or_skip_sized(filesystem, bytes) else {
+                return;
+            };
+            let dir = OsDir::open(mounted.path()).unwrap();
+            if there_already {
+                dir.create("lock", Access::default()).unwrap();
+            }
+            fill(&dir);
+            let lock = dir.lock("lock");
+            let lock = lock.unwrap_or_else(|error| panic!("{filesystem}: {error}"));
+            assert!(matches!(dir.lock("lock"), Err(Error::Locked { .. })), "{filesystem}");
+            assert!(matches!(dir.check_unlocked("lock"), Err(Error::Locked { .. })));
+            drop(lock);
+            dir.check_unlocked("lock").unwrap();
+        }
+    }
 }
 
 #[test]

@@ -214,6 +214,11 @@ impl File for SimFile {
         Ok(())
     }
 
+    /// Overwriting takes no room here.
+    fn keep_in_place(&self) -> Result<bool> {
+        Ok(true)
+    }
+
     fn truncate(&self, len: u64) -> Result<()> {
         let detail = format_args!("to {len} bytes");
         let truncated = self.step(Operation::Truncate, detail, |disk, twist| match twist {

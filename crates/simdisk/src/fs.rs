@@ -9,7 +9,6 @@ use plimsoll_sync::latch::{Latch, Latched, Latches};
 use plimsoll_sync::{Access, Crash, Dir, Error, File, Lock, Result, System};
 
 use crate::crash;
-use crate::directory::FileId;
 use crate::disk::Disk;
 use crate::file::SimFile;
 use crate::history::History;
@@ -278,37 +277,30 @@ impl Dir for SimDir {
         self.latch.guard(&self.path, || self.sync_entries())
     }
 
-    /// As on a real disk the lock is a file, empty here, whose entry nobody syncs.
+    /// As on a real disk the directory itself is locked, and there is a file, empty here, whose entry
+    /// nobody syncs.
     fn lock(&self, name: &str) -> Result<Lock> {
         let path = self.file_path(name)?;
-        let id = self.step(Operation::Lock, name, "", |disk| {
-            let id = disk.find(name).or_else(|_missing| disk.create(name))?;
-            disk.file(id).handles += 1;
-            Ok(id)
+        self.step(Operation::Lock, name, "", |disk| {
+            disk.find(name).or_else(|_missing| disk.create(name))
         })?;
         let mut machine = self.machine.lock();
-        if !machine.locks.insert(id) {
-            machine.disk.close(id);
+        if machine.is_locked {
             let holder = Some(std::process::id());
             return Err(Error::Locked { path, holder });
         }
-        let machine = self.machine.clone();
-        Ok(Lock::new(Held { machine, id }))
+        machine.is_locked = true;
+        Ok(Lock::new(Held(self.machine.clone())))
     }
 }
 
 /// A lock that is held.
 #[derive(Debug)]
-struct Held {
-    machine: Shared,
-    id: FileId,
-}
+struct Held(Shared);
 
 impl Drop for Held {
     fn drop(&mut self) {
-        let mut machine = self.machine.lock();
-        machine.locks.remove(&self.id);
-        machine.disk.close(self.id);
+        self.0.lock().is_locked = false;
     }
 }
 

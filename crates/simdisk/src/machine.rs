@@ -3,12 +3,10 @@
 //! Invariant: once the machine is down nothing changes any more, so that `crash` finds the disk as
 //! it was at that moment.
 
-use std::collections::BTreeSet;
 use std::fmt;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::directory::FileId;
 use crate::disk::Disk;
 use crate::fault::Faults;
 use crate::history::History;
@@ -20,7 +18,8 @@ pub(crate) struct Machine {
     pub(crate) disk: Disk,
     pub(crate) faults: Faults,
     pub(crate) history: History,
-    pub(crate) locks: BTreeSet<FileId>,
+    /// Somebody holds the lock of the directory.
+    pub(crate) is_locked: bool,
     /// How many operations there were.
     pub(crate) operations: u64,
     pub(crate) stop_at: Option<u64>,

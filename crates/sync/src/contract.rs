@@ -9,7 +9,8 @@ use std::io;
 use std::sync::Arc;
 
 use crate::{
-    Access, AlignedBuf, Allocation, Dir, Error, File, Promise, SyncMethod, System, Through,
+    Access, AlignedBuf, Allocation, Dir, Error, File, Overwrite, Promise, SyncMethod, System,
+    Through,
 };
 
 /// Runs every clause on a fresh, empty directory from `make`.
@@ -51,6 +52,11 @@ const CLAUSES: &[(&str, Clause)] = clauses![
     a_removed_file_is_gone_but_its_handle_goes_on,
     a_name_can_be_used_again_after_remove,
     a_lock_excludes_until_dropped,
+    a_lock_outlives_its_file,
+    directories_hold_directories_apart_from_files,
+    a_directory_can_be_made_again_and_is_the_same,
+    a_name_leads_to_a_file_or_to_a_directory,
+    a_file_that_is_kept_in_place_is_written_as_any_other,
     every_method_keeps_its_promise_or_says_that_it_is_unsupported,
     only_calls_sync_what_was_written_before,
     a_hint_to_write_out_changes_nothing,
@@ -90,6 +96,10 @@ fn names_stay_inside_the_directory(dir: &dyn Dir) {
         assert!(matches!(dir.remove(name), Err(Error::Name { .. })), "remove {name:?}");
         assert!(matches!(dir.rename("a", name), Err(Error::Name { .. })), "rename to {name:?}");
         assert!(matches!(dir.lock(name), Err(Error::Name { .. })), "lock {name:?}");
+        if has_directories(dir) {
+            assert!(matches!(dir.create_dir(name), Err(Error::Name { .. })), "create_dir {name:?}");
+            assert!(matches!(dir.open_dir(name), Err(Error::Name { .. })), "open_dir {name:?}");
+        }
     }
 }
 
@@ -215,6 +225,83 @@ fn a_lock_excludes_until_dropped(dir: &dyn Dir) {
     }
     drop(lock);
     dir.lock("lock").unwrap();
+}
+
+/// A file is easily removed by somebody who tidies up, and then a second one could be locked beside it.
+fn a_lock_outlives_its_file(dir: &dyn Dir) {
+    let lock = dir.lock("lock").unwrap();
+    dir.remove("lock").unwrap();
+    assert!(matches!(dir.lock("lock"), Err(Error::Locked { .. })));
+    drop(lock);
+    dir.lock("lock").unwrap();
+}
+
+fn directories_hold_directories_apart_from_files(dir: &dyn Dir) {
+    if !has_directories(dir) {
+        return;
+    }
+    dir.create("a", PLAIN).unwrap().write_at(b"outer", 0).unwrap();
+    let inner = dir.create_dir("inner").unwrap();
+    inner.create("a", PLAIN).unwrap().write_at(b"inner", 0).unwrap();
+    let innermost = inner.create_dir("innermost").unwrap();
+    innermost.create("b", PLAIN).unwrap();
+    assert_eq!(dir.list().unwrap(), ["a"], "directories are not listed");
+    assert_eq!(inner.list().unwrap(), ["a"]);
+    assert_eq!(innermost.list().unwrap(), ["b"]);
+    assert_eq!(content(&*dir.open("a", PLAIN).unwrap()), b"outer");
+    assert_eq!(content(&*inner.open("a", PLAIN).unwrap()), b"inner");
+    inner.rename("a", "c").unwrap();
+    inner.remove("c").unwrap();
+    assert_eq!(dir.list().unwrap(), ["a"]);
+    assert_eq!(inner.overwrite(), dir.overwrite());
+    inner.sync().unwrap();
+    let outer_lock = dir.lock("lock").unwrap();
+    inner.lock("lock").expect("another directory has another lock");
+    drop(outer_lock);
+}
+
+fn a_directory_can_be_made_again_and_is_the_same(dir: &dyn Dir) {
+    if !has_directories(dir) {
+        return;
+    }
+    let missing = dir.open_dir("inner").unwrap_err();
+    assert_eq!(missing.kind(), Some(io::ErrorKind::NotFound), "{missing}");
+    let first = dir.create_dir("inner").unwrap();
+    first.create("a", PLAIN).unwrap().write_at(b"kept", 0).unwrap();
+    for again in [dir.create_dir("inner").unwrap(), dir.open_dir("inner").unwrap()] {
+        assert_eq!(content(&*again.open("a", PLAIN).unwrap()), b"kept");
+    }
+}
+
+fn a_name_leads_to_a_file_or_to_a_directory(dir: &dyn Dir) {
+    if !has_directories(dir) {
+        return;
+    }
+    dir.create("file", PLAIN).unwrap().write_at(b"kept", 0).unwrap();
+    for refused in [dir.create_dir("file").unwrap_err(), dir.open_dir("file").unwrap_err()] {
+        assert_eq!(refused.kind(), Some(io::ErrorKind::NotADirectory), "{refused}");
+    }
+    dir.create_dir("inner").unwrap();
+    let taken = dir.create("inner", PLAIN).unwrap_err();
+    assert_eq!(taken.kind(), Some(io::ErrorKind::AlreadyExists), "{taken}");
+    assert!(matches!(dir.open("inner", PLAIN), Err(Error::NotAFile { .. })));
+    dir.remove("inner").unwrap_err();
+    dir.rename("file", "inner").unwrap_err();
+    assert_eq!(content(&*dir.open("file", PLAIN).unwrap()), b"kept");
+    dir.open_dir("inner").unwrap();
+}
+
+fn a_file_that_is_kept_in_place_is_written_as_any_other(dir: &dyn Dir) {
+    let file = dir.create("a", PLAIN).unwrap();
+    let kept = file.keep_in_place().unwrap();
+    assert!(kept || dir.overwrite() != Overwrite::InPlace, "they are in place anyway");
+    file.write_at(b"written", 0).unwrap();
+    assert_eq!(content(&*file), b"written");
+}
+
+/// Whether the directory has directories. One that has none must say so.
+fn has_directories(dir: &dyn Dir) -> bool {
+    dir.open_dir("missing").unwrap_err().kind() != Some(io::ErrorKind::Unsupported)
 }
 
 fn every_method_keeps_its_promise_or_says_that_it_is_unsupported(dir: &dyn Dir) {

@@ -45,6 +45,16 @@ pub enum Error {
         reason: String,
     },
 
+    /// What has this name is no regular file: a link, a device, a directory. Nothing was followed, read
+    /// or written. Look who put it there, and take it away.
+    #[error("{} is {found}, not a regular file; it was not followed: take it away", path.display())]
+    NotAFile {
+        /// What has the name.
+        path: PathBuf,
+        /// What it is, with its article: `a link`.
+        found: &'static str,
+    },
+
     /// Somebody else holds the lock. Wait for them, or stop them.
     #[error("{} is locked by {}", path.display(), holder.map_or_else(
         || "another process".to_owned(), |pid| format!("process {pid}")))]
@@ -79,7 +89,10 @@ impl Error {
         match self {
             Self::Io { source, .. } => Some(source.kind()),
             Self::Latched { source, .. } => source.kind(),
-            Self::Unsupported { .. } | Self::Locked { .. } | Self::Name { .. } => None,
+            Self::Unsupported { .. }
+            | Self::NotAFile { .. }
+            | Self::Locked { .. }
+            | Self::Name { .. } => None,
         }
     }
 }

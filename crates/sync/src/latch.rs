@@ -152,6 +152,11 @@ impl<F: File> File for Latched<F> {
         self.guard_in_turn_if_through(|file| file.allocate(byte_offset, bytes, allocation))
     }
 
+    fn keep_in_place(&self) -> Result<bool> {
+        self.latch.check(&self.path)?;
+        self.inner.keep_in_place()
+    }
+
     fn truncate(&self, len: u64) -> Result<()> {
         self.check_range("truncate", len, 0)?;
         self.guard_in_turn_if_through(|file| file.truncate(len))

@@ -3,19 +3,27 @@
 //! [`crate::OsDir`] is the real machine. `SimDir` in plimsoll-simdisk forgets, tears and fails on
 //! demand. Both pass `crate::contract`.
 //!
-//! A directory is flat: names are plain file names. What a call makes durable is said at each.
+//! A name is one plain name, without separators; a directory in a directory is another [`Dir`]. What a
+//! call makes durable is said at each.
+//!
+//! **No link is followed** where a name is opened in a directory: neighbours who may write there could
+//! lead us anywhere with one. What is not a regular file (a link, a device, a FIFO, a directory) is
+//! refused as [`crate::Error::NotAFile`], without waiting for it; a directory that is reached by a link
+//! is refused too. The path by which the *first* directory is opened is the user's word, and followed.
+//! Windows has no such flag: there a link to a file is followed.
 
 use std::fmt::Debug;
+use std::io;
 use std::sync::Arc;
 
-use crate::{Access, Promise, Result, SyncMethod};
+use crate::{Access, Error, Promise, Result, SyncMethod};
 
 /// A directory of files.
 ///
 /// Creating, renaming and removing sync the directory before they return: after a power cut the
 /// entry is as the caller was told. The *content* of a file is another matter: see [`File`].
 pub trait Dir: Debug + Send + Sync {
-    /// Names of the files, sorted. Says nothing about durability.
+    /// Names of the files, sorted, without those of directories. Says nothing about durability.
     fn list(&self) -> Result<Vec<String>>;
 
     /// A new, empty file. Its directory entry is durable on return. Fails if the name is taken.
@@ -37,12 +45,27 @@ pub trait Dir: Debug + Send + Sync {
     /// Makes all entries of the directory durable.
     fn sync(&self) -> Result<()>;
 
+    /// A directory in this one, made if it is not there. Its name is durable on return, also if it was
+    /// there already: whoever made it may not have synced it. Fails if a file or a link has the name,
+    /// and, unless the implementation says otherwise, where directories are flat.
+    fn create_dir(&self, name: &str) -> Result<Arc<dyn Dir>> {
+        Err(Error::io("create directory", name, io::ErrorKind::Unsupported.into()))
+    }
+
+    /// A directory in this one that exists. Changes nothing. Fails if a file or a link has the name.
+    fn open_dir(&self, name: &str) -> Result<Arc<dyn Dir>> {
+        Err(Error::io("open directory", name, io::ErrorKind::Unsupported.into()))
+    }
+
     /// What becomes of bytes that are written where others were, as far as the system says.
     fn overwrite(&self) -> Overwrite {
         Overwrite::InPlace
     }
 
-    /// An exclusive lock by this name, held until dropped or until the process dies.
+    /// The exclusive lock of the directory, held until dropped or until the process dies. It is the
+    /// directory's own, whatever becomes of the file `name`, in which its holder is named where there is
+    /// room for that. Where a system cannot lock directories (Windows, some network filesystems) it is
+    /// that file's. The file is locked in any case, as those who know no better lock it alone.
     fn lock(&self, name: &str) -> Result<Lock>;
 }
 
@@ -85,6 +108,14 @@ pub trait File: Debug + Send + Sync {
     /// Gives blocks to the range and makes the file at least that long; it reads as zeros where
     /// nothing was written. Durable only after a sync.
     fn allocate(&self, byte_offset: u64, bytes: u64, allocation: Allocation) -> Result<()>;
+
+    /// Asks that what is written over other bytes of this file, which must be empty still, goes where they
+    /// were, and says whether it will: then a write into blocks that the file has needs no room on the
+    /// disk, also where [`Dir::overwrite`] is [`Overwrite::Elsewhere`]. A filesystem may charge for it:
+    /// btrfs then keeps no checksums of the file, and after a snapshot copies each block once more.
+    fn keep_in_place(&self) -> Result<bool> {
+        Ok(false)
+    }
 
     /// Sets the length. Bytes cut off are gone; bytes added are zeros. Durable only after a sync.
     fn truncate(&self, len: u64) -> Result<()>;

@@ -6,7 +6,7 @@ use std::os::fd::AsRawFd;
 use std::path::Path;
 
 use super::full_fsync::full_fsync;
-pub(super) use super::unix::{open_dir, read_at, write_at};
+pub(super) use super::unix::{kind, open_dir, open_own_dir, open_to_lock, read_at, write_at};
 use super::{How, unix};
 use crate::method::Call;
 use crate::{Access, Promise, Through};
@@ -72,6 +72,11 @@ pub(super) fn reserve(file: &File, byte_offset: u64, bytes: u64) -> io::Result<(
 
 pub(super) fn start_write_out(_: &File) -> io::Result<()> {
     Ok(())
+}
+
+/// No filesystem that copies on write is known to take such a wish here.
+pub(super) fn keep_in_place(_: &File) -> io::Result<bool> {
+    Ok(false)
 }
 
 pub(super) fn alignment(_: &File) -> usize {

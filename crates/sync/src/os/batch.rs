@@ -239,10 +239,12 @@ mod tests {
 
     #[test]
     fn a_failed_file_of_a_batch_is_latched_for_every_handle_and_the_others_are_not() {
-        let Some((tmp, dir, _)) = batch(1) else { return };
+        let Some((_tmp, dir, mut batch)) = batch(1) else { return };
+        dir.create("full", Access::default()).unwrap();
         // Takes no byte: ENOSPC.
-        std::os::unix::fs::symlink("/dev/full", tmp.path().join("full")).unwrap();
-        let batch = dir.batch(&["0".to_owned(), "full".to_owned()]).unwrap();
+        let full = fs::File::options().write(true).open("/dev/full").unwrap();
+        let latch = dir.latch_of("full");
+        batch.files.push(Member { file: full, path: dir.path().join("full"), latch });
         let writes = [write(1, b"lost"), write(0, b"kept")];
         let failed = batch.write_sync(&writes, SyncMethod::UringLink).unwrap_err();
         assert_eq!(failed.kind(), Some(io::ErrorKind::StorageFull), "{failed}");
@@ -255,10 +257,9 @@ mod tests {
 
     #[test]
     fn a_file_that_failed_before_takes_nothing_from_a_batch() {
-        let Some((tmp, dir, _)) = batch(1) else { return };
-        std::os::unix::fs::symlink("/dev/full", tmp.path().join("full")).unwrap();
-        dir.open("full", Access::default()).unwrap().write_at(b"x", 0).unwrap_err();
-        let batch = dir.batch(&["0".to_owned(), "full".to_owned()]).unwrap();
+        let Some((_tmp, dir, batch)) = batch(2) else { return };
+        let failed = || Err::<(), _>(Error::io("write", "1", io::ErrorKind::StorageFull.into()));
+        dir.latch_of("1").guard("1".as_ref(), failed).unwrap_err();
         let writes = [write(0, b"kept"), write(1, b"lost")];
         let refused = batch.write_sync(&writes, SyncMethod::UringLink).unwrap_err();
         assert!(matches!(refused, Error::Latched { .. }), "{refused}");

@@ -1,13 +1,13 @@
 //! [`OsDir`]: a directory of the real filesystem.
 
-use std::fs::{self, TryLockError};
-use std::io::{self, Read, Seek, Write};
+use std::fs;
+use std::io;
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::batch::{Batch, Member};
 use super::file::OsFile;
-use super::{How, sys};
+use super::{How, create_all, lock, sys};
 use crate::latch::{Latch, Latched, Latches};
 use crate::{Access, Dir, Error, File, Lock, Overwrite, Result};
 
@@ -49,8 +49,22 @@ impl OsDir {
             return Err(Error::io("open", &path, io::ErrorKind::NotADirectory.into()));
         }
         let handle = sys::open_dir(&path).map_err(|e| Error::io("open", &path, e))?;
+        Ok(Self::of(handle, path))
+    }
+
+    /// A directory, made with all its parents where they are missing. On return the name of every
+    /// directory that was made here is durable. Of one that was there already its own name is made
+    /// durable too, as whoever made it may not have synced it, where its parent may be opened and synced;
+    /// of its parents nothing is promised. A path is followed wherever it leads.
+    pub fn create_all(path: impl Into<PathBuf>) -> Result<Self> {
+        let path = path.into();
+        create_all::create_all(&path)?;
+        Self::open(path)
+    }
+
+    fn of(handle: fs::File, path: PathBuf) -> Self {
         let (turn, latch, latches) = (Mutex::default(), Latch::default(), Latches::default());
-        Ok(Self { path, handle, turn, latch, latches })
+        Self { path, handle, turn, latch, latches }
     }
 
     /// A new, empty file beside `name`, under a name that nothing had, which is returned too: to be
@@ -92,20 +106,10 @@ impl OsDir {
         Batch::new(files, self.path.clone())
     }
 
-    /// Says whether somebody holds the lock by this name: [`Error::Locked`] names them. Nothing is
-    /// made or changed. It looks by taking the lock for a moment, shared with others who look.
+    /// Says whether somebody holds the lock: [`Error::Locked`] names them. Nothing is made or changed. It
+    /// looks by taking the lock for a moment, shared with others who look.
     pub fn check_unlocked(&self, name: &str) -> Result<()> {
-        let path = self.file_path(name)?;
-        let file = match fs::File::open(&path) {
-            Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-            Err(error) => return Err(Error::io("open", &path, error)),
-        };
-        match file.try_lock_shared() {
-            Ok(()) => Ok(()),
-            Err(TryLockError::WouldBlock) => Err(Error::Locked { holder: holder(file), path }),
-            Err(TryLockError::Error(error)) => Err(Error::io("lock", &path, error)),
-        }
+        lock::check_free(&self.handle, &self.file_path(name)?)
     }
 
     fn file_path(&self, name: &str) -> Result<PathBuf> {
@@ -183,6 +187,12 @@ impl OsDir {
         })
     }
 
+    /// For tests of what a failure closes.
+    #[cfg(test)]
+    pub(crate) fn latch_of(&self, name: &str) -> Arc<Latch> {
+        self.latches.of(name)
+    }
+
     fn handle(&self, file: fs::File, name: &str, path: PathBuf, access: Access) -> Arc<dyn File> {
         let inner = OsFile::new(file, path.clone(), access);
         Arc::new(Latched::new(inner, path, access, self.latches.of(name)))
@@ -233,37 +243,27 @@ impl Dir for OsDir {
         super::place::overwrite(&self.handle)
     }
 
-    fn lock(&self, name: &str) -> Result<Lock> {
+    fn create_dir(&self, name: &str) -> Result<Arc<dyn Dir>> {
         let path = self.file_path(name)?;
-        let failed = |e| Error::io("lock", &path, e);
-        let mut file = fs::OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(&path)
-            .map_err(failed)?;
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => {
-                return Err(Error::Locked { path, holder: holder(file) });
+        self.change(Then::Sync, || match fs::create_dir(&path) {
+            // Of a file or a link, opening it says so.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                sys::open_own_dir(&path).map(|_| ()).map_err(|e| Error::io("open", &path, e))
             }
-            Err(TryLockError::Error(error)) => return Err(failed(error)),
-        }
-        // Who holds the lock is a courtesy to the next one who asks, so it need not be durable.
-        file.set_len(0).map_err(failed)?;
-        file.rewind().map_err(failed)?;
-        writeln!(file, "{}", std::process::id()).map_err(failed)?;
-        Ok(Lock::new(file))
+            made => made.map_err(|e| Error::io("create directory", &path, e)),
+        })?;
+        self.open_dir(name)
     }
-}
 
-/// The process that says in a lock file that it holds it.
-fn holder(file: fs::File) -> Option<u32> {
-    let mut text = String::new();
-    // 20 digits hold any process number; more is not one of ours.
-    file.take(20).read_to_string(&mut text).ok()?;
-    text.trim().parse().ok()
+    fn open_dir(&self, name: &str) -> Result<Arc<dyn Dir>> {
+        let path = self.file_path(name)?;
+        let handle = sys::open_own_dir(&path).map_err(|e| Error::io("open", &path, e))?;
+        Ok(Arc::new(Self::of(handle, path)))
+    }
+
+    fn lock(&self, name: &str) -> Result<Lock> {
+        lock::take(&self.handle, &self.file_path(name)?).map(Lock::new)
+    }
 }
 
 fn open(path: &Path, access: Access) -> Result<fs::File> {
@@ -271,13 +271,37 @@ fn open(path: &Path, access: Access) -> Result<fs::File> {
         Err(error) if refuses_writes(&error) => sys::open(path, access, How::Read),
         opened => opened,
     };
-    opened.map_err(|error| {
-        if access != Access::default() && refuses_flags(&error) {
-            unsupported_access(path, access, &error)
-        } else {
-            Error::io("open", path, error)
+    regular(path, opened).map_err(|error| match error {
+        Error::Io { source, .. } if access != Access::default() && refuses_flags(&source) => {
+            unsupported_access(path, access, &source)
         }
+        error => error,
     })
+}
+
+/// The file as it was opened, if it is a regular one. Otherwise what stands in its place, if that can be
+/// said.
+pub(super) fn regular(path: &Path, opened: io::Result<fs::File>) -> Result<fs::File> {
+    let failed = |e| Error::io("open", path, e);
+    let stranger = |of: fs::FileType| {
+        let found = match of {
+            of if of.is_symlink() => "a link",
+            of if of.is_dir() => "a directory",
+            of => sys::kind(of),
+        };
+        Error::NotAFile { path: path.to_owned(), found }
+    };
+    match opened {
+        Ok(file) => match file.metadata().map_err(failed)?.file_type() {
+            of if of.is_file() => Ok(file),
+            of => Err(stranger(of)),
+        },
+        // Systems say in many ways that a link is not followed, or that a socket is not opened.
+        Err(error) => match fs::symlink_metadata(path) {
+            Ok(found) if !found.is_file() => Err(stranger(found.file_type())),
+            _ => Err(failed(error)),
+        },
+    }
 }
 
 /// Whether open(2) failed because the file was to be written. What is only read can be read then.

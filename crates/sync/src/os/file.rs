@@ -13,7 +13,7 @@ use super::map::Mapping;
 use super::sys;
 use super::uring::Ring;
 use crate::method::{Call, Chain, Step};
-use crate::{Access, Allocation, Error, File, Promise, Result, SyncMethod, System};
+use crate::{Access, Allocation, Error, File, Overwrite, Promise, Result, SyncMethod, System};
 
 /// Zeros are written in pieces of this size.
 const ZEROS_BYTES: usize = 1 << 20;
@@ -254,6 +254,25 @@ impl File for OsFile {
                 }
                 Ok(())
             }
+        }
+    }
+
+    fn keep_in_place(&self) -> Result<bool> {
+        if super::place::overwrite(&self.file) != Overwrite::Elsewhere {
+            return Ok(true);
+        }
+        if !self.is_empty()? {
+            return Ok(false);
+        }
+        match sys::keep_in_place(&self.file) {
+            Ok(kept) => Ok(kept),
+            // Filesystems disagree on how to refuse a flag that they do not know.
+            Err(error)
+                if says_unsupported(&error) || error.kind() == io::ErrorKind::InvalidInput =>
+            {
+                Ok(false)
+            }
+            Err(error) => Err(self.failed("set flags")(error)),
         }
     }
 

@@ -5,10 +5,10 @@ use std::io::{self, IoSlice};
 use std::os::fd::AsRawFd;
 use std::path::Path;
 
-use rustix::fs::{AtFlags, FallocateFlags, StatxFlags};
+use rustix::fs::{AtFlags, FallocateFlags, IFlags, StatxFlags};
 use rustix::io::ReadWriteFlags;
 
-pub(super) use super::unix::{open_dir, read_at, write_at};
+pub(super) use super::unix::{kind, open_dir, open_own_dir, open_to_lock, read_at, write_at};
 use super::{How, unix};
 use crate::method::Call;
 use crate::{Access, Promise, Through};
@@ -76,6 +76,15 @@ fn sync_file_range(file: &File, flags: libc::c_uint) -> io::Result<()> {
 
 pub(super) fn reserve(file: &File, byte_offset: u64, bytes: u64) -> io::Result<()> {
     Ok(rustix::fs::fallocate(file, FallocateFlags::empty(), byte_offset, bytes)?)
+}
+
+/// btrfs does it for files that are empty still, and says nothing where it does not.
+pub(super) fn keep_in_place(file: &File) -> io::Result<bool> {
+    let flags = rustix::fs::ioctl_getflags(file)?;
+    if !flags.contains(IFlags::NOCOW) {
+        rustix::fs::ioctl_setflags(file, flags | IFlags::NOCOW)?;
+    }
+    Ok(rustix::fs::ioctl_getflags(file)?.contains(IFlags::NOCOW))
 }
 
 pub(super) fn alignment(file: &File) -> usize {

@@ -1,9 +1,9 @@
 //! The real machine: [`OsDir`] and its files over the operating system.
 //!
 //! One file per system, one shape: `linux`, `apple`, `windows` and `other` each answer the same
-//! ten questions (`open`, `read_at`, `write_at`, `write_flagged`, `call`, `start_write_out`,
-//! `reserve`, `alignment`, `open_dir`, `sync_dir`). What only some systems have, mappings and
-//! `io_uring`, has a file of its own.
+//! questions (`open`, `kind`, `read_at`, `write_at`, `write_flagged`, `call`, `start_write_out`,
+//! `reserve`, `keep_in_place`, `alignment`, `open_dir`, `open_own_dir`, `open_to_lock`, `sync_dir`).
+//! What only some systems have, mappings and `io_uring`, has a file of its own.
 //!
 //! All `unsafe` of the project is in this folder, and all `cfg(target_os)` but for the constant that
 //! names the system.
@@ -12,9 +12,11 @@
 mod batch;
 #[cfg(target_os = "linux")]
 mod block_writes;
+mod create_all;
 mod dir;
 mod file;
 mod fork;
+mod lock;
 #[cfg(target_os = "linux")]
 mod loop_device;
 mod place;
@@ -53,12 +55,15 @@ enum How {
     Write,
     /// To be written, and it must not be there yet.
     Create,
+    /// To be written, and made if it is not there.
+    WriteOrCreate,
 }
 
 impl How {
     fn options(self) -> std::fs::OpenOptions {
         let mut options = std::fs::OpenOptions::new();
-        options.read(true).write(self != Self::Read).create_new(self == Self::Create);
+        options.read(true).write(self != Self::Read);
+        options.create_new(self == Self::Create).create(self == Self::WriteOrCreate);
         options
     }
 }

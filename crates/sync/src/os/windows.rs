@@ -1,6 +1,6 @@
 //! Windows. Type-checked; not run.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, FileType, OpenOptions};
 use std::io;
 use std::os::windows::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
@@ -53,6 +53,11 @@ pub(super) fn start_write_out(_: &File) -> io::Result<()> {
     Ok(())
 }
 
+/// No filesystem that copies on write is known to take such a wish here.
+pub(super) fn keep_in_place(_: &File) -> io::Result<bool> {
+    Ok(false)
+}
+
 pub(super) fn alignment(_: &File) -> usize {
     1
 }
@@ -60,6 +65,25 @@ pub(super) fn alignment(_: &File) -> usize {
 /// `FlushFileBuffers` on a directory needs a handle that may write it.
 pub(super) fn open_dir(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).custom_flags(FILE_FLAG_BACKUP_SEMANTICS).open(path)
+}
+
+/// A directory that `path` names. A link to one is followed.
+pub(super) fn open_own_dir(path: &Path) -> io::Result<File> {
+    if std::fs::metadata(path)?.is_dir() {
+        open_dir(path)
+    } else {
+        Err(io::ErrorKind::NotADirectory.into())
+    }
+}
+
+/// Directories cannot be locked.
+pub(super) fn open_to_lock(_: &File) -> io::Result<Option<File>> {
+    Ok(None)
+}
+
+/// What a type of file is, with its article.
+pub(super) fn kind(_: FileType) -> &'static str {
+    "nothing known"
 }
 
 pub(super) fn sync_dir(dir: &File) -> io::Result<()> {
