@@ -9,8 +9,9 @@
 use std::fs::File;
 use std::io;
 use std::num::NonZeroUsize;
+use std::ops::Range;
 use std::ptr::{self, NonNull};
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::mm::{MapFlags, MsyncFlags, ProtFlags};
 
@@ -127,6 +128,42 @@ impl Shared {
             rustix::mm::mmap(ptr::null_mut(), bytes, protection, MapFlags::SHARED, file, 0)
         }?;
         Ok(Self::at(start, words))
+    }
+
+    /// Makes a range of words zeros and gives its whole pages back; returns their bytes. Pages of a file
+    /// go back to the filesystem.
+    pub(super) fn give_back(&self, range: Range<usize>, of_file: bool) -> io::Result<u64> {
+        let words = &self.words()[range.clone()];
+        let page_words = rustix::param::page_size() / size_of::<AtomicU64>();
+        let start = range.start.next_multiple_of(page_words);
+        let pages = start..(range.end / page_words * page_words).max(start);
+        let given = !pages.is_empty() && self.take_pages(&pages, of_file)?;
+        for (number, word) in range.zip(words) {
+            if !given || !pages.contains(&number) {
+                word.store(0, Ordering::Relaxed);
+            }
+        }
+        Ok(if given { (pages.len() * size_of::<AtomicU64>()) as u64 } else { 0 })
+    }
+
+    /// Whether the kernel has taken the memory of these words, whole pages, which are zeros then.
+    #[cfg(target_os = "linux")]
+    #[expect(unsafe_code, reason = "madvise")]
+    fn take_pages(&self, pages: &Range<usize>, of_file: bool) -> io::Result<bool> {
+        use rustix::mm::Advice;
+        let advice = if of_file { Advice::LinuxRemove } else { Advice::LinuxDontNeed };
+        let first = self.words()[pages.clone()].as_ptr().cast_mut();
+        let bytes = pages.len() * size_of::<AtomicU64>();
+        // SAFETY: the range is ours and begins at a page. Its words become zeros, as if by stores of
+        // another process, and are only ever read as atomics.
+        unsafe { rustix::mm::madvise(first.cast(), bytes, advice) }?;
+        Ok(true)
+    }
+
+    /// Other systems keep the memory, or do not say what is read afterwards.
+    #[cfg(not(target_os = "linux"))]
+    fn take_pages(&self, _: &Range<usize>, _: bool) -> io::Result<bool> {
+        Ok(false)
     }
 
     fn at(start: *mut std::ffi::c_void, words: NonZeroUsize) -> Self {

@@ -14,6 +14,9 @@ use super::map::Shared;
 pub struct Words {
     #[cfg(all(unix, not(miri)))]
     shared: Shared,
+    /// What the words are mapped of, if it is a file.
+    #[cfg(all(unix, not(miri)))]
+    file: Option<std::fs::File>,
     #[cfg(any(not(unix), miri))]
     owned: Box<[AtomicU64]>,
 }
@@ -29,52 +32,114 @@ pub enum Held {
 
 #[cfg(all(unix, not(miri)))]
 mod unix {
-    use std::fs::OpenOptions;
+    use std::fs::{File, OpenOptions};
     use std::io;
+    use std::ops::Range;
+    use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
     use std::path::Path;
 
     use super::{Held, Shared, Words};
     use crate::{Error, Result};
 
+    /// Who is neither the owner nor asked may write.
+    const OTHERS_WRITE: u32 = 0o022;
+
     impl Words {
         /// So many words of this process's own, with pages under them.
         pub fn own(words: usize) -> Result<Self> {
             let failed = |error| Error::io("map", "memory", error);
-            Ok(Self { shared: Shared::anonymous(words).map_err(failed)? })
+            Ok(Self { shared: Shared::anonymous(words).map_err(failed)?, file: None })
         }
 
-        /// So many words of the file at `path`, which is made if it is not there or empty, and refused if
-        /// it has another size: it may be somebody's. They survive this process, and nothing else: a file on tmpfs(5) never
-        /// waits for a disk, and a file anywhere else is refused.
+        /// So many words of the file at `path`, which is made if it is not there or empty. They survive
+        /// this process, and nothing else: a file on tmpfs(5) never waits for a disk, and a file anywhere
+        /// else is refused.
+        ///
+        /// A file that is made can be read and written by its owner alone. Refused is what may be
+        /// somebody else's: another owner's file, one that others may write, one of another size, and
+        /// what is no regular file; a link is not followed.
         pub fn of_file(path: &Path, words: usize) -> Result<(Self, Held)> {
             let failed = |operation| move |error| Error::io(operation, path, error);
-            let file = OpenOptions::new()
+            let refused = |reason: String| Error::io("map", path, io::Error::other(reason));
+            let opened = OpenOptions::new()
                 .read(true)
                 .write(true)
                 .create(true)
                 .truncate(false)
-                .open(path)
-                .map_err(failed("open"))?;
+                .mode(0o600)
+                // A FIFO would let us wait for whoever put it there.
+                .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
+                .open(path);
+            let file = super::super::dir::regular(path, opened)?;
+            check_is_ours(&file).map_err(failed("stat"))?.map_err(refused)?;
             if !super::super::place::lives_in_memory(&file).map_err(failed("statfs"))? {
                 let reason = "its filesystem is not in memory, so a store could wait for a disk; \
                               take one on tmpfs, like /dev/shm";
-                return Err(Error::io("map", path, io::Error::other(reason)));
+                return Err(refused(reason.to_owned()));
             }
             let bytes = words as u64 * 8;
             let held = file.metadata().map_err(failed("stat"))?.len();
             if held == 0 {
                 file.set_len(bytes).map_err(failed("truncate"))?;
             } else if held != bytes {
-                let reason = format!(
+                return Err(refused(format!(
                     "it has {held} bytes, not {bytes}: ask for what it was made with, or remove it"
-                );
-                return Err(Error::io("map", path, io::Error::other(reason)));
+                )));
             }
             // Every page, now: a full tmpfs is an error here and would be a SIGBUS later.
             super::super::sys::reserve(&file, 0, bytes).map_err(failed("allocate"))?;
             let shared = Shared::of_file(&file, words).map_err(failed("map"))?;
-            Ok((Self { shared }, if held == bytes { Held::Words } else { Held::Nothing }))
+            let held = if held == bytes { Held::Words } else { Held::Nothing };
+            Ok((Self { shared, file: Some(file) }, held))
         }
+
+        /// Makes all words of the range zeros, and gives the memory of its whole pages back to the system.
+        /// Returns how many bytes the system took: 0 where it takes none (anything but Linux). Who stores
+        /// into the range meanwhile may find zeros or what they stored.
+        ///
+        /// Words of a file must be asked for again ([`Words::take_back`]) before they are stored into:
+        /// where tmpfs is full by then, a store would be a SIGBUS.
+        ///
+        /// # Panics
+        /// If the range reaches past the words.
+        pub fn give_back(&self, words: Range<usize>) -> Result<u64> {
+            let failed = |error| Error::io("give back", "memory", error);
+            self.shared.give_back(words, self.file.is_some()).map_err(failed)
+        }
+
+        /// Gets memory for a range that was given back. Of words of a file all of it is there on return,
+        /// or the error says that tmpfs is full; a process's own memory comes at its first use.
+        ///
+        /// # Panics
+        /// If the range reaches past the words.
+        pub fn take_back(&self, words: Range<usize>) -> Result<()> {
+            let (at, bytes) = (words.start as u64 * 8, self[words].len() as u64 * 8);
+            match &self.file {
+                Some(file) if bytes > 0 => super::super::sys::reserve(file, at, bytes)
+                    .map_err(|error| Error::io("allocate", "memory", error)),
+                _ => Ok(()),
+            }
+        }
+    }
+
+    /// Whether the file is this user's and nobody else may write it; if not, why, and what to do.
+    fn check_is_ours(file: &File) -> io::Result<std::result::Result<(), String>> {
+        let (found, ours) = (file.metadata()?, rustix::process::geteuid().as_raw());
+        Ok(if found.uid() != ours {
+            Err(format!(
+                "it belongs to user {}, and this process runs as user {ours}: name another file, in a \
+                 directory that is yours",
+                found.uid()
+            ))
+        } else if found.mode() & OTHERS_WRITE != 0 {
+            Err(format!(
+                "others may write it (mode {:o}): take that away with chmod go-w if nobody has, or \
+                 remove it",
+                found.mode() & 0o777
+            ))
+        } else {
+            Ok(())
+        })
     }
 }
 
@@ -82,7 +147,9 @@ mod unix {
 #[cfg(any(not(unix), miri))]
 mod elsewhere {
     use std::io;
+    use std::ops::Range;
     use std::path::Path;
+    use std::sync::atomic::Ordering;
 
     use super::{AtomicU64, Held, Words};
     use crate::{Error, Result};
@@ -96,6 +163,24 @@ mod elsewhere {
         /// Words of a file. There are none on this system.
         pub fn of_file(path: &Path, _: usize) -> Result<(Self, Held)> {
             Err(Error::io("map", path, io::ErrorKind::Unsupported.into()))
+        }
+
+        /// Makes all words of the range zeros. This system takes no memory back: 0 bytes.
+        ///
+        /// # Panics
+        /// If the range reaches past the words.
+        pub fn give_back(&self, words: Range<usize>) -> Result<u64> {
+            self[words].iter().for_each(|word| word.store(0, Ordering::Relaxed));
+            Ok(0)
+        }
+
+        /// Memory that was never given back is there.
+        ///
+        /// # Panics
+        /// If the range reaches past the words.
+        pub fn take_back(&self, words: Range<usize>) -> Result<()> {
+            let _ = &self[words];
+            Ok(())
         }
     }
 }
@@ -130,6 +215,109 @@ mod tests {
         assert!(words.iter().all(|word| word.load(Ordering::Relaxed) == 0));
         words[999].store(7, Ordering::Relaxed);
         assert_eq!(words[999].load(Ordering::Relaxed), 7);
+    }
+
+    /// Resident bytes of the mapping that holds the first of these words.
+    #[cfg(all(target_os = "linux", not(miri)))]
+    fn resident_bytes(words: &Words) -> u64 {
+        let at = words.as_ptr().addr();
+        let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+        let mut inside = false;
+        for line in maps.lines() {
+            let range = line.split_once(' ').and_then(|(range, _)| range.split_once('-'));
+            let number = |text| usize::from_str_radix(text, 16).ok();
+            if let Some((start, end)) = range
+                && let (Some(start), Some(end)) = (number(start), number(end))
+            {
+                inside = (start..end).contains(&at);
+            } else if inside && let Some(kib) = line.strip_prefix("Rss:") {
+                return kib.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10;
+            }
+        }
+        panic!("{at:x} is in no mapping");
+    }
+
+    #[cfg(all(target_os = "linux", not(miri)))]
+    fn of_file() -> Option<(tempfile::TempDir, Words)> {
+        let shm = tempfile::tempdir_in("/dev/shm").ok()?;
+        let words = Words::of_file(&shm.path().join("ring"), WORDS).unwrap().0;
+        Some((shm, words))
+    }
+
+    /// Enough that it has a mapping of its own, whatever lies beside it.
+    const WORDS: usize = 1 << 20;
+
+    #[test]
+    #[cfg(all(target_os = "linux", not(miri)))]
+    fn memory_that_was_given_back_is_the_systems_and_reads_as_zeros() {
+        let file = of_file();
+        let file = file.as_ref().map(|(_, words)| (words, "file"));
+        let own = Words::own(WORDS).unwrap();
+        for (words, what) in [(&own, "own")].into_iter().chain(file) {
+            words.iter().for_each(|word| word.store(u64::MAX, Ordering::Relaxed));
+            let before = resident_bytes(words);
+            let (first, end) = (WORDS / 4 + 3, WORDS - 7);
+            let given = words.give_back(first..end).unwrap();
+            assert_eq!(given, ((end - first) as u64 * 8 - 8192).next_multiple_of(4096), "{what}");
+            let after = resident_bytes(words);
+            assert!(before >= WORDS as u64 * 8, "{what}: {before}");
+            assert!(after <= before - given, "{what}: {before} → {after}, given {given}");
+            for (number, word) in words.iter().enumerate() {
+                let kept = if (first..end).contains(&number) { 0 } else { u64::MAX };
+                assert_eq!(word.load(Ordering::Relaxed), kept, "{what}: word {number}");
+            }
+            words.take_back(first..end).unwrap();
+            words[first].store(7, Ordering::Relaxed);
+            assert_eq!(words[first].load(Ordering::Relaxed), 7, "{what}");
+        }
+    }
+
+    #[test]
+    fn a_range_without_a_whole_page_becomes_zeros_and_keeps_its_memory() {
+        let words = Words::own(1000).unwrap();
+        words.iter().for_each(|word| word.store(1, Ordering::Relaxed));
+        assert_eq!(words.give_back(10..13).unwrap(), 0);
+        assert_eq!(words.give_back(5..5).unwrap(), 0);
+        words.take_back(5..5).unwrap();
+        let zeros = words.iter().filter(|word| word.load(Ordering::Relaxed) == 0).count();
+        assert_eq!(zeros, 3);
+    }
+
+    #[test]
+    #[cfg(all(target_os = "linux", not(miri)))]
+    fn words_of_a_file_that_may_be_somebody_elses_are_refused_and_it_stays_as_it_was() {
+        use std::fs;
+        use std::os::unix::fs::{PermissionsExt, symlink};
+
+        use rustix::fs::{FileType, Mode};
+
+        let Ok(shm) = tempfile::tempdir_in("/dev/shm") else { return };
+        let at = |name: &str| shm.path().join(name);
+        let refused = |name: &str| {
+            let error = Words::of_file(&at(name), 512).unwrap_err();
+            match std::error::Error::source(&error) {
+                Some(source) => source.to_string(),
+                None => error.to_string(),
+            }
+        };
+        fs::write(at("victim"), vec![7; 4096]).unwrap();
+        symlink("victim", at("link")).unwrap();
+        assert!(refused("link").contains("a link"), "{}", refused("link"));
+        symlink("nowhere", at("dangling")).unwrap();
+        assert!(refused("dangling").contains("a link"));
+        assert!(!at("nowhere").exists());
+        rustix::fs::mknodat(rustix::fs::CWD, at("fifo"), FileType::Fifo, Mode::RUSR, 0).unwrap();
+        assert!(refused("fifo").contains("a FIFO"));
+        fs::set_permissions(at("victim"), fs::Permissions::from_mode(0o664)).unwrap();
+        assert!(refused("victim").contains("chmod go-w"), "{}", refused("victim"));
+        fs::set_permissions(at("victim"), fs::Permissions::from_mode(0o600)).unwrap();
+        // Only the administrator gives files away.
+        if std::os::unix::fs::chown(at("victim"), Some(12_345), None).is_ok() {
+            assert!(refused("victim").contains("user 12345"), "{}", refused("victim"));
+        }
+        assert_eq!(fs::read(at("victim")).unwrap(), vec![7; 4096]);
+        drop(Words::of_file(&at("ring"), 512).unwrap());
+        assert_eq!(fs::metadata(at("ring")).unwrap().permissions().mode() & 0o777, 0o600);
     }
 
     #[test]
