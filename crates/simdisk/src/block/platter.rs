@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::image::{Image, PAGE, PAGE_BYTES, pages_of, pieces};
+use crate::sparse::image::{Image, PAGE, PAGE_BYTES, pages_of, pieces};
 
 static ZEROS: [u8; PAGE_BYTES] = [0; PAGE_BYTES];
 

@@ -8,14 +8,14 @@ use std::sync::Arc;
 use plimsoll_sync::latch::{Latch, Latched, Latches};
 use plimsoll_sync::{Access, Crash, Dir, Error, File, Lock, Result, System};
 
-use crate::crash;
-use crate::directory::FileId;
-use crate::disk::Disk;
-use crate::file::SimFile;
-use crate::history::History;
-use crate::machine::{Machine, Shared, Twist};
-use crate::moment::Watcher;
-use crate::{Fault, Moment, Operation, Step};
+use super::crash;
+use super::directory::FileId;
+use super::disk::Disk;
+use super::file::SimFile;
+use super::history::History;
+use super::machine::{Machine, Shared, Twist};
+use super::moment::Watcher;
+use super::{Fault, Moment, Operation, Step};
 
 /// What kind of disk, under what kind of system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,8 +4,8 @@ use std::fmt;
 
 use plimsoll_sync::Crash;
 
-use crate::disk::Disk;
-use crate::{DiskOptions, Operation, SimDir, crash};
+use super::disk::Disk;
+use super::{DiskOptions, Operation, SimDir, crash};
 
 /// The disk just before an operation that will change it.
 #[derive(Debug)]

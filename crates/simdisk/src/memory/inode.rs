@@ -18,8 +18,10 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::image::{Image, PAGE, PAGE_BYTES, Page, page_part, pages_of, pieces, sectors_of};
-use crate::ranges::Ranges;
+use crate::sparse::image::{
+    Image, PAGE, PAGE_BYTES, Page, page_part, pages_of, pieces, sectors_of,
+};
+use crate::sparse::ranges::Ranges;
 
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Inode {

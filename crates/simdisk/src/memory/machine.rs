@@ -8,12 +8,12 @@ use std::fmt;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::directory::FileId;
-use crate::disk::Disk;
-use crate::fault::Faults;
-use crate::history::History;
-use crate::moment::Watcher;
-use crate::{FaultKind, Operation, Step};
+use super::directory::FileId;
+use super::disk::Disk;
+use super::fault::Faults;
+use super::history::History;
+use super::moment::Watcher;
+use super::{FaultKind, Operation, Step};
 
 #[derive(Debug, Default)]
 pub(crate) struct Machine {

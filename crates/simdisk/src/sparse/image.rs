@@ -9,8 +9,8 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::pages::Pages;
-use crate::ranges::Ranges;
+use super::pages::Pages;
+use super::ranges::Ranges;
 
 pub(crate) const PAGE_BYTES: usize = 4096;
 pub(crate) const PAGE: u64 = PAGE_BYTES as u64;

@@ -18,10 +18,10 @@ use plimsoll_sync::Crash;
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
-use crate::directory::Directory;
-use crate::disk::Disk;
-use crate::inode::{Change, Effect, Inode, Stage};
-use crate::{Persistence, Tear};
+use super::directory::Directory;
+use super::disk::Disk;
+use super::inode::{Change, Effect, Inode, Stage};
+use super::{Persistence, Tear};
 
 /// The disk as it is found after `crash`. Nobody has a file of it open.
 ///
