@@ -7,10 +7,10 @@ use std::collections::BTreeMap;
 use std::io;
 use std::ops::Range;
 
-use super::Persistence;
 use super::directory::{Directory, FileId};
 use super::inode::Inode;
-use crate::sparse::image::{PAGE, pages_of};
+use super::options::Persistence;
+use crate::sparse::{PAGE, pages_of};
 
 /// The longest file, as with every 64-bit offset that is signed.
 pub(crate) const MAX_FILE_BYTES: u64 = i64::MAX as u64;

@@ -7,11 +7,11 @@ use std::path::PathBuf;
 
 use plimsoll_sync::{Access, Allocation, Error, File, Promise, Result, SyncMethod, System};
 
-use super::Operation;
 use super::directory::FileId;
 use super::disk::Disk;
+use super::fault::Operation;
 use super::machine::{Shared, Twist};
-use crate::sparse::image::pages_of;
+use crate::sparse::pages_of;
 
 #[derive(Debug)]
 pub(crate) struct SimFile {

@@ -10,10 +10,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::directory::FileId;
 use super::disk::Disk;
-use super::fault::Faults;
-use super::history::History;
-use super::moment::Watcher;
-use super::{FaultKind, Operation, Step};
+use super::fault::{FaultKind, Faults, Operation};
+use super::history::{History, Step};
+use super::watcher::Watcher;
 
 #[derive(Debug, Default)]
 pub(crate) struct Machine {

@@ -20,8 +20,11 @@ mod history;
 mod inode;
 mod machine;
 mod moment;
+mod options;
+mod watcher;
 
 pub use fault::{Fault, FaultKind, Operation, Times};
-pub use fs::{DiskOptions, Persistence, SimDir, Tear};
+pub use fs::SimDir;
 pub use history::Step;
 pub use moment::Moment;
+pub use options::{DiskOptions, Persistence, Tear};

@@ -1,11 +1,13 @@
 //! [`Moment`]: the disk between two operations, shown to whoever watches, while the run goes on.
 
-use std::fmt;
-
 use plimsoll_sync::Crash;
 
+use super::crash;
 use super::disk::Disk;
-use super::{DiskOptions, Operation, SimDir, crash};
+use super::fault::Operation;
+use super::fs::SimDir;
+use super::options::DiskOptions;
+use super::watcher::Watcher;
 
 /// The disk just before an operation that will change it.
 #[derive(Debug)]
@@ -28,33 +30,13 @@ impl Moment<'_> {
     }
 }
 
-type Watch = dyn FnMut(&Disk, u64, Operation, &str) + Send;
-
-/// Whoever is shown the moments.
-#[derive(Default)]
-pub(crate) struct Watcher(Option<Box<Watch>>);
-
-impl Watcher {
-    pub(crate) fn new(
-        options: DiskOptions,
-        mut watch: impl FnMut(&Moment<'_>) + Send + 'static,
-    ) -> Self {
-        Self(Some(Box::new(move |disk, number, operation, name| {
+impl SimDir {
+    /// From now on `watch` is shown every moment before an operation that changes the disk, inside the
+    /// call that makes it. It must not touch this directory, which waits for it.
+    pub fn watch(&self, mut watch: impl FnMut(&Moment<'_>) + Send + 'static) {
+        let options = self.options;
+        self.machine.lock().watcher = Watcher::new(move |disk, number, operation, name| {
             watch(&Moment { disk, options, number, operation, name });
-        })))
-    }
-
-    pub(crate) fn look(&mut self, disk: &Disk, number: u64, operation: Operation, name: &str) {
-        if let Some(watch) = &mut self.0
-            && operation.changes_disk()
-        {
-            watch(disk, number, operation, name);
-        }
-    }
-}
-
-impl fmt::Debug for Watcher {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.0.is_some() { "Watcher(somebody)" } else { "Watcher(nobody)" })
+        });
     }
 }

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use plimsoll_sync::LoopDevice;
 
+use super::backing_file::BackingFile;
 use super::error::{Error, Result, chain};
 use super::filesystem::{self, Filesystem};
-use super::memory::Memory;
 use super::namespace::{self, DIR};
 use crate::block::{Platter, Trace};
 
@@ -16,7 +16,7 @@ use crate::block::{Platter, Trace};
 #[derive(Debug)]
 pub struct Image {
     device: Option<LoopDevice>,
-    memory: Option<Memory>,
+    backing: Option<BackingFile>,
     timings: Timings,
     /// The mount is in the namespace of the thread that made it.
     _here: PhantomData<*const ()>,
@@ -48,22 +48,25 @@ impl Image {
         namespace::enter()?;
         let mut timings = Timings::default();
         let begun = Instant::now();
-        let mut memory = Memory::holding(platter)?;
+        let mut backing = BackingFile::holding(platter)?;
         timings.build = begun.elapsed();
         let begun = Instant::now();
-        let device = filesystem::attach(memory.file(), memory.watched())?;
-        memory.watch(device.number());
+        let device = filesystem::attach(backing.file(), backing.watched())?;
+        backing.watch(device.number());
         timings.attach = begun.elapsed();
         let begun = Instant::now();
         let mounted = filesystem.mount(device.path(), options, read_only);
         timings.mount = begun.elapsed();
         match mounted {
-            Ok(()) => {
-                Ok(Self { device: Some(device), memory: Some(memory), timings, _here: PhantomData })
-            }
+            Ok(()) => Ok(Self {
+                device: Some(device),
+                backing: Some(backing),
+                timings,
+                _here: PhantomData,
+            }),
             Err(error) => {
                 if filesystem::detach(device) {
-                    memory.keep();
+                    backing.keep();
                 }
                 Err(error)
             }
@@ -133,8 +136,8 @@ impl Image {
         let unmounted = filesystem::unmount();
         let is_free = filesystem::detach(device);
         // Who still has it mounted may write to it later.
-        if let Some(memory) = self.memory.take().filter(|_| is_free && unmounted.is_ok()) {
-            memory.keep();
+        if let Some(backing) = self.backing.take().filter(|_| is_free && unmounted.is_ok()) {
+            backing.keep();
         }
         unmounted
     }

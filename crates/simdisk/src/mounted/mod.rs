@@ -14,6 +14,7 @@
 //! and with the namespace mounts, loop devices and images.
 
 mod attribute;
+mod backing_file;
 mod check;
 mod doctor;
 mod error;
@@ -22,7 +23,7 @@ mod filesystem;
 mod image;
 pub mod keeper;
 mod marks;
-mod memory;
+
 mod mount_options;
 mod namespace;
 mod processes;
