@@ -191,14 +191,14 @@ fn listen(number: u32) -> Option<BlockWrites> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{filesystem, namespace};
+    use super::super::{loop_device, namespace};
     use super::*;
 
     const DISK_BYTES: u64 = 64 << 20;
 
     /// Attaches it, writes to the device as a filesystem would, and leaves it to the next.
     fn used(mut backing: BackingFile, listens: bool, places: &[u64]) {
-        let device = filesystem::attach(backing.file(), backing.watched()).unwrap();
+        let device = loop_device::attach(backing.file(), backing.watched()).unwrap();
         backing.watch(device.number());
         if !listens {
             backing.writes = None;
@@ -209,7 +209,7 @@ mod tests {
         }
         nix::unistd::fsync(&file).unwrap();
         drop(file);
-        assert!(filesystem::detach(device));
+        assert!(loop_device::detach(device));
         backing.keep();
     }
 

@@ -8,8 +8,9 @@ use plimsoll_sync::LoopDevice;
 
 use super::backing_file::BackingFile;
 use super::error::{Error, Result, chain};
-use super::filesystem::{self, Filesystem};
+use super::filesystem::Filesystem;
 use super::namespace::{self, DIR};
+use super::{loop_device, mount};
 use crate::block::{Platter, Trace};
 
 /// A disk in memory with its filesystem mounted; taken down when dropped.
@@ -51,11 +52,11 @@ impl Image {
         let mut backing = BackingFile::holding(platter)?;
         timings.build = begun.elapsed();
         let begun = Instant::now();
-        let device = filesystem::attach(backing.file(), backing.watched())?;
+        let device = loop_device::attach(backing.file(), backing.watched())?;
         backing.watch(device.number());
         timings.attach = begun.elapsed();
         let begun = Instant::now();
-        let mounted = filesystem.mount(device.path(), options, read_only);
+        let mounted = mount::mount(filesystem, device.path(), options, read_only);
         timings.mount = begun.elapsed();
         match mounted {
             Ok(()) => Ok(Self {
@@ -65,7 +66,7 @@ impl Image {
                 _here: PhantomData,
             }),
             Err(error) => {
-                if filesystem::detach(device) {
+                if loop_device::detach(device) {
                     backing.keep();
                 }
                 Err(error)
@@ -133,8 +134,8 @@ impl Image {
 
     fn take_down(&mut self) -> Result<()> {
         let Some(device) = self.device.take() else { return Ok(()) };
-        let unmounted = filesystem::unmount();
-        let is_free = filesystem::detach(device);
+        let unmounted = mount::unmount();
+        let is_free = loop_device::detach(device);
         // Who still has it mounted may write to it later.
         if let Some(backing) = self.backing.take().filter(|_| is_free && unmounted.is_ok()) {
             backing.keep();

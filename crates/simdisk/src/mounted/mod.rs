@@ -22,8 +22,10 @@ mod explore;
 mod filesystem;
 mod image;
 pub mod keeper;
+mod loop_device;
 mod marks;
-
+mod mkfs;
+mod mount;
 mod mount_options;
 mod namespace;
 mod processes;
