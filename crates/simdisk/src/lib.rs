@@ -40,25 +40,13 @@
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
 pub mod block;
-mod crash;
-mod directory;
-mod disk;
-mod fault;
-mod file;
-mod fs;
-mod history;
-mod image;
-mod inode;
-mod machine;
-mod moment;
+mod memory;
 #[cfg(all(feature = "mounted", target_os = "linux"))]
 pub mod mounted;
-mod pages;
-mod ranges;
+mod sparse;
 mod tier;
 
-pub use fault::{Fault, FaultKind, Operation, Times};
-pub use fs::{DiskOptions, Persistence, SimDir, Tear};
-pub use history::Step;
-pub use moment::Moment;
+pub use memory::{
+    DiskOptions, Fault, FaultKind, Moment, Operation, Persistence, SimDir, Step, Tear, Times,
+};
 pub use tier::{Tier, TierState};

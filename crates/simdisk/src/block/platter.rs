@@ -2,48 +2,48 @@
 
 use std::ops::Range;
 
-use crate::image::{Image, PAGE, PAGE_BYTES, pages_of, pieces};
+use crate::sparse::{PAGE, PAGE_BYTES, SparseBytes, pages_of, pieces};
 
 static ZEROS: [u8; PAGE_BYTES] = [0; PAGE_BYTES];
 
 /// A disk's content at one moment. A clone shares its pages until one of the two is written.
 #[derive(Debug, Clone)]
 pub struct Platter {
-    image: Image,
+    content: SparseBytes,
 }
 
 impl Platter {
     /// A disk of zeros.
     #[must_use]
     pub fn new(disk_bytes: u64) -> Self {
-        let mut image = Image::default();
-        image.len = disk_bytes;
-        Self { image }
+        let mut content = SparseBytes::default();
+        content.len = disk_bytes;
+        Self { content }
     }
 
     /// How large the disk is.
     #[must_use]
     pub fn disk_bytes(&self) -> u64 {
-        self.image.len
+        self.content.len
     }
 
     /// Whether a range lies on the disk.
     #[must_use]
     pub fn holds(&self, byte_offset: u64, byte_count: u64) -> bool {
-        byte_offset.checked_add(byte_count).is_some_and(|end| end <= self.image.len)
+        byte_offset.checked_add(byte_count).is_some_and(|end| end <= self.content.len)
     }
 
     /// Puts bytes there. They must lie on the disk.
     pub fn write(&mut self, byte_offset: u64, bytes: &[u8]) {
         assert!(self.holds(byte_offset, bytes.len() as u64), "a write beyond the end of the disk");
         for piece in pieces(byte_offset, bytes.len()) {
-            self.image.put(piece.page, piece.inside, &bytes[piece.buf]);
+            self.content.put(piece.page, piece.inside, &bytes[piece.buf]);
         }
     }
 
     /// Fills `buf` from there; beyond the end are zeros.
     pub fn read(&self, byte_offset: u64, buf: &mut [u8]) {
-        let read = self.image.read_at(buf, byte_offset);
+        let read = self.content.read_at(buf, byte_offset);
         buf[read..].fill(0);
     }
 
@@ -56,7 +56,7 @@ impl Platter {
             self.zero_bytes(byte_offset..end);
             return;
         }
-        self.image.zero(whole.clone());
+        self.content.zero(whole.clone());
         self.zero_bytes(byte_offset..whole.start * PAGE);
         self.zero_bytes(whole.end * PAGE..end);
     }
@@ -65,8 +65,8 @@ impl Platter {
     fn zero_bytes(&mut self, range: Range<u64>) {
         let bytes = usize::try_from(range.end - range.start).expect("less than two pages");
         for piece in pieces(range.start, bytes) {
-            if self.image.pages_in(piece.page..piece.page + 1).next().is_some() {
-                self.image.put(piece.page, piece.inside, &ZEROS[..piece.buf.len()]);
+            if self.content.pages_in(piece.page..piece.page + 1).next().is_some() {
+                self.content.put(piece.page, piece.inside, &ZEROS[..piece.buf.len()]);
             }
         }
     }
@@ -78,7 +78,7 @@ impl Platter {
 
     /// Those that lie in a range or reach into it.
     pub fn pages_in(&self, range: Range<u64>) -> impl Iterator<Item = (u64, &[u8; PAGE_BYTES])> {
-        let used = self.image.pages_in(pages_of(&range));
+        let used = self.content.pages_in(pages_of(&range));
         let used = used.filter(|(_, page)| **page != ZEROS);
         used.map(|(number, page)| (number * PAGE, page))
     }
@@ -107,7 +107,7 @@ impl Platter {
     #[must_use]
     pub fn changes(&self, other: &Self) -> Vec<Range<u64>> {
         let mut changes: Vec<Range<u64>> = Vec::new();
-        for number in self.image.unshared(&other.image) {
+        for number in self.content.unshared(&other.content) {
             let start = number * PAGE;
             match changes.last_mut().filter(|last| last.end == start) {
                 Some(last) => last.end += PAGE,
@@ -133,7 +133,7 @@ mod tests {
 
     #[test]
     fn a_discard_takes_no_memory() {
-        let pages = |platter: &Platter| platter.image.pages_in(0..u64::MAX).count();
+        let pages = |platter: &Platter| platter.content.pages_in(0..u64::MAX).count();
         let mut platter = Platter::new(1 << 40);
         for page in 1..100 {
             platter.discard(page * (1 << 30) - 1, 2);

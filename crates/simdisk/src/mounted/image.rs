@@ -6,17 +6,18 @@ use std::time::{Duration, Instant};
 
 use plimsoll_sync::LoopDevice;
 
+use super::backing_file::BackingFile;
 use super::error::{Error, Result, chain};
-use super::filesystem::{self, Filesystem};
-use super::memory::Memory;
+use super::filesystem::Filesystem;
 use super::namespace::{self, DIR};
+use super::{loop_device, mount};
 use crate::block::{Platter, Trace};
 
 /// A disk in memory with its filesystem mounted; taken down when dropped.
 #[derive(Debug)]
 pub struct Image {
     device: Option<LoopDevice>,
-    memory: Option<Memory>,
+    backing: Option<BackingFile>,
     timings: Timings,
     /// The mount is in the namespace of the thread that made it.
     _here: PhantomData<*const ()>,
@@ -48,22 +49,25 @@ impl Image {
         namespace::enter()?;
         let mut timings = Timings::default();
         let begun = Instant::now();
-        let mut memory = Memory::holding(platter)?;
+        let mut backing = BackingFile::holding(platter)?;
         timings.build = begun.elapsed();
         let begun = Instant::now();
-        let device = filesystem::attach(memory.file(), memory.watched())?;
-        memory.watch(device.number());
+        let device = loop_device::attach(backing.file(), backing.watched())?;
+        backing.watch(device.number());
         timings.attach = begun.elapsed();
         let begun = Instant::now();
-        let mounted = filesystem.mount(device.path(), options, read_only);
+        let mounted = mount::mount(filesystem, device.path(), options, read_only);
         timings.mount = begun.elapsed();
         match mounted {
-            Ok(()) => {
-                Ok(Self { device: Some(device), memory: Some(memory), timings, _here: PhantomData })
-            }
+            Ok(()) => Ok(Self {
+                device: Some(device),
+                backing: Some(backing),
+                timings,
+                _here: PhantomData,
+            }),
             Err(error) => {
-                if filesystem::detach(device) {
-                    memory.keep();
+                if loop_device::detach(device) {
+                    backing.keep();
                 }
                 Err(error)
             }
@@ -130,11 +134,11 @@ impl Image {
 
     fn take_down(&mut self) -> Result<()> {
         let Some(device) = self.device.take() else { return Ok(()) };
-        let unmounted = filesystem::unmount();
-        let is_free = filesystem::detach(device);
+        let unmounted = mount::unmount();
+        let is_free = loop_device::detach(device);
         // Who still has it mounted may write to it later.
-        if let Some(memory) = self.memory.take().filter(|_| is_free && unmounted.is_ok()) {
-            memory.keep();
+        if let Some(backing) = self.backing.take().filter(|_| is_free && unmounted.is_ok()) {
+            backing.keep();
         }
         unmounted
     }

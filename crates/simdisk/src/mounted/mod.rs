@@ -14,6 +14,7 @@
 //! and with the namespace mounts, loop devices and images.
 
 mod attribute;
+mod backing_file;
 mod check;
 mod doctor;
 mod error;
@@ -21,8 +22,10 @@ mod explore;
 mod filesystem;
 mod image;
 pub mod keeper;
+mod loop_device;
 mod marks;
-mod memory;
+mod mkfs;
+mod mount;
 mod mount_options;
 mod namespace;
 mod processes;

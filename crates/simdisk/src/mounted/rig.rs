@@ -11,11 +11,12 @@ use std::time::{Duration, SystemTime};
 use plimsoll_sync::LoopDevice;
 
 use super::error::{Error, Result, chain};
-use super::filesystem::{self, Filesystem};
+use super::filesystem::Filesystem;
 use super::marks::Marks;
 use super::namespace::{self, DEVICE, DIR};
 use super::processes::{Ended, Program, Running};
 use super::serve::{NAME, Server};
+use super::{loop_device, mkfs, mount};
 use crate::block::{About, Device, Keep, Model, Platter, Rule, Rules, Trace};
 
 /// What disk, and what on it.
@@ -78,7 +79,8 @@ impl Rig {
     /// Makes a filesystem, mounts it, and begins to record.
     pub fn start(options: RigOptions) -> Result<Self> {
         namespace::enter()?;
-        let (platter, mkfs) = options.filesystem.make(options.disk_bytes, &options.mkfs_args)?;
+        let (platter, mkfs) =
+            mkfs::make(options.filesystem, options.disk_bytes, &options.mkfs_args)?;
         let mount_options = options.mount_options.clone();
         Self::on(platter, mkfs, options).map_err(|error| match error {
             Error::NotMounted { .. } => Error::Unavailable {
@@ -116,10 +118,10 @@ impl Rig {
         let path = Path::new(DEVICE).join(NAME);
         let file = OpenOptions::new().read(true).write(true).open(&path);
         let file = file.map_err(Error::io("open", &path))?;
-        let device = filesystem::attach(&file, None)?;
+        let device = loop_device::attach(&file, None)?;
         drop(file);
         let (filesystem, mount_options) = (rig.options.filesystem, &rig.options.mount_options);
-        let mounted = filesystem.mount(device.path(), mount_options, false);
+        let mounted = mount::mount(filesystem, device.path(), mount_options, false);
         rig.device = Some(device);
         mounted?;
         sync_filesystem()?;
@@ -233,8 +235,8 @@ impl Rig {
             return self.server.stop().map_err(Error::io("unmount", DEVICE));
         };
         // The filesystem first, while its disk still answers.
-        let unmounted = filesystem::unmount();
-        filesystem::detach(device);
+        let unmounted = mount::unmount();
+        loop_device::detach(device);
         let stopped = self.server.stop().map_err(Error::io("unmount", DEVICE));
         unmounted.and(stopped)
     }

@@ -7,11 +7,11 @@ use std::path::PathBuf;
 
 use plimsoll_sync::{Access, Allocation, Error, File, Promise, Result, SyncMethod, System};
 
-use crate::Operation;
-use crate::directory::FileId;
-use crate::disk::Disk;
-use crate::image::pages_of;
-use crate::machine::{Shared, Twist};
+use super::directory::FileId;
+use super::disk::Disk;
+use super::fault::Operation;
+use super::machine::{Shared, Twist};
+use crate::sparse::pages_of;
 
 #[derive(Debug)]
 pub(crate) struct SimFile {

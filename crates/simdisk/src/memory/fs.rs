@@ -6,57 +6,15 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use plimsoll_sync::latch::{Latch, Latched, Latches};
-use plimsoll_sync::{Access, Crash, Dir, Error, File, Lock, Result, System};
+use plimsoll_sync::{Access, Crash, Dir, Error, File, Lock, Result};
 
-use crate::crash;
-use crate::disk::Disk;
-use crate::file::SimFile;
-use crate::history::History;
-use crate::machine::{Machine, Shared, Twist};
-use crate::moment::Watcher;
-use crate::{Fault, Moment, Operation, Step};
-
-/// What kind of disk, under what kind of system.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct DiskOptions {
-    /// Whose promises the sync methods keep. The system this was compiled for unless set.
-    pub system: System,
-    /// What survives a crash without what. [`Persistence::Posix`] unless set.
-    pub persistence: Persistence,
-    /// What the device writes at once. 4096 bytes unless set.
-    pub tear: Tear,
-    /// What direct buffers, lengths and byte offsets must be a multiple of, a power of two. 512
-    /// unless set.
-    pub direct_alignment: usize,
-    /// How many bytes of blocks there are, in whole pages of 4096; no limit unless set.
-    pub capacity_bytes: Option<u64>,
-    /// How many of the latest operations [`SimDir::history`] knows. 1000 unless set; 0 is fastest.
-    pub history_steps: usize,
-}
-
-/// What survives a crash without what.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Persistence {
-    /// Everything by itself: sectors, lengths and names. No more than POSIX promises.
-    #[default]
-    Posix,
-    /// As filesystems with one ordered journal do it (ext4 `data=ordered`, xfs): names and lengths
-    /// survive in the order in which they were changed, whatever file they belong to, and any sync that
-    /// writes one makes all earlier ones durable. Data in new blocks goes out before the length that
-    /// shows it; what is overwritten in old blocks waits for its own sync. So a missing sync of a
-    /// directory is hidden here, as it is there.
-    Journal,
-}
-
-/// The largest piece of a write that never tears.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Tear {
-    /// What drives with physical sectors of 4 KiB promise.
-    #[default]
-    Bytes4096,
-    /// What older drives promise. Real filesystems do not all survive that.
-    Bytes512,
-}
+use super::crash;
+use super::disk::Disk;
+use super::fault::{Fault, Operation};
+use super::file::SimFile;
+use super::history::{History, Step};
+use super::machine::{Machine, Shared, Twist};
+use super::options::DiskOptions;
 
 /// A directory on a simulated disk.
 ///
@@ -64,8 +22,8 @@ pub enum Tear {
 /// not stop it: [`SimDir::crash`] returns what would be found, as another `SimDir`.
 #[derive(Debug)]
 pub struct SimDir {
-    machine: Shared,
-    options: DiskOptions,
+    pub(super) machine: Shared,
+    pub(super) options: DiskOptions,
     path: PathBuf,
     /// Closed when the directory itself could not be synced.
     latch: Latch,
@@ -138,12 +96,6 @@ impl SimDir {
     /// yet synced.
     pub fn stop_at(&self, number: u64) {
         self.machine.lock().stop_at = Some(number);
-    }
-
-    /// From now on `watch` is shown every moment before an operation that changes the disk, inside the
-    /// call that makes it. It must not touch this directory, which waits for it.
-    pub fn watch(&self, watch: impl FnMut(&Moment<'_>) + Send + 'static) {
-        self.machine.lock().watcher = Watcher::new(self.options, watch);
     }
 
     /// Whether the machine went down.
@@ -301,19 +253,6 @@ struct Held(Shared);
 impl Drop for Held {
     fn drop(&mut self) {
         self.0.lock().is_locked = false;
-    }
-}
-
-impl Default for DiskOptions {
-    fn default() -> Self {
-        Self {
-            system: System::HERE,
-            persistence: Persistence::default(),
-            tear: Tear::default(),
-            direct_alignment: 512,
-            capacity_bytes: None,
-            history_steps: 1000,
-        }
     }
 }
 

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::image::{PAGE_BYTES, Page};
+use super::page::{PAGE_BYTES, Page};
 
 /// Pages in a group.
 const GROUP: u64 = 128;

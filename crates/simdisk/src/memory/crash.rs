@@ -8,7 +8,7 @@
 //! With a journal ([`crate::Persistence::Journal`]) names and lengths survive up to some operation and
 //! not beyond it, whatever file they belong to, and a length survives with what is in new blocks.
 //!
-//! Invariants: durable bytes that nothing pending touches are in every image. After barriers, what
+//! Invariants: durable bytes that nothing pending touches are in every state. After barriers, what
 //! is left of one epoch means that all of the earlier ones is left.
 
 use std::cmp::Ordering;
@@ -18,10 +18,10 @@ use plimsoll_sync::Crash;
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
-use crate::directory::Directory;
-use crate::disk::Disk;
-use crate::inode::{Change, Effect, Inode, Stage};
-use crate::{Persistence, Tear};
+use super::directory::Directory;
+use super::disk::Disk;
+use super::inode::{Change, Effect, Inode, Stage};
+use super::options::{Persistence, Tear};
 
 /// The disk as it is found after `crash`. Nobody has a file of it open.
 ///

@@ -7,11 +7,10 @@ use std::fmt;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::disk::Disk;
-use crate::fault::Faults;
-use crate::history::History;
-use crate::moment::Watcher;
-use crate::{FaultKind, Operation, Step};
+use super::disk::Disk;
+use super::fault::{FaultKind, Faults, Operation};
+use super::history::{History, Step};
+use super::watcher::Watcher;
 
 #[derive(Debug, Default)]
 pub(crate) struct Machine {

@@ -7,10 +7,10 @@ use std::collections::BTreeMap;
 use std::io;
 use std::ops::Range;
 
-use crate::Persistence;
-use crate::directory::{Directory, FileId};
-use crate::image::{PAGE, pages_of};
-use crate::inode::Inode;
+use super::directory::{Directory, FileId};
+use super::inode::Inode;
+use super::options::Persistence;
+use crate::sparse::{PAGE, pages_of};
 
 /// The longest file, as with every 64-bit offset that is signed.
 pub(crate) const MAX_FILE_BYTES: u64 = i64::MAX as u64;

@@ -18,8 +18,8 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::image::{Image, PAGE, PAGE_BYTES, Page, page_part, pages_of, pieces, sectors_of};
-use crate::ranges::Ranges;
+use crate::sparse::Ranges;
+use crate::sparse::{PAGE, PAGE_BYTES, Page, SparseBytes, page_part, pages_of, pieces, sectors_of};
 
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Inode {
@@ -27,8 +27,8 @@ pub(crate) struct Inode {
     pub(crate) name: String,
     /// Open handles.
     pub(crate) handles: usize,
-    pub(crate) live: Image,
-    pub(crate) durable: Image,
+    pub(crate) live: SparseBytes,
+    pub(crate) durable: SparseBytes,
     pub(crate) pending: Vec<Effect>,
     /// A sync failed: the page cache holds bytes that nothing will write.
     pub(crate) forgot: bool,
@@ -228,12 +228,12 @@ impl Inode {
         if !self.forgot {
             return self.live.read_at(buf, byte_offset);
         }
-        let mut image = self.durable.clone();
+        let mut seen = self.durable.clone();
         for effect in &self.pending {
-            effect.change.apply(&mut image);
+            effect.change.apply(&mut seen);
         }
-        image.len = self.live.len;
-        image.read_at(buf, byte_offset)
+        seen.len = self.live.len;
+        seen.read_at(buf, byte_offset)
     }
 
     /// A sync of these pages failed: they count as clean, and nothing will write them again. The
@@ -301,13 +301,13 @@ impl Effect {
 }
 
 impl Change {
-    /// Does to an image what was done.
-    pub(crate) fn apply(&self, image: &mut Image) {
+    /// Does to a file what was done.
+    pub(crate) fn apply(&self, file: &mut SparseBytes) {
         match self {
-            Self::Sectors { page, content, sectors } => image.put_sectors(*page, content, *sectors),
-            Self::Zeros { pages } => image.zero(pages.clone()),
-            Self::Grown { len } => image.len = *len,
-            Self::Cut { len } => image.cut(*len),
+            Self::Sectors { page, content, sectors } => file.put_sectors(*page, content, *sectors),
+            Self::Zeros { pages } => file.zero(pages.clone()),
+            Self::Grown { len } => file.len = *len,
+            Self::Cut { len } => file.cut(*len),
         }
     }
 }

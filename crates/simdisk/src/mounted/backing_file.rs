@@ -1,4 +1,4 @@
-//! A disk in memory that holds one crash state after another.
+//! The file in memory under a loop device: it holds one crash state after another.
 //!
 //! Two states of one recording differ in few pages, and memory that is there already costs nothing: so
 //! a thread keeps its file, and puts on it what the next state has otherwise, and what was written to the
@@ -33,14 +33,14 @@ static MADE: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {
     /// That of the last image of this thread.
-    static SPARE: Cell<Option<Memory>> = const { Cell::new(None) };
+    static SPARE: Cell<Option<BackingFile>> = const { Cell::new(None) };
     /// Whether it is of no use to ask the kernel again.
     static DEAF: Cell<bool> = const { Cell::new(false) };
 }
 
 /// A file that has no name and needs no disk.
 #[derive(Debug)]
-pub(super) struct Memory {
+pub(super) struct BackingFile {
     file: File,
     /// What was put on it last.
     state: Platter,
@@ -50,7 +50,7 @@ pub(super) struct Memory {
     writes: Option<(u32, BlockWrites)>,
 }
 
-impl Memory {
+impl BackingFile {
     /// A file that holds what is on `platter`, and nothing else.
     pub(super) fn holding(platter: &Platter) -> Result<Self> {
         let wrong = Error::io("write", "a file in memory");
@@ -59,14 +59,14 @@ impl Memory {
 
     fn try_holding(platter: &Platter) -> io::Result<Self> {
         let spare = SPARE.take().filter(|spare| spare.state.disk_bytes() == platter.disk_bytes());
-        let mut memory = spare.map_or_else(|| Self::new(platter.disk_bytes()), Ok)?;
-        let mut changes = platter.changes(&memory.state);
-        changes.append(&mut memory.written);
-        memory.state = platter.clone();
+        let mut backing = spare.map_or_else(|| Self::new(platter.disk_bytes()), Ok)?;
+        let mut changes = platter.changes(&backing.state);
+        changes.append(&mut backing.written);
+        backing.state = platter.clone();
         for range in joined(changes) {
-            memory.renew(range)?;
+            backing.renew(range)?;
         }
-        Ok(memory)
+        Ok(backing)
     }
 
     fn new(disk_bytes: u64) -> io::Result<Self> {
@@ -191,17 +191,17 @@ fn listen(number: u32) -> Option<BlockWrites> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{filesystem, namespace};
+    use super::super::{loop_device, namespace};
     use super::*;
 
     const DISK_BYTES: u64 = 64 << 20;
 
     /// Attaches it, writes to the device as a filesystem would, and leaves it to the next.
-    fn used(mut memory: Memory, listens: bool, places: &[u64]) {
-        let device = filesystem::attach(memory.file(), memory.watched()).unwrap();
-        memory.watch(device.number());
+    fn used(mut backing: BackingFile, listens: bool, places: &[u64]) {
+        let device = loop_device::attach(backing.file(), backing.watched()).unwrap();
+        backing.watch(device.number());
         if !listens {
-            memory.writes = None;
+            backing.writes = None;
         }
         let file = std::fs::OpenOptions::new().write(true).open(device.path()).unwrap();
         for &place in places {
@@ -209,13 +209,13 @@ mod tests {
         }
         nix::unistd::fsync(&file).unwrap();
         drop(file);
-        assert!(filesystem::detach(device));
-        memory.keep();
+        assert!(loop_device::detach(device));
+        backing.keep();
     }
 
-    fn holds(memory: &Memory, platter: &Platter) -> bool {
+    fn holds(backing: &BackingFile, platter: &Platter) -> bool {
         let mut found = vec![0; usize::try_from(DISK_BYTES).unwrap()];
-        memory.file.read_exact_at(&mut found, 0).unwrap();
+        backing.file.read_exact_at(&mut found, 0).unwrap();
         let mut wanted = vec![1; found.len()];
         platter.read(0, &mut wanted);
         found == wanted
@@ -230,10 +230,10 @@ mod tests {
         let mut platter = Platter::new(DISK_BYTES);
         platter.write(8192, &[1; 20_000]);
         for listens in [true, true, false, true] {
-            let memory = Memory::holding(&platter).unwrap();
-            assert!(holds(&memory, &platter), "listens: {listens}");
+            let backing = BackingFile::holding(&platter).unwrap();
+            assert!(holds(&backing, &platter), "listens: {listens}");
             // On a page of the state, on a part of one, where it has nothing, and at its end.
-            used(memory, listens, &[8192, 24_576, 1 << 20, DISK_BYTES - 512]);
+            used(backing, listens, &[8192, 24_576, 1 << 20, DISK_BYTES - 512]);
             let kept = SPARE.take().unwrap();
             if !listens {
                 let all = std::iter::once(0..DISK_BYTES).collect::<Vec<_>>();
@@ -243,8 +243,8 @@ mod tests {
             platter.write(40_960, &[2; 4096]);
             platter.discard(8192, 4096);
         }
-        let memory = Memory::holding(&platter).unwrap();
-        assert!(holds(&memory, &platter));
+        let backing = BackingFile::holding(&platter).unwrap();
+        assert!(holds(&backing, &platter));
     }
 
     #[test]
@@ -252,8 +252,8 @@ mod tests {
         if namespace::enter().is_err() || !Path::new("/dev/loop-control").exists() {
             return;
         }
-        let memory = Memory::holding(&Platter::new(DISK_BYTES)).unwrap();
-        used(memory, true, &[8192]);
+        let backing = BackingFile::holding(&Platter::new(DISK_BYTES)).unwrap();
+        used(backing, true, &[8192]);
         let kept = SPARE.take().unwrap();
         if kept.writes.is_none() {
             return; // The kernel does not tell.

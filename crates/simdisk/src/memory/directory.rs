@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::inode::Stage;
+use super::inode::Stage;
 
 /// Which file, whatever it is called.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::io;
 
-use crate::{FaultKind, Operation};
+use super::fault::{FaultKind, Operation};
 
 /// One operation and how it ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
