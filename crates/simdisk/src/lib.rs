@@ -13,6 +13,9 @@
 //!   can be visited.
 //! * [`SimDir::watch`] shows every moment of a run as it passes, so that each can be crashed while the
 //!   run goes on.
+//! * It has directories in directories, whose names must be synced too, and is full when its capacity is
+//!   used up: in place or where bytes that are overwritten need room again ([`Overwriting`]), at the
+//!   write or at the sync ([`FillsAt`]).
 //! * [`SimDir::history`] tells what was done. The same operations, faults and seeds give the same
 //!   history and the same crash states, on every machine.
 //!
@@ -47,6 +50,7 @@ mod sparse;
 mod tier;
 
 pub use memory::{
-    DiskOptions, Fault, FaultKind, Moment, Operation, Persistence, SimDir, Step, Tear, Times,
+    DiskOptions, Fault, FaultKind, FillsAt, Moment, Operation, Overwriting, Persistence, SimDir,
+    Step, Tear, Times,
 };
 pub use tier::{Tier, TierState};

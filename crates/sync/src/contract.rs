@@ -96,10 +96,8 @@ fn names_stay_inside_the_directory(dir: &dyn Dir) {
         assert!(matches!(dir.remove(name), Err(Error::Name { .. })), "remove {name:?}");
         assert!(matches!(dir.rename("a", name), Err(Error::Name { .. })), "rename to {name:?}");
         assert!(matches!(dir.lock(name), Err(Error::Name { .. })), "lock {name:?}");
-        if has_directories(dir) {
-            assert!(matches!(dir.create_dir(name), Err(Error::Name { .. })), "create_dir {name:?}");
-            assert!(matches!(dir.open_dir(name), Err(Error::Name { .. })), "open_dir {name:?}");
-        }
+        assert!(matches!(dir.create_dir(name), Err(Error::Name { .. })), "create_dir {name:?}");
+        assert!(matches!(dir.open_dir(name), Err(Error::Name { .. })), "open_dir {name:?}");
     }
 }
 
@@ -237,9 +235,6 @@ fn a_lock_outlives_its_file(dir: &dyn Dir) {
 }
 
 fn directories_hold_directories_apart_from_files(dir: &dyn Dir) {
-    if !has_directories(dir) {
-        return;
-    }
     dir.create("a", PLAIN).unwrap().write_at(b"outer", 0).unwrap();
     let inner = dir.create_dir("inner").unwrap();
     inner.create("a", PLAIN).unwrap().write_at(b"inner", 0).unwrap();
@@ -261,9 +256,6 @@ fn directories_hold_directories_apart_from_files(dir: &dyn Dir) {
 }
 
 fn a_directory_can_be_made_again_and_is_the_same(dir: &dyn Dir) {
-    if !has_directories(dir) {
-        return;
-    }
     let missing = dir.open_dir("inner").unwrap_err();
     assert_eq!(missing.kind(), Some(io::ErrorKind::NotFound), "{missing}");
     let first = dir.create_dir("inner").unwrap();
@@ -274,9 +266,6 @@ fn a_directory_can_be_made_again_and_is_the_same(dir: &dyn Dir) {
 }
 
 fn a_name_leads_to_a_file_or_to_a_directory(dir: &dyn Dir) {
-    if !has_directories(dir) {
-        return;
-    }
     dir.create("file", PLAIN).unwrap().write_at(b"kept", 0).unwrap();
     for refused in [dir.create_dir("file").unwrap_err(), dir.open_dir("file").unwrap_err()] {
         assert_eq!(refused.kind(), Some(io::ErrorKind::NotADirectory), "{refused}");
@@ -297,11 +286,6 @@ fn a_file_that_is_kept_in_place_is_written_as_any_other(dir: &dyn Dir) {
     assert!(kept || dir.overwrite() != Overwrite::InPlace, "they are in place anyway");
     file.write_at(b"written", 0).unwrap();
     assert_eq!(content(&*file), b"written");
-}
-
-/// Whether the directory has directories. One that has none must say so.
-fn has_directories(dir: &dyn Dir) -> bool {
-    dir.open_dir("missing").unwrap_err().kind() != Some(io::ErrorKind::Unsupported)
 }
 
 fn every_method_keeps_its_promise_or_says_that_it_is_unsupported(dir: &dyn Dir) {

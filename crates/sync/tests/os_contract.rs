@@ -17,6 +17,17 @@ fn os_dir_keeps_the_contract() {
 }
 
 #[test]
+fn a_directory_in_a_directory_keeps_the_contract() {
+    let scratch = Mutex::new(Vec::new());
+    plimsoll_sync::contract::check(&|| {
+        let tmp = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        let dir = OsDir::open(tmp.path()).unwrap().create_dir("inner").unwrap();
+        scratch.lock().unwrap().push(tmp);
+        dir
+    });
+}
+
+#[test]
 fn whether_a_lock_is_held_can_be_asked_without_making_or_taking_it() {
     let tmp = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let dir = OsDir::open(tmp.path()).unwrap();

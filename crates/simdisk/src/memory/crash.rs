@@ -34,10 +34,10 @@ pub(crate) fn crash(disk: &Disk, crash: Crash, tear: Tear, seed: u64) -> Disk {
     }
     if crash == Crash::Process {
         let order = after.order();
-        after.directory.forgive(order);
+        after.directories.values_mut().for_each(|directory| directory.forgive(order));
     } else {
         let mut chooser = Chooser::new(disk, crash, tear, seed);
-        chooser.directory(&mut after.directory);
+        after.directories.values_mut().for_each(|directory| chooser.directory(directory));
         for inode in after.files.values_mut() {
             let order = after.next_order + 1;
             chooser.inode(inode, order, disk.epoch);
@@ -87,7 +87,8 @@ impl Chooser {
         let survival = rng.random_range(0..=4);
         let stages = disk.files.values().flat_map(|inode| &inode.pending);
         let stages = stages.map(|effect| effect.stage);
-        let stages = stages.chain(disk.directory.pending.iter().map(|change| change.stage));
+        let names = disk.directories.values().flat_map(|directory| &directory.pending);
+        let stages = stages.chain(names.map(|change| change.stage));
         let epochs = stages.filter_map(|stage| match stage {
             Stage::Device { epoch } => Some(epoch),
             Stage::Kernel => None,
@@ -111,7 +112,8 @@ impl Chooser {
     fn draw_journal_end(&mut self, disk: &Disk) -> u64 {
         let lengths = disk.files.values().flat_map(|inode| &inode.pending);
         let lengths = lengths.filter(|effect| effect.pages().is_none());
-        let names = disk.directory.pending.iter().map(|change| (change.order, change.stage));
+        let names = disk.directories.values().flat_map(|directory| &directory.pending);
+        let names = names.map(|change| (change.order, change.stage));
         let mut changes: Vec<(u64, Stage)> =
             lengths.map(|effect| (effect.order, effect.stage)).chain(names).collect();
         changes.sort_unstable_by_key(|&(order, _)| order);
@@ -199,6 +201,7 @@ impl Chooser {
         inode.live = found;
         // Whoever comes next has a page cache of its own.
         inode.forgot = false;
+        inode.room.found(&inode.live.blocks);
         if self.crash == Crash::PowerCut {
             inode.durable = inode.live.clone();
             return;

@@ -1,4 +1,4 @@
-//! The names: what the kernel has, what the medium has, and what is on its way.
+//! The names of one directory: what the kernel has, what the medium has, and what is on its way.
 //!
 //! Each entry persists by itself. Of a rename the new name comes first: after a crash a renamed
 //! file has its old name, both or the new one, and is never without any. With a journal a rename is
@@ -12,7 +12,18 @@ use super::inode::Stage;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct FileId(pub(crate) u64);
 
-pub(crate) type Entries = BTreeMap<String, FileId>;
+/// Which directory. None has two names, or another one than it was made with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct DirId(pub(crate) u64);
+
+/// What a name leads to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Target {
+    File(FileId),
+    Dir(DirId),
+}
+
+pub(crate) type Entries = BTreeMap<String, Target>;
 
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Directory {
@@ -28,14 +39,14 @@ pub(crate) struct EntryChange {
     pub(crate) order: u64,
     pub(crate) stage: Stage,
     pub(crate) name: String,
-    pub(crate) to: Option<FileId>,
+    pub(crate) to: Option<Target>,
     /// It cannot persist unless the change before it did.
     pub(crate) follows: bool,
 }
 
 impl Directory {
-    pub(crate) fn link(&mut self, order: u64, name: &str, id: FileId) {
-        self.change(order, name, Some(id), false);
+    pub(crate) fn link(&mut self, order: u64, name: &str, to: Target) {
+        self.change(order, name, Some(to), false);
     }
 
     pub(crate) fn unlink(&mut self, order: u64, name: &str) {
@@ -43,7 +54,7 @@ impl Directory {
     }
 
     pub(crate) fn rename(&mut self, order: u64, from: &str, to: &str, id: FileId) {
-        self.change(order, to, Some(id), false);
+        self.change(order, to, Some(Target::File(id)), false);
         self.change(order, from, None, true);
     }
 
@@ -74,9 +85,9 @@ impl Directory {
             change.apply(&mut expected);
         }
         let live = self.live.clone();
-        for (name, id) in &live {
-            if expected.get(name) != Some(id) {
-                self.change(order, name, Some(*id), false);
+        for (name, to) in &live {
+            if expected.get(name) != Some(to) {
+                self.change(order, name, Some(*to), false);
             }
         }
         for name in expected.keys().filter(|name| !live.contains_key(*name)) {
@@ -84,13 +95,13 @@ impl Directory {
         }
     }
 
-    /// Whether a name leads to the file, or may after a crash.
-    pub(crate) fn refers_to(&self, id: FileId) -> bool {
+    /// Where names lead, or may lead after a crash.
+    pub(crate) fn targets(&self) -> impl Iterator<Item = Target> {
         let names = self.live.values().chain(self.durable.values());
-        names.chain(self.pending.iter().filter_map(|change| change.to.as_ref())).any(|&to| to == id)
+        names.chain(self.pending.iter().filter_map(|change| change.to.as_ref())).copied()
     }
 
-    fn change(&mut self, order: u64, name: &str, to: Option<FileId>, follows: bool) {
+    fn change(&mut self, order: u64, name: &str, to: Option<Target>, follows: bool) {
         let name = name.to_owned();
         let change = EntryChange { order, stage: Stage::Kernel, name, to, follows };
         change.apply(&mut self.live);
@@ -101,7 +112,7 @@ impl Directory {
 impl EntryChange {
     pub(crate) fn apply(&self, entries: &mut Entries) {
         match self.to {
-            Some(id) => entries.insert(self.name.clone(), id),
+            Some(to) => entries.insert(self.name.clone(), to),
             None => entries.remove(&self.name),
         };
     }

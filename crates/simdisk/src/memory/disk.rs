@@ -3,38 +3,66 @@
 //! Invariant: if something that the device got after a barrier is durable, everything that it got
 //! before that barrier is.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::ops::Range;
 
-use super::directory::{Directory, FileId};
+use super::directory::{DirId, Directory, FileId, Target};
 use super::inode::Inode;
+use super::options::DiskOptions;
 use super::options::Persistence;
+use super::room::{Claim, Room};
 use crate::sparse::{PAGE, pages_of};
 
 /// The longest file, as with every 64-bit offset that is signed.
 pub(crate) const MAX_FILE_BYTES: u64 = i64::MAX as u64;
 
-#[derive(Debug, Clone, Default)]
+/// The directory that has no name, and all others in it.
+pub(crate) const ROOT: DirId = DirId(0);
+
+#[derive(Debug, Clone)]
 pub(crate) struct Disk {
     pub(crate) files: BTreeMap<FileId, Inode>,
-    pub(crate) directory: Directory,
+    /// [`ROOT`], and those that it leads to.
+    pub(crate) directories: BTreeMap<DirId, Directory>,
     /// Barriers so far.
     pub(crate) epoch: u64,
     pub(crate) persistence: Persistence,
-    pub(crate) capacity_bytes: Option<u64>,
+    pub(crate) room: Room,
     pub(crate) next_order: u64,
-    next_file: u64,
+    /// Of files and of directories.
+    next_id: u64,
 }
 
 impl Disk {
-    pub(crate) fn new(persistence: Persistence, capacity_bytes: Option<u64>) -> Self {
-        Self { persistence, capacity_bytes, ..Self::default() }
+    pub(crate) fn new(options: &DiskOptions) -> Self {
+        Self {
+            files: BTreeMap::new(),
+            directories: BTreeMap::from([(ROOT, Directory::default())]),
+            epoch: 0,
+            persistence: options.persistence,
+            room: Room::new(options),
+            next_order: 0,
+            next_id: 0,
+        }
     }
 
-    pub(crate) fn find(&self, name: &str) -> io::Result<FileId> {
-        let id = self.directory.live.get(name).copied();
-        id.ok_or_else(|| io::ErrorKind::NotFound.into())
+    /// The file of this name.
+    pub(crate) fn find(&self, dir: DirId, name: &str) -> io::Result<FileId> {
+        match self.directories[&dir].live.get(name) {
+            Some(Target::File(id)) => Ok(*id),
+            Some(Target::Dir(_)) => Err(io::ErrorKind::IsADirectory.into()),
+            None => Err(io::ErrorKind::NotFound.into()),
+        }
+    }
+
+    /// The directory of this name.
+    pub(crate) fn find_dir(&self, dir: DirId, name: &str) -> io::Result<DirId> {
+        match self.directories[&dir].live.get(name) {
+            Some(Target::Dir(id)) => Ok(*id),
+            Some(Target::File(_)) => Err(io::ErrorKind::NotADirectory.into()),
+            None => Err(io::ErrorKind::NotFound.into()),
+        }
     }
 
     /// Panics if the file is gone, which a handle prevents.
@@ -42,43 +70,77 @@ impl Disk {
         self.files.get_mut(&id).expect("a handle or a name keeps its file")
     }
 
-    pub(crate) fn create(&mut self, name: &str) -> io::Result<FileId> {
-        if self.directory.live.contains_key(name) {
+    /// Panics if the directory is gone, which only a crash can do.
+    pub(crate) fn directory(&mut self, id: DirId) -> &mut Directory {
+        self.directories.get_mut(&id).expect("no directory is ever removed")
+    }
+
+    /// A new file, known to fault rules as `known_as`.
+    pub(crate) fn create(&mut self, dir: DirId, name: &str, known_as: &str) -> io::Result<FileId> {
+        if self.directories[&dir].live.contains_key(name) {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
-        let id = FileId(self.next_file);
-        self.next_file += 1;
-        let inode = Inode { name: name.to_owned(), ..Inode::default() };
+        let id = FileId(self.id());
+        let inode = Inode { name: known_as.to_owned(), ..Inode::default() };
         self.files.insert(id, inode);
         let order = self.order();
-        self.directory.link(order, name, id);
+        self.directory(dir).link(order, name, Target::File(id));
         Ok(id)
     }
 
-    pub(crate) fn rename(&mut self, from: &str, to: &str) -> io::Result<()> {
-        let id = self.find(from)?;
-        if self.directory.live.get(to) == Some(&id) {
-            return Ok(()); // as rename(2) does with two names of one file
+    /// The directory of this name, made if there is none.
+    pub(crate) fn create_dir(&mut self, dir: DirId, name: &str) -> io::Result<DirId> {
+        match self.find_dir(dir, name) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            found => return found,
+        }
+        let id = DirId(self.id());
+        self.directories.insert(id, Directory::default());
+        let order = self.order();
+        self.directory(dir).link(order, name, Target::Dir(id));
+        Ok(id)
+    }
+
+    /// Gives a file another name, and `known_as` to fault rules.
+    pub(crate) fn rename(
+        &mut self,
+        dir: DirId,
+        from: &str,
+        to: &str,
+        known_as: &str,
+    ) -> io::Result<()> {
+        let id = self.find(dir, from)?;
+        match self.find(dir, to) {
+            Ok(found) if found == id => return Ok(()), // as rename(2) does with two names of one file
+            Err(error) if error.kind() == io::ErrorKind::IsADirectory => return Err(error),
+            _ => {}
         }
         let order = self.order();
-        self.directory.rename(order, from, to, id);
-        to.clone_into(&mut self.file(id).name);
+        self.directory(dir).rename(order, from, to, id);
+        known_as.clone_into(&mut self.file(id).name);
         self.forget_unreachable();
         Ok(())
     }
 
-    pub(crate) fn remove(&mut self, name: &str) -> io::Result<()> {
-        self.find(name)?;
+    pub(crate) fn remove(&mut self, dir: DirId, name: &str) -> io::Result<()> {
+        self.find(dir, name)?;
         let order = self.order();
-        self.directory.unlink(order, name);
+        self.directory(dir).unlink(order, name);
         self.forget_unreachable();
         Ok(())
     }
 
     /// Writes what fits; fails if that is not all.
-    pub(crate) fn write(&mut self, id: FileId, buf: &[u8], at: u64, lost: bool) -> io::Result<()> {
+    pub(crate) fn write(
+        &mut self,
+        id: FileId,
+        buf: &[u8],
+        at: u64,
+        claim: Claim,
+        lost: bool,
+    ) -> io::Result<()> {
         let bytes = range(at, buf.len() as u64)?;
-        let fitting = self.fitting(id, &bytes);
+        let fitting = self.claim(id, &bytes, claim);
         let order = self.order();
         let take = usize::try_from(fitting.end - at).expect("no more than the buffer");
         self.file(id).write(order, &buf[..take], at, lost);
@@ -86,9 +148,9 @@ impl Disk {
     }
 
     /// Writes zeros where they fit; fails if that is not everywhere.
-    pub(crate) fn zero(&mut self, id: FileId, at: u64, bytes: u64) -> io::Result<()> {
+    pub(crate) fn zero(&mut self, id: FileId, at: u64, bytes: u64, claim: Claim) -> io::Result<()> {
         let bytes = range(at, bytes)?;
-        let fitting = self.fitting(id, &bytes);
+        let fitting = self.claim(id, &bytes, claim);
         let order = self.order();
         self.file(id).zero(order, fitting.clone());
         full_unless(fitting == bytes)
@@ -100,7 +162,7 @@ impl Disk {
             return Err(io::ErrorKind::InvalidInput.into()); // as fallocate(2)
         }
         let bytes = range(at, bytes)?;
-        full_unless(self.fitting(id, &bytes) == bytes)?;
+        full_unless(self.fitting(id, &bytes, Claim::Reserve) == bytes)?;
         let order = self.order();
         self.file(id).reserve(order, bytes);
         Ok(())
@@ -117,16 +179,24 @@ impl Disk {
         let epoch = self.epoch;
         if metadata && self.persistence == Persistence::Journal {
             // As it is committed: for all files at once.
-            self.hand_over_directory();
+            self.hand_over_names();
         }
         self.file(id).hand_over(pages, metadata, epoch);
     }
 
-    pub(crate) fn hand_over_directory(&mut self) {
+    pub(crate) fn hand_over_directory(&mut self, dir: DirId) {
         if self.persistence == Persistence::Journal {
-            self.files.values_mut().for_each(|inode| inode.hand_over_new(self.epoch));
+            return self.hand_over_names();
         }
-        self.directory.hand_over(self.epoch);
+        let epoch = self.epoch;
+        self.directory(dir).hand_over(epoch);
+    }
+
+    /// What a journal hands over: names and lengths of all files, and what is in blocks that are new.
+    fn hand_over_names(&mut self) {
+        let epoch = self.epoch;
+        self.files.values_mut().for_each(|inode| inode.hand_over_new(epoch));
+        self.directories.values_mut().for_each(|directory| directory.hand_over(epoch));
     }
 
     /// The file goes to the device, and nothing that comes later overtakes it.
@@ -147,7 +217,7 @@ impl Disk {
     /// that are new.
     fn commit(&mut self) {
         self.files.values_mut().for_each(Inode::persist_new);
-        self.directory.persist();
+        self.directories.values_mut().for_each(Directory::persist);
         self.forget_unreachable();
     }
 
@@ -155,14 +225,16 @@ impl Disk {
         for inode in self.files.values_mut() {
             inode.persist(None);
         }
-        self.persist_directory();
+        self.directories.values_mut().for_each(Directory::persist);
+        self.keep_order();
+        self.forget_unreachable();
     }
 
-    pub(crate) fn persist_directory(&mut self) {
+    pub(crate) fn persist_directory(&mut self, dir: DirId) {
         if self.persistence == Persistence::Journal {
             self.commit();
         }
-        self.directory.persist();
+        self.directory(dir).persist();
         self.keep_order();
         self.forget_unreachable();
     }
@@ -172,9 +244,26 @@ impl Disk {
         self.forget_unreachable();
     }
 
+    /// Forgets the files that no name leads to and nobody has open, and after a crash the directories
+    /// whose names are gone.
     pub(crate) fn forget_unreachable(&mut self) {
-        let directory = &self.directory;
-        self.files.retain(|&id, inode| inode.handles > 0 || directory.refers_to(id));
+        let (mut files, mut dirs) = (BTreeSet::new(), BTreeSet::from([ROOT]));
+        let mut open = vec![ROOT];
+        while let Some(dir) = open.pop() {
+            for target in self.directories[&dir].targets() {
+                match target {
+                    Target::File(id) => drop(files.insert(id)),
+                    Target::Dir(id) => open.extend(dirs.insert(id).then_some(id)),
+                }
+            }
+        }
+        self.directories.retain(|id, _| dirs.contains(id));
+        self.files.retain(|id, inode| inode.handles > 0 || files.contains(id));
+    }
+
+    fn id(&mut self) -> u64 {
+        self.next_id += 1;
+        self.next_id
     }
 
     pub(crate) fn order(&mut self) -> u64 {
@@ -191,16 +280,59 @@ impl Disk {
         }
     }
 
+    /// Asks that the file is overwritten in place, and says whether it will be.
+    pub(crate) fn keep_in_place(&mut self, id: FileId) -> bool {
+        let room = self.room;
+        let inode = self.file(id);
+        if inode.live.len > 0 {
+            return inode.room.is_in_place();
+        }
+        room.keep_in_place(&mut inode.room)
+    }
+
+    /// Whether a sync of the file, or of all files, finds room for what was written without any.
+    pub(crate) fn pays(&self, id: FileId, all: bool) -> bool {
+        let syncs = |&(&file, _): &(&FileId, &Inode)| all || file == id;
+        let owed: u64 = self.files.iter().filter(syncs).map(|(_, inode)| inode.room.owed()).sum();
+        owed == 0 || owed <= self.room.spare(self.taken())
+    }
+
+    /// A sync covered these pages of the file (all if `None`), or all files.
+    pub(crate) fn settle(&mut self, id: FileId, pages: Option<&Range<u64>>, all: bool) {
+        if all {
+            self.files.values_mut().for_each(|inode| inode.room.settle(None));
+        } else {
+            self.file(id).room.settle(pages);
+        }
+    }
+
+    /// Takes the beginning of a range that there is room for, to be written.
+    fn claim(&mut self, id: FileId, bytes: &Range<u64>, claim: Claim) -> Range<u64> {
+        let fitting = self.fitting(id, bytes, claim);
+        if !fitting.is_empty() {
+            let room = self.room;
+            let inode = self.file(id);
+            room.claim(&mut inode.room, &inode.live.blocks, pages_of(&fitting), claim);
+        }
+        fitting
+    }
+
     /// The beginning of a range that there is room for.
-    fn fitting(&self, id: FileId, bytes: &Range<u64>) -> Range<u64> {
-        let Some(capacity) = self.capacity_bytes else {
+    fn fitting(&self, id: FileId, bytes: &Range<u64>, claim: Claim) -> Range<u64> {
+        if self.room.is_endless() || bytes.is_empty() {
             return bytes.clone();
-        };
-        let used: u64 = self.files.values().map(|inode| inode.live.blocks.count()).sum();
-        let spare = (capacity / PAGE).saturating_sub(used);
-        let blocks = &self.files[&id].live.blocks;
-        let end = blocks.fitting_end(&pages_of(bytes), spare);
+        }
+        let spare = self.room.spare(self.taken());
+        let inode = &self.files[&id];
+        let blocks = &inode.live.blocks;
+        let end = self.room.fitting_end(&inode.room, blocks, &pages_of(bytes), claim, spare);
         bytes.start..end.saturating_mul(PAGE).clamp(bytes.start, bytes.end)
+    }
+
+    /// Blocks that are taken.
+    fn taken(&self) -> u64 {
+        let files = self.files.values();
+        files.map(|inode| self.room.taken(&inode.room, &inode.live.blocks)).sum()
     }
 }
 

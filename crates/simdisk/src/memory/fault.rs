@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 
 /// An operation on the simulated disk. [`plimsoll_sync::Dir::create`] is two: `Create`, then
-/// `SyncDir`; a write to a file opened to sync every write is `Write`, then `Sync`.
+/// `SyncDir`; so is making a directory; a write to a file opened to sync every write is `Write`, then `Sync`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Operation {
@@ -32,6 +32,10 @@ pub enum Operation {
     List,
     /// A lock is taken.
     Lock,
+    /// A directory is made in one, unless it is there.
+    CreateDir,
+    /// A directory in one is opened.
+    OpenDir,
 }
 
 /// What happens instead of an operation.
@@ -77,7 +81,7 @@ pub struct Fault {
     /// The operation.
     pub on: Operation,
     /// The name that the file has then, or had last; any if `None`. A rename is known by its old
-    /// name.
+    /// name. In a directory of the first one it is `directory/file`.
     pub name: Option<String>,
     /// Which of the operations that match, counted from 1, since the rule was injected.
     pub nth: u64,
@@ -165,7 +169,7 @@ impl Operation {
     /// Whether a disk may be another after it.
     #[must_use]
     pub const fn changes_disk(self) -> bool {
-        !matches!(self, Self::Open | Self::Read | Self::List | Self::Lock)
+        !matches!(self, Self::Open | Self::Read | Self::List | Self::Lock | Self::OpenDir)
     }
 
     /// The operation as a verb.
@@ -184,6 +188,8 @@ impl Operation {
             Self::SyncDir => "sync directory",
             Self::List => "list",
             Self::Lock => "lock",
+            Self::CreateDir => "create directory",
+            Self::OpenDir => "open directory",
         }
     }
 }

@@ -11,6 +11,7 @@ use super::directory::FileId;
 use super::disk::Disk;
 use super::fault::Operation;
 use super::machine::{Shared, Twist};
+use super::room::Claim;
 use crate::sparse::pages_of;
 
 #[derive(Debug)]
@@ -70,6 +71,11 @@ impl SimFile {
         machine.step(operation, &name, detail, act)
     }
 
+    /// What a write of this handle needs blocks for.
+    fn claim(&self) -> Claim {
+        if self.access.direct { Claim::DirectWrite } else { Claim::Write }
+    }
+
     /// Into the page cache, or past it if the file is opened direct.
     fn write(&self, buf: &[u8], byte_offset: u64) -> Result<()> {
         let detail = format_args!("{} bytes at {byte_offset}", buf.len());
@@ -80,7 +86,7 @@ impl SimFile {
                 Twist::Lie => (buf, false, true),
                 Twist::None => (buf, false, false),
             };
-            let written = disk.write(self.id, buf, byte_offset, lost);
+            let written = disk.write(self.id, buf, byte_offset, self.claim(), lost);
             if self.access.direct && !matches!(&written, Err(e) if is_too_large(e)) {
                 let bytes = byte_offset..byte_offset + buf.len() as u64;
                 disk.hand_over(self.id, Some(&pages_of(&bytes)), false);
@@ -102,7 +108,13 @@ impl SimFile {
         }
         let pages = bytes.map(pages_of);
         let pages = pages.as_ref();
+        let all = method == SyncMethod::Syncfs;
         let kept = self.step(Operation::Sync, method, |disk, twist| {
+            let twist = match twist {
+                Twist::Fail(error) => Twist::Fail(error),
+                _ if !disk.pays(self.id, all) => Twist::Fail(io::ErrorKind::StorageFull.into()),
+                twist => twist,
+            };
             match twist {
                 Twist::Fail(error) => {
                     disk.file(self.id).mark_clean(pages);
@@ -115,10 +127,11 @@ impl SimFile {
                     Promise::Device => {
                         disk.hand_over(self.id, pages, method != SyncMethod::SyncFileRange);
                     }
-                    Promise::Media if method == SyncMethod::Syncfs => disk.persist_all(),
+                    Promise::Media if all => disk.persist_all(),
                     Promise::Media => disk.persist(self.id, pages),
                 },
             }
+            disk.settle(self.id, pages, all);
             Ok(())
         });
         kept.map_err(self.failed(method.name()))
@@ -197,7 +210,7 @@ impl File for SimFile {
             Twist::Fail(error) => Err(error),
             _ if !zeroed => disk.reserve(self.id, byte_offset, bytes),
             _ => {
-                disk.zero(self.id, byte_offset, bytes)?;
+                disk.zero(self.id, byte_offset, bytes, self.claim())?;
                 if self.access.direct {
                     let range = byte_offset..byte_offset + bytes;
                     disk.hand_over(self.id, Some(&pages_of(&range)), false);
@@ -214,9 +227,10 @@ impl File for SimFile {
         Ok(())
     }
 
-    /// Overwriting takes no room here.
     fn keep_in_place(&self) -> Result<bool> {
-        Ok(true)
+        let mut machine = self.machine.lock();
+        machine.check_up().map_err(self.failed("set flags"))?;
+        Ok(machine.disk.keep_in_place(self.id))
     }
 
     fn truncate(&self, len: u64) -> Result<()> {

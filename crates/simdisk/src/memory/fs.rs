@@ -1,15 +1,17 @@
 //! [`SimDir`]: the directory of a simulated disk.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::io;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use plimsoll_sync::latch::{Latch, Latched, Latches};
-use plimsoll_sync::{Access, Crash, Dir, Error, File, Lock, Result};
+use plimsoll_sync::{Access, Crash, Dir, Error, File, Lock, Overwrite, Result};
 
 use super::crash;
-use super::disk::Disk;
+use super::directory::{DirId, Target};
+use super::disk::{Disk, ROOT};
 use super::fault::{Fault, Operation};
 use super::file::SimFile;
 use super::history::{History, Step};
@@ -24,7 +26,11 @@ use super::options::DiskOptions;
 pub struct SimDir {
     pub(super) machine: Shared,
     pub(super) options: DiskOptions,
+    id: DirId,
     path: PathBuf,
+    /// What the names of its files begin with to fault rules and in the history: the directories that
+    /// it is in.
+    prefix: String,
     /// Closed when the directory itself could not be synced.
     latch: Latch,
     latches: Latches,
@@ -43,20 +49,18 @@ impl SimDir {
     /// If the alignment for direct access is not a power of two.
     #[must_use]
     pub fn with(options: DiskOptions) -> Self {
-        Self::on(Disk::new(options.persistence, options.capacity_bytes), options)
+        Self::on(Disk::new(&options), options)
     }
 
     pub(crate) fn on(disk: Disk, options: DiskOptions) -> Self {
         let alignment = options.direct_alignment;
         assert!(alignment.is_power_of_two(), "alignment {alignment} is not a power of two");
         Self {
-            machine: Shared::new(Machine {
-                disk,
-                history: History::new(options.history_steps),
-                ..Machine::default()
-            }),
+            machine: Shared::new(Machine::new(disk, History::new(options.history_steps))),
             options,
+            id: ROOT,
             path: PathBuf::from("simdisk"),
+            prefix: String::new(),
             latch: Latch::default(),
             latches: Latches::default(),
         }
@@ -133,8 +137,47 @@ impl SimDir {
         act: impl FnOnce(&mut Disk) -> io::Result<T>,
     ) -> Result<T> {
         let mut machine = self.machine.lock();
-        let done = check_name(name).and_then(|()| machine.plain_step(operation, name, detail, act));
-        done.map_err(|e| Error::io(operation.name(), self.path.join(name), e))
+        let done = check_name(name)
+            .and_then(|()| machine.plain_step(operation, &self.known_as(name), detail, act));
+        done.map_err(|error| {
+            let path = self.path.join(name);
+            match error.kind() {
+                // What would open it as a file, on a real disk too.
+                io::ErrorKind::IsADirectory
+                    if matches!(operation, Operation::Open | Operation::Lock) =>
+                {
+                    Error::NotAFile { path, found: "a directory" }
+                }
+                _ => Error::io(operation.name(), path, error),
+            }
+        })
+    }
+
+    /// The name of a file as fault rules and the history have it.
+    fn known_as<'a>(&self, name: &'a str) -> Cow<'a, str> {
+        if self.prefix.is_empty() {
+            Cow::Borrowed(name)
+        } else {
+            Cow::Owned(format!("{}{name}", self.prefix))
+        }
+    }
+
+    /// The name of the directory itself, likewise.
+    fn known_self(&self) -> &str {
+        self.prefix.trim_end_matches('/')
+    }
+
+    /// A directory in this one.
+    fn inner(&self, id: DirId, name: &str) -> Arc<dyn Dir> {
+        Arc::new(Self {
+            machine: self.machine.clone(),
+            options: self.options,
+            id,
+            path: self.path.join(name),
+            prefix: format!("{}{name}/", self.prefix),
+            latch: Latch::default(),
+            latches: Latches::default(),
+        })
     }
 
     /// A handle without a latch. A new file's entry is not durable yet.
@@ -147,7 +190,11 @@ impl SimDir {
         }
         let operation = if create { Operation::Create } else { Operation::Open };
         let id = self.step(operation, name, "", |disk| {
-            let id = if create { disk.create(name)? } else { disk.find(name)? };
+            let id = if create {
+                disk.create(self.id, name, &self.known_as(name))?
+            } else {
+                disk.find(self.id, name)?
+            };
             disk.file(id).handles += 1;
             Ok(id)
         })?;
@@ -168,15 +215,16 @@ impl SimDir {
 
     /// The sync of the directory, whatever its latch says.
     pub(crate) fn sync_entries(&self) -> Result<()> {
-        let synced = self.machine.lock().step(Operation::SyncDir, "", "", |disk, twist| {
+        let mut machine = self.machine.lock();
+        let synced = machine.step(Operation::SyncDir, self.known_self(), "", |disk, twist| {
             match twist {
                 Twist::Fail(error) => {
-                    disk.directory.mark_clean();
+                    disk.directory(self.id).mark_clean();
                     disk.forget_unreachable();
                     return Err(error);
                 }
-                Twist::Lie => disk.hand_over_directory(),
-                Twist::None | Twist::Short(_) => disk.persist_directory(),
+                Twist::Lie => disk.hand_over_directory(self.id),
+                Twist::None | Twist::Short(_) => disk.persist_directory(self.id),
             }
             Ok(())
         });
@@ -186,9 +234,13 @@ impl SimDir {
 
 impl Dir for SimDir {
     fn list(&self) -> Result<Vec<String>> {
-        let names = |disk: &mut Disk| Ok(disk.directory.live.keys().cloned().collect());
+        let names = |disk: &mut Disk| {
+            let entries = disk.directory(self.id).live.iter();
+            let files = entries.filter(|(_, target)| matches!(target, Target::File(_)));
+            Ok(files.map(|(name, _)| name.clone()).collect())
+        };
         let mut machine = self.machine.lock();
-        let listed = machine.plain_step(Operation::List, "", "", names);
+        let listed = machine.plain_step(Operation::List, self.known_self(), "", names);
         listed.map_err(|e| Error::io("list", &self.path, e))
     }
 
@@ -212,7 +264,9 @@ impl Dir for SimDir {
         check_name(to).map_err(|e| Error::io("rename", to_path, e))?;
         self.latch.check(&self.path)?;
         let detail = format_args!("to {to}");
-        self.step(Operation::Rename, from, detail, |disk| disk.rename(from, to))?;
+        self.step(Operation::Rename, from, detail, |disk| {
+            disk.rename(self.id, from, to, &self.known_as(to))
+        })?;
         self.latches.rename(from, to);
         self.sync()
     }
@@ -220,7 +274,7 @@ impl Dir for SimDir {
     fn remove(&self, name: &str) -> Result<()> {
         self.file_path(name)?;
         self.latch.check(&self.path)?;
-        self.step(Operation::Remove, name, "", |disk| disk.remove(name))?;
+        self.step(Operation::Remove, name, "", |disk| disk.remove(self.id, name))?;
         self.latches.remove(name);
         self.sync()
     }
@@ -229,30 +283,54 @@ impl Dir for SimDir {
         self.latch.guard(&self.path, || self.sync_entries())
     }
 
+    fn overwrite(&self) -> Overwrite {
+        self.options.overwriting.said()
+    }
+
+    fn create_dir(&self, name: &str) -> Result<Arc<dyn Dir>> {
+        self.file_path(name)?;
+        self.latch.check(&self.path)?;
+        let create = |disk: &mut Disk| disk.create_dir(self.id, name);
+        let id = self.step(Operation::CreateDir, name, "", create)?;
+        self.sync()?;
+        Ok(self.inner(id, name))
+    }
+
+    fn open_dir(&self, name: &str) -> Result<Arc<dyn Dir>> {
+        self.file_path(name)?;
+        let find = |disk: &mut Disk| disk.find_dir(self.id, name);
+        let id = self.step(Operation::OpenDir, name, "", find)?;
+        Ok(self.inner(id, name))
+    }
+
     /// As on a real disk the directory itself is locked, and there is a file, empty here, whose entry
     /// nobody syncs.
     fn lock(&self, name: &str) -> Result<Lock> {
         let path = self.file_path(name)?;
-        self.step(Operation::Lock, name, "", |disk| {
-            disk.find(name).or_else(|_missing| disk.create(name))
+        self.step(Operation::Lock, name, "", |disk| match disk.find(self.id, name) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                disk.create(self.id, name, &self.known_as(name))
+            }
+            found => found,
         })?;
-        let mut machine = self.machine.lock();
-        if machine.is_locked {
+        if !self.machine.lock().locks.insert(self.id) {
             let holder = Some(std::process::id());
             return Err(Error::Locked { path, holder });
         }
-        machine.is_locked = true;
-        Ok(Lock::new(Held(self.machine.clone())))
+        Ok(Lock::new(Held { machine: self.machine.clone(), id: self.id }))
     }
 }
 
 /// A lock that is held.
 #[derive(Debug)]
-struct Held(Shared);
+struct Held {
+    machine: Shared,
+    id: DirId,
+}
 
 impl Drop for Held {
     fn drop(&mut self) {
-        self.0.lock().is_locked = false;
+        self.machine.lock().locks.remove(&self.id);
     }
 }
 

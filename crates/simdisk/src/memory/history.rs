@@ -13,7 +13,8 @@ pub struct Step {
     pub number: u64,
     /// What was asked for.
     pub operation: Operation,
-    /// The name of the file; empty for the directory.
+    /// The name of the file; empty for the first directory. What lies in another one is
+    /// `directory/file`.
     pub name: String,
     /// What else was asked: a range, a method, a new name. Empty if nothing.
     pub detail: String,

@@ -18,6 +18,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::room::FileRoom;
 use crate::sparse::Ranges;
 use crate::sparse::{PAGE, PAGE_BYTES, Page, SparseBytes, page_part, pages_of, pieces, sectors_of};
 
@@ -30,6 +31,7 @@ pub(crate) struct Inode {
     pub(crate) live: SparseBytes,
     pub(crate) durable: SparseBytes,
     pub(crate) pending: Vec<Effect>,
+    pub(crate) room: FileRoom,
     /// A sync failed: the page cache holds bytes that nothing will write.
     pub(crate) forgot: bool,
 }
@@ -112,6 +114,7 @@ impl Inode {
     pub(crate) fn truncate(&mut self, order: u64, len: u64) {
         if len < self.live.len {
             self.live.cut(len);
+            self.room.cut(len.div_ceil(PAGE));
             self.push(order, Change::Cut { len });
         } else {
             self.grow(order, len);
@@ -240,6 +243,7 @@ impl Inode {
     /// length is metadata, and still on its way.
     pub(crate) fn mark_clean(&mut self, pages: Option<&Range<u64>>) {
         self.forgot = true;
+        self.room.give_up(pages);
         for effect in std::mem::take(&mut self.pending) {
             match effect.pages() {
                 None => self.pending.push(effect),

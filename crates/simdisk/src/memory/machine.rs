@@ -3,22 +3,24 @@
 //! Invariant: once the machine is down nothing changes any more, so that `crash` finds the disk as
 //! it was at that moment.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::directory::DirId;
 use super::disk::Disk;
 use super::fault::{FaultKind, Faults, Operation};
 use super::history::{History, Step};
 use super::watcher::Watcher;
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Machine {
     pub(crate) disk: Disk,
     pub(crate) faults: Faults,
     pub(crate) history: History,
-    /// Somebody holds the lock of the directory.
-    pub(crate) is_locked: bool,
+    /// The directories whose lock somebody holds.
+    pub(crate) locks: BTreeSet<DirId>,
     /// How many operations there were.
     pub(crate) operations: u64,
     pub(crate) stop_at: Option<u64>,
@@ -39,6 +41,20 @@ pub(crate) enum Twist {
 }
 
 impl Machine {
+    /// A machine that nothing has happened to, with this disk.
+    pub(crate) fn new(disk: Disk, history: History) -> Self {
+        Self {
+            disk,
+            history,
+            faults: Faults::default(),
+            locks: BTreeSet::new(),
+            operations: 0,
+            stop_at: None,
+            is_down: false,
+            watcher: Watcher::default(),
+        }
+    }
+
     /// One operation: counted, twisted if a rule says so, recorded.
     pub(crate) fn step<T>(
         &mut self,
@@ -106,7 +122,7 @@ fn down() -> io::Error {
 }
 
 /// The one machine that a directory and all handles of its files share.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub(crate) struct Shared(Arc<Mutex<Machine>>);
 
 impl Shared {

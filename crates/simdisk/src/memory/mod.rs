@@ -21,10 +21,11 @@ mod inode;
 mod machine;
 mod moment;
 mod options;
+mod room;
 mod watcher;
 
 pub use fault::{Fault, FaultKind, Operation, Times};
 pub use fs::SimDir;
 pub use history::Step;
 pub use moment::Moment;
-pub use options::{DiskOptions, Persistence, Tear};
+pub use options::{DiskOptions, FillsAt, Overwriting, Persistence, Tear};
