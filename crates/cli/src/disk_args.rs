@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Subcommand;
-use plimsoll_simdisk::block::{Rule, State, parse_bytes};
+use plimsoll_simdisk::block::{Fault, State, parse_bytes};
 
 /// What to do with a disk that forgets.
 #[derive(Debug, Subcommand)]
@@ -108,9 +108,9 @@ check passed; 1 one did not; 2 it cannot run here, or there was nothing to check
   plimsoll disk run --latency antirez-2010 -- ./server {dir}
   plimsoll disk run --latency plimsoll-results/TIME/sync-cost.json -- ./w {dir}
 
-Rules: read|write|flush|discard, then EIO|ENOSPC|ETIMEDOUT, or what the device does: lost, misdirected
+Faults: read|write|flush|discard, then EIO|ENOSPC|ETIMEDOUT, or what the device does: lost, misdirected
 or flip (write), dropped (flush), flip or unreadable (read); then nth=N, times=N, sticky, chance=P%,
-range=A..B, has=TEXT or has=0xHEX, after=MARK. Without, a rule applies once.
+range=A..B, has=TEXT or has=0xHEX, after=MARK. Without, a fault happens once.
 
 Latency models: hdd-7200, antirez-2010, sata-consumer, nvme-consumer, nvme-plp, cloud-volume, or a
 result file of `plimsoll lab run sync-cost`.
@@ -133,8 +133,8 @@ pub(crate) struct DiskArgs {
     pub(crate) mount_options: String,
     /// What the disk does wrong, such as 'flush EIO nth=3' (see `plimsoll disk run --help`); may be
     /// given several times
-    #[arg(long = "fault", value_name = "RULE")]
-    pub(crate) faults: Vec<Rule>,
+    #[arg(long = "fault", value_name = "FAULT")]
+    pub(crate) faults: Vec<Fault>,
     /// Which device's latency to imitate: a model, or a result file of `plimsoll lab`
     #[arg(long, value_name = "MODEL")]
     pub(crate) latency: Option<String>,

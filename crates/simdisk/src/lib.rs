@@ -39,6 +39,7 @@
 //! one sector, and time.
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
+mod armed;
 pub mod block;
 mod memory;
 #[cfg(all(feature = "mounted", target_os = "linux"))]
@@ -46,7 +47,8 @@ pub mod mounted;
 mod sparse;
 mod tier;
 
+pub use armed::Times;
 pub use memory::{
-    DiskOptions, Fault, FaultKind, Moment, Operation, Persistence, SimDir, Step, Tear, Times,
+    DiskOptions, Fault, FaultKind, Moment, Operation, Persistence, SimDir, Step, Tear,
 };
 pub use tier::{Tier, TierState};

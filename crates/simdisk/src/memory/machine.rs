@@ -40,7 +40,7 @@ pub(crate) enum Twist {
 }
 
 impl Machine {
-    /// One operation: counted, twisted if a rule says so, recorded.
+    /// One operation: counted, twisted if a fault says so, recorded.
     pub(crate) fn step<T>(
         &mut self,
         operation: Operation,

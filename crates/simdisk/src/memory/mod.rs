@@ -23,7 +23,7 @@ mod moment;
 mod options;
 mod watcher;
 
-pub use fault::{Fault, FaultKind, Operation, Times};
+pub use fault::{Fault, FaultKind, Operation};
 pub use fs::SimDir;
 pub use history::Step;
 pub use moment::Moment;

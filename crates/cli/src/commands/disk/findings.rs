@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use plimsoll_simdisk::block::{Mode, Plan, Rule, State};
+use plimsoll_simdisk::block::{Fault, Mode, Plan, State};
 use plimsoll_simdisk::mounted::{Timings, Verdict};
 use plimsoll_sync::{Dir, OsDir};
 use serde::{Deserialize, Serialize};
@@ -45,9 +45,9 @@ pub(super) struct Asked {
 }
 
 impl Asked {
-    /// What is not a rule that we know excuses nothing.
+    /// What is not a fault that we know excuses nothing.
     fn disk_lies(&self) -> bool {
-        let lies = |fault: &String| fault.parse::<Rule>().is_ok_and(|rule| rule.lies());
+        let lies = |fault: &String| fault.parse::<Fault>().is_ok_and(|fault| fault.lies());
         self.lying || self.faults.iter().any(lies)
     }
 }

@@ -34,8 +34,8 @@ pub(super) fn run(args: &RecordArgs) -> Result<Exit> {
         let path = args.output.join(format!("{filesystem}.trace"));
         trace.save(&path)?;
         output::text(&format!("{}: {}\n", path.display(), summary(&trace)))?;
-        for (rule, times) in applied {
-            output::text(&format!("  fault: {rule}: {times} times\n"))?;
+        for (fault, times) in applied {
+            output::text(&format!("  fault: {fault}: {times} times\n"))?;
         }
         advise(&trace);
         rig.stop()?;
