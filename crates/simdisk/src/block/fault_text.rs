@@ -17,6 +17,7 @@ use std::str::FromStr;
 
 use super::event::Errno;
 use super::fault::{Fault, FaultKind, Operation};
+use super::size::parse_bytes;
 use crate::armed::Times;
 
 impl FromStr for Fault {
@@ -133,14 +134,6 @@ fn parse_range(text: &str) -> Result<Range<u64>, String> {
     let start = if start.is_empty() { 0 } else { parse_bytes(start).ok_or_else(wrong)? };
     let end = if end.is_empty() { u64::MAX } else { parse_bytes(end).ok_or_else(wrong)? };
     if start < end { Ok(start..end) } else { Err(wrong()) }
-}
-
-/// `4096`, `64KiB`, `1MiB`, `2GiB`.
-pub fn parse_bytes(text: &str) -> Option<u64> {
-    let units = [("KiB", 10), ("MiB", 20), ("GiB", 30), ("B", 0), ("", 0)];
-    let (number, shift) =
-        units.iter().find_map(|(unit, shift)| Some((text.strip_suffix(unit)?, shift)))?;
-    number.trim().parse::<u64>().ok()?.checked_mul(1 << shift)
 }
 
 /// Text, or `0x` and hexadecimal digits.

@@ -4,10 +4,10 @@ use anyhow::Result;
 use plimsoll_simdisk::block::Keep;
 use plimsoll_simdisk::mounted::{Ended, Program, Rig};
 
-use super::{interrupt, options};
+use super::options;
 use crate::disk_args::RunArgs;
 use crate::exit::Exit;
-use crate::output;
+use crate::{interrupt, output};
 
 pub(super) fn run(args: &RunArgs) -> Result<Exit> {
     let mut how = options::rig_options(&args.fs, &args.disk)?;
