@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Subcommand;
-use plimsoll_simdisk::block::{Rule, State, parse_bytes};
+use plimsoll_simdisk::block::{Fault, State};
+
+use crate::size::bytes;
 
 /// What to do with a disk that forgets.
 #[derive(Debug, Subcommand)]
@@ -108,9 +110,9 @@ check passed; 1 one did not; 2 it cannot run here, or there was nothing to check
   plimsoll disk run --latency antirez-2010 -- ./server {dir}
   plimsoll disk run --latency plimsoll-results/TIME/sync-cost.json -- ./w {dir}
 
-Rules: read|write|flush|discard, then EIO|ENOSPC|ETIMEDOUT, or what the device does: lost, misdirected
+Faults: read|write|flush|discard, then EIO|ENOSPC|ETIMEDOUT, or what the device does: lost, misdirected
 or flip (write), dropped (flush), flip or unreadable (read); then nth=N, times=N, sticky, chance=P%,
-range=A..B, has=TEXT or has=0xHEX, after=MARK. Without, a rule applies once.
+range=A..B, has=TEXT or has=0xHEX, after=MARK. Without, a fault happens once.
 
 Latency models: hdd-7200, antirez-2010, sata-consumer, nvme-consumer, nvme-plp, cloud-volume, or a
 result file of `plimsoll lab run sync-cost`.
@@ -133,8 +135,8 @@ pub(crate) struct DiskArgs {
     pub(crate) mount_options: String,
     /// What the disk does wrong, such as 'flush EIO nth=3' (see `plimsoll disk run --help`); may be
     /// given several times
-    #[arg(long = "fault", value_name = "RULE")]
-    pub(crate) faults: Vec<Rule>,
+    #[arg(long = "fault", value_name = "FAULT")]
+    pub(crate) faults: Vec<Fault>,
     /// Which device's latency to imitate: a model, or a result file of `plimsoll lab`
     #[arg(long, value_name = "MODEL")]
     pub(crate) latency: Option<String>,
@@ -354,10 +356,6 @@ pub(crate) fn quoted(word: &str) -> String {
 const CHECK_LIMIT: Duration = Duration::from_secs(60);
 const FILESYSTEMS: [&str; 3] = ["ext4", "xfs", "btrfs"];
 
-fn bytes(text: &str) -> Result<u64, String> {
-    parse_bytes(text).ok_or_else(|| "not a size like 4096, 64KiB or 1GiB".to_owned())
-}
-
 /// `10ms..2s`
 fn span(text: &str) -> Result<(Duration, Duration), String> {
     let wrong = || "not two times like 10ms..2s".to_owned();
@@ -401,11 +399,5 @@ mod tests {
         assert_eq!(typed(&all), " --lying --cache 65536 --mount-options barrier=0,data=journal");
         assert_eq!(typed(&["x", "--mount-options", "a b'c"]), " --mount-options 'a b'\\''c'");
         assert_eq!((quoted("a/b.trace"), quoted("")), ("a/b.trace".to_owned(), "''".to_owned()));
-    }
-
-    #[test]
-    fn a_size_has_a_unit_that_is_known() {
-        assert_eq!(bytes("1GiB"), Ok(1 << 30));
-        assert!(bytes("1GB").is_err() && bytes("99999999999GiB").is_err());
     }
 }

@@ -6,6 +6,8 @@ use std::time::Duration;
 use clap::{ArgGroup, Subcommand, ValueEnum};
 use plimsoll_log::{Ack, Policy};
 
+use crate::size::bytes;
+
 /// What to do with a log.
 #[derive(Debug, Subcommand)]
 pub(crate) enum LogCommand {
@@ -309,24 +311,6 @@ impl AppendArgs {
     }
 }
 
-/// `64MiB`, `512 KiB`, `4096`.
-fn bytes(text: &str) -> Result<u64, String> {
-    let number_end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let (number, unit) = text.split_at(number_end);
-    let shift = match unit.trim() {
-        "" | "B" => 0,
-        "KiB" => 10,
-        "MiB" => 20,
-        "GiB" => 30,
-        "TiB" => 40,
-        _ => return Err("a whole number and a unit: B, KiB, MiB, GiB or TiB, like 64MiB".into()),
-    };
-    let number: u64 = number
-        .parse()
-        .map_err(|_no_number| "a size is a whole number and a unit, like 64MiB".to_owned())?;
-    number.checked_mul(1 << shift).ok_or_else(|| "more than any disk has".to_owned())
-}
-
 fn duration(text: &str) -> Result<Duration, String> {
     humantime::parse_duration(text)
         .map_err(|error| format!("{error}; a number and a unit, like 250ms or 7d"))
@@ -349,16 +333,6 @@ fn interval(text: &str) -> Result<Policy, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_size_has_a_binary_unit_or_none() {
-        assert_eq!(bytes("64MiB"), Ok(64 << 20));
-        assert_eq!(bytes("512 KiB"), Ok(512 << 10));
-        assert_eq!(bytes("4096"), Ok(4096));
-        for wrong in ["", "MiB", "64MB", "1.5GiB", "-1", "17179869184GiB"] {
-            assert!(bytes(wrong).is_err(), "{wrong}");
-        }
-    }
 
     #[test]
     fn an_interval_is_a_time_and_perhaps_a_size() {

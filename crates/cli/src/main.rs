@@ -6,8 +6,10 @@ mod args;
 mod commands;
 mod disk_args;
 mod exit;
+mod interrupt;
 mod log_args;
 mod output;
+mod size;
 
 use std::process::ExitCode;
 

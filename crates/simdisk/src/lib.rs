@@ -42,6 +42,7 @@
 //! one sector, and time.
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
+mod armed;
 pub mod block;
 mod memory;
 #[cfg(all(feature = "mounted", target_os = "linux"))]
@@ -49,8 +50,9 @@ pub mod mounted;
 mod sparse;
 mod tier;
 
+pub use armed::Times;
 pub use memory::{
     DiskOptions, Fault, FaultKind, FillsAt, Moment, Operation, Overwriting, Persistence, SimDir,
-    Step, Tear, Times,
+    Step, Tear,
 };
 pub use tier::{Tier, TierState};

@@ -74,7 +74,7 @@ fn a_raw_error_reaches_the_caller_as_the_system_says_it() {
 }
 
 #[test]
-fn a_rule_fires_at_the_nth_operation_on_its_file_and_if_sticky_ever_after() {
+fn a_fault_happens_to_the_nth_operation_on_its_file_and_if_sticky_ever_after() {
     let dir = disk(None);
     let (a, b) = (dir.create("a", plain()).unwrap(), dir.create("b", plain()).unwrap());
     let fail = FaultKind::Fail(ErrorKind::Other);
@@ -84,6 +84,20 @@ fn a_rule_fires_at_the_nth_operation_on_its_file_and_if_sticky_ever_after() {
         |file: &dyn plimsoll_sync::File| [(); 4].map(|()| file.read_at(&mut [0], 0).is_ok());
     assert_eq!(reads(&*a), [true, false, true, true]);
     assert_eq!(reads(&*b), [true, false, false, false]);
+}
+
+/// The younger of two that were due at once was spent without having happened, so a test that injected
+/// two errors saw one.
+#[test]
+fn of_two_faults_that_are_due_at_once_the_younger_happens_next() {
+    let dir = disk(None);
+    let file = dir.create("a", plain()).unwrap();
+    for kind in [ErrorKind::TimedOut, ErrorKind::StorageFull] {
+        dir.inject(Fault::new(Operation::Read, FaultKind::Fail(kind)).nth(2));
+    }
+    let read = |_| file.read_at(&mut [0], 0).map_err(|error| error.kind()).err().flatten();
+    let errors = [None, Some(ErrorKind::TimedOut), Some(ErrorKind::StorageFull), None];
+    assert_eq!([0, 1, 2, 3].map(read), errors);
 }
 
 #[test]
@@ -322,8 +336,8 @@ fn a_mapping_cannot_grow_a_file() {
 }
 
 #[test]
-#[should_panic(expected = "can never fire")]
-fn a_rule_that_cannot_fire_is_refused() {
+#[should_panic(expected = "can never happen")]
+fn a_fault_that_cannot_happen_is_refused() {
     disk(None).inject(Fault::new(Operation::Read, FaultKind::LostWrite));
 }
 

@@ -15,7 +15,8 @@ use std::time::Duration;
 
 use plimsoll_simdisk::block::{Belief, Event, Mode, Plan, State, Timeline, Trace, Wanted};
 use plimsoll_simdisk::mounted::{
-    Check, Explore, Filesystem, Image, Program, Rig, RigOptions, Situation, Verdict, Visit, explore,
+    Check, Error, Explore, Filesystem, Image, Program, Rig, RigOptions, Search, SearchOptions,
+    Situation, Standing, Verdict, Visit, explore,
 };
 use plimsoll_sync::{Dir, OsDir, SyncMethod};
 
@@ -45,6 +46,59 @@ fn after_power_cut(trace: &Trace, belief: Belief) -> Image {
 
 fn flushes(trace: &Trace, from: usize) -> usize {
     trace.events[from..].iter().filter(|event| matches!(event, Event::Flush)).count()
+}
+
+/// A trace in which a file becomes durable.
+fn small_trace(filesystem: Filesystem) -> Option<Trace> {
+    let rig = rig_or_skip(filesystem, |_| {})?;
+    let dir = OsDir::open(rig.directory()).unwrap();
+    let file = dir.create("file", SyncMethod::Fsync.access()).unwrap();
+    file.write_sync_at(b"durable", 0, SyncMethod::Fsync).unwrap();
+    let trace = rig.trace(rig.point());
+    drop((file, dir));
+    rig.stop().unwrap();
+    Some(trace)
+}
+
+#[test]
+fn a_search_that_was_stopped_goes_on_there_and_ends_with_a_page() {
+    let Some(trace) = small_trace(Filesystem::Ext4) else { return };
+    let results = tempfile::tempdir().unwrap();
+    let path = results.path().join("ext4.trace");
+    let wanted = Wanted { states: 12, ..Wanted::default() };
+    let options = || SearchOptions {
+        wanted: &wanted,
+        belief: Belief::default(),
+        check: "test -d {dir}/lost+found",
+        check_limit: Duration::from_secs(60),
+        mount_options: "",
+        workers: 2,
+        fresh: false,
+    };
+    let never = AtomicBool::new(false);
+    let mut first = Search::open(&path, &trace, options()).unwrap();
+    assert!(first.findings().found.is_empty());
+    assert!(!first.run(&never, |_, _| ControlFlow::Break(())).unwrap(), "it was stopped");
+    let known: Vec<usize> = first.findings().found.keys().copied().collect();
+    assert!(!known.is_empty() && known.len() < first.plan().states.len());
+    assert!(
+        matches!(Search::open(&path, &trace, options()), Err(Error::InUse { .. })),
+        "two that write the same results would each find half"
+    );
+    drop(first);
+    let mut second = Search::open(&path, &trace, options()).unwrap();
+    assert_eq!(second.findings().found.keys().copied().collect::<Vec<_>>(), known);
+    let whole = second.run(&never, |finding, standing| {
+        assert!(!known.contains(&finding.number), "what is known is not visited again");
+        assert_eq!(standing, Standing::Passed, "{finding:?}");
+        ControlFlow::Continue(())
+    });
+    assert!(whole.unwrap());
+    let all = second.plan().states.len();
+    assert_eq!(second.findings().count(Standing::Passed), all);
+    let page = second.page();
+    assert_eq!(page.title, "What a power cut leaves on ext4");
+    assert!(page.main.contains(&format!("All {all} crash states that were visited passed")));
 }
 
 #[test]

@@ -340,7 +340,7 @@ fn a_directory_that_takes_no_more_files_is_left_or_told_of() {
         if threads {
             let dir = Arc::new(SimDir::new());
             let (log, _) = Log::open_in(dyn_dirs(&[Arc::clone(&dir)]), options.clone()).unwrap();
-            (1..=3).for_each(|nth| dir.inject(Fault { nth, times: Times::Once, ..fails() }));
+            (1..=3).for_each(|nth| dir.inject(Fault { nth, times: Times::Count(1), ..fails() }));
             for number in 0..40_u8 {
                 log.append(&[number; 7000]).unwrap();
             }

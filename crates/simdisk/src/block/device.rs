@@ -1,4 +1,4 @@
-//! The live disk: what a host reads from it, what its rules do, and what it records.
+//! The live disk: what a host reads from it, what goes wrong with it, and what it records.
 //!
 //! A request has two moments. It *arrives*: what a write brings is at once what reads see, as in a
 //! volatile cache. It *ends*: the host is told. Between the two lies whatever time the device takes.
@@ -11,8 +11,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::event::{End, Errno, Event};
+use super::fault::{Fault, FaultKind, Faults, Operation};
 use super::platter::Platter;
-use super::rules::{Act, On, Rule, Rules};
 
 /// How far a misdirected write may land from where it belongs, in sectors.
 const MISDIRECTED_SECTORS_MAX: usize = 64;
@@ -50,7 +50,7 @@ pub struct Device {
     is_held: bool,
     /// How often it began anew: what arrived before does not end after.
     generation: u32,
-    rules: Rules,
+    faults: Faults,
     unreadable: Vec<Range<u64>>,
     recorded_bytes: u64,
     limit_bytes: u64,
@@ -82,7 +82,7 @@ impl Device {
     /// A disk that holds `base`, all of it durable. What it records takes at most `limit_bytes` of
     /// memory: after that it refuses writes, and [`Device::is_full`].
     #[must_use]
-    pub fn new(base: Platter, rules: Rules, limit_bytes: u64) -> Self {
+    pub fn new(base: Platter, faults: Faults, limit_bytes: u64) -> Self {
         Self {
             seen: base.clone(),
             base,
@@ -92,8 +92,8 @@ impl Device {
             unsettled: VecDeque::new(),
             is_held: false,
             generation: 0,
-            unreadable: rules.unreadable().collect(),
-            rules,
+            unreadable: faults.unreadable().collect(),
+            faults,
             recorded_bytes: 0,
             limit_bytes,
             is_full: false,
@@ -112,10 +112,10 @@ impl Device {
         self.is_held = is_held;
     }
 
-    /// Begins anew: what is on the disk now was always there, and these rules are in force.
-    pub fn begin(&mut self, rules: Rules) {
+    /// Begins anew: what is on the disk now was always there, and these faults are in force.
+    pub fn begin(&mut self, faults: Faults) {
         let (limit_bytes, generation, keep) = (self.limit_bytes, self.generation + 1, self.keep);
-        *self = Self { generation, keep, ..Self::new(self.seen.clone(), rules, limit_bytes) };
+        *self = Self { generation, keep, ..Self::new(self.seen.clone(), faults, limit_bytes) };
     }
 
     /// How large it is.
@@ -127,16 +127,16 @@ impl Device {
     /// Fills `buf`, beyond the end of the disk with zeros.
     pub fn read(&mut self, byte_offset: u64, buf: &mut [u8]) -> Result<(), Errno> {
         let touched = byte_offset..byte_offset.saturating_add(buf.len() as u64);
-        let act = self.rules.act(On::Read, &touched, &[]);
-        if let Some(Act::Fail(errno)) = act {
+        let fault = self.faults.meet(Operation::Read, &touched, &[]);
+        if let Some(FaultKind::Fail(errno)) = fault {
             return Err(errno);
         }
         if self.unreadable.iter().any(|range| overlap(range, &touched)) {
             return Err(Errno::Eio);
         }
         self.seen.read(byte_offset, buf);
-        if act == Some(Act::Flip) && !buf.is_empty() {
-            flip(buf, &mut self.rules);
+        if fault == Some(FaultKind::Flip) && !buf.is_empty() {
+            flip(buf, &mut self.faults);
         }
         Ok(())
     }
@@ -144,17 +144,17 @@ impl Device {
     /// A write arrives. One that reaches beyond the end is refused.
     pub fn write(&mut self, byte_offset: u64, bytes: &[u8]) -> Ticket {
         let touched = byte_offset..byte_offset.saturating_add(bytes.len() as u64);
-        let act = self.rules.act(On::Write, &touched, bytes);
+        let fault = self.faults.meet(Operation::Write, &touched, bytes);
         let mut at = byte_offset;
         let mut stored: Arc<[u8]> = Arc::from(bytes);
         let mut end = End::Done;
-        match act {
-            Some(Act::Fail(errno)) => end = End::Failed(errno),
-            Some(Act::Lie) => end = End::Lied,
-            Some(Act::Misdirect) => at = self.elsewhere(byte_offset, bytes.len() as u64),
-            Some(Act::Flip) if !bytes.is_empty() => {
+        match fault {
+            Some(FaultKind::Fail(errno)) => end = End::Failed(errno),
+            Some(FaultKind::LostWrite) => end = End::Lied,
+            Some(FaultKind::Misdirect) => at = self.elsewhere(byte_offset, bytes.len() as u64),
+            Some(FaultKind::Flip) if !bytes.is_empty() => {
                 let mut wrong = bytes.to_vec();
-                flip(&mut wrong, &mut self.rules);
+                flip(&mut wrong, &mut self.faults);
                 stored = Arc::from(wrong);
             }
             _ => {}
@@ -194,9 +194,9 @@ impl Device {
     /// A discard arrives. One that reaches beyond the end is refused.
     pub fn discard(&mut self, byte_offset: u64, byte_count: u64) -> Ticket {
         let touched = byte_offset..byte_offset.saturating_add(byte_count);
-        let end = match self.rules.act(On::Discard, &touched, &[]) {
-            Some(Act::Fail(errno)) => End::Failed(errno),
-            Some(Act::Lie) => End::Lied,
+        let end = match self.faults.meet(Operation::Discard, &touched, &[]) {
+            Some(FaultKind::Fail(errno)) => End::Failed(errno),
+            Some(FaultKind::LostWrite) => End::Lied,
             _ if !self.has_room(0) => End::Failed(Errno::Enospc),
             _ => End::Done,
         };
@@ -213,9 +213,9 @@ impl Device {
 
     /// A flush arrives.
     pub fn flush(&mut self) -> Ticket {
-        let end = match self.rules.act(On::Flush, &(0..0), &[]) {
-            Some(Act::Fail(errno)) => End::Failed(errno),
-            Some(Act::Lie) => End::Lied,
+        let end = match self.faults.meet(Operation::Flush, &(0..0), &[]) {
+            Some(FaultKind::Fail(errno)) => End::Failed(errno),
+            Some(FaultKind::DropFlush) => End::Lied,
             _ => End::Done,
         };
         self.arrive(Event::Flush, end)
@@ -273,7 +273,7 @@ impl Device {
         if !self.has_room(text.len() as u64) {
             return Err("the recording is full".to_owned());
         }
-        self.rules.mark(text);
+        self.faults.mark(text);
         self.record(Event::Mark(Arc::from(text)));
         Ok(())
     }
@@ -296,16 +296,16 @@ impl Device {
         (&self.base, &self.events)
     }
 
-    /// The rules, with what they did.
+    /// The faults in force, with how often each happened.
     #[must_use]
-    pub fn rules(&self) -> &Rules {
-        &self.rules
+    pub fn faults(&self) -> &Faults {
+        &self.faults
     }
 
-    /// Puts other rules in force.
-    pub fn set_rules(&mut self, rules: Vec<Rule>, seed: u64) {
-        self.rules = Rules::new(rules, seed);
-        self.unreadable = self.rules.unreadable().collect();
+    /// Puts other faults in force.
+    pub fn set_faults(&mut self, faults: Vec<Fault>, seed: u64) {
+        self.faults = Faults::new(faults, seed);
+        self.unreadable = self.faults.unreadable().collect();
     }
 
     fn arrive(&mut self, event: Event, end: End) -> Ticket {
@@ -351,7 +351,7 @@ impl Device {
 
     /// A place nearby, on the disk, that is not the right one.
     fn elsewhere(&mut self, byte_offset: u64, byte_count: u64) -> u64 {
-        let far = (1 + self.rules.draw(MISDIRECTED_SECTORS_MAX)) as u64 * SECTOR;
+        let far = (1 + self.faults.draw(MISDIRECTED_SECTORS_MAX)) as u64 * SECTOR;
         let ahead = byte_offset.saturating_add(far);
         if self.seen.holds(ahead, byte_count) { ahead } else { byte_offset.saturating_sub(far) }
     }
@@ -361,8 +361,8 @@ fn overlap(a: &Range<u64>, b: &Range<u64>) -> bool {
     a.start < b.end && b.start < a.end
 }
 
-fn flip(bytes: &mut [u8], rules: &mut Rules) {
-    let bit = rules.draw(bytes.len() * 8);
+fn flip(bytes: &mut [u8], faults: &mut Faults) {
+    let bit = faults.draw(bytes.len() * 8);
     bytes[bit / 8] ^= 1 << (bit % 8);
 }
 
@@ -373,8 +373,8 @@ mod tests {
     use super::*;
 
     fn device(lines: &[&str]) -> Device {
-        let rules = lines.iter().map(|line| line.parse().unwrap()).collect();
-        Device::new(Platter::new(1 << 20), Rules::new(rules, 7), 1 << 20)
+        let faults = lines.iter().map(|line| line.parse().unwrap()).collect();
+        Device::new(Platter::new(1 << 20), Faults::new(faults, 7), 1 << 20)
     }
 
     fn write(device: &mut Device, byte_offset: u64, bytes: &[u8]) -> Result<(), Errno> {
@@ -471,7 +471,7 @@ mod tests {
 
     #[test]
     fn more_zeros_than_may_be_recorded_fill_the_recording_and_not_the_memory() {
-        let mut device = Device::new(Platter::new(1 << 45), Rules::new(Vec::new(), 7), 3 << 20);
+        let mut device = Device::new(Platter::new(1 << 45), Faults::new(Vec::new(), 7), 3 << 20);
         let tickets = device.zero(0, 1 << 45);
         assert!(tickets.len() < 6 && device.is_full());
         assert_eq!(tickets.last().map(Ticket::answer), Some(Err(Errno::Enospc)));
@@ -525,7 +525,7 @@ mod tests {
 
     #[test]
     fn a_recording_that_is_full_refuses_writes() {
-        let mut device = Device::new(Platter::new(1 << 20), Rules::new(vec![], 0), 10_000);
+        let mut device = Device::new(Platter::new(1 << 20), Faults::new(vec![], 0), 10_000);
         for _ in 0..2 {
             write(&mut device, 0, &[1; 4096]).unwrap();
         }
@@ -574,9 +574,9 @@ mod tests {
 
     #[test]
     fn a_disk_that_keeps_nothing_is_never_full() {
-        let disk = Device::new(Platter::new(1 << 20), Rules::new(vec![], 0), 10_000);
+        let disk = Device::new(Platter::new(1 << 20), Faults::new(vec![], 0), 10_000);
         let mut disk = disk.keeping(Keep::Nothing);
-        disk.begin(Rules::new(vec!["write lost nth=9".parse().unwrap()], 1));
+        disk.begin(Faults::new(vec!["write lost nth=9".parse().unwrap()], 1));
         for value in 1..10 {
             write(&mut disk, 0, &[value; 4096]).unwrap();
         }
@@ -588,7 +588,7 @@ mod tests {
     fn what_arrived_before_it_began_anew_does_not_end_after() {
         let mut device = device(&[]);
         let early = device.write(0, &[1; 512]);
-        device.begin(Rules::new(vec![], 0));
+        device.begin(Faults::new(vec![], 0));
         device.end(early);
         assert_eq!(device.point(), 0);
         assert_eq!(byte_left(&device, 0), 1, "it is part of what was always there");

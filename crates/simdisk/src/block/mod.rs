@@ -2,8 +2,8 @@
 //!
 //! All of this takes values and returns values; `mounted` puts it under real filesystems.
 //!
-//! * [`Device`] is the live disk: it takes reads, writes, flushes and discards, does what its
-//!   [`Rule`]s say, and records each in order as an [`Event`].
+//! * [`Device`] is the live disk: it takes reads, writes, flushes and discards, meets its
+//!   [`Fault`]s, and records each in order as an [`Event`].
 //! * A [`Trace`] is a recording: the disk as it was, and the events. It can be saved and read back.
 //! * [`Timeline`] knows when each write became durable: when its completion precedes the arrival of
 //!   a flush that completed. That is the rule of dm-log-writes.
@@ -13,11 +13,13 @@
 
 mod device;
 mod event;
+mod fault;
+mod fault_text;
 mod latency;
 mod plan;
 mod platter;
-mod rules;
 mod shrink;
+mod size;
 mod state_text;
 mod states;
 mod timeline;
@@ -26,11 +28,12 @@ mod trace_file;
 
 pub use device::{Device, Keep, Ticket};
 pub use event::{End, Errno, Event};
+pub use fault::{Fault, FaultKind, Faults, Operation};
 pub use latency::{Latency, Model};
 pub use plan::{Coverage, Plan, Wanted};
 pub use platter::Platter;
-pub use rules::{Act, On, Rule, Rules, parse_bytes};
 pub use shrink::shrink;
+pub use size::{parse_bytes, size};
 pub use states::{Fate, Loss, Medium, Mode, State, Survivor};
 pub use timeline::{Belief, Request, Timeline};
 pub use trace::{About, Trace};

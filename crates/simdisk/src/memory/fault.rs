@@ -1,10 +1,17 @@
-//! Which operation fails or lies, and how: rules, counted, never timed.
+//! What goes wrong with which operation of a caller: a fault of the disk in memory.
+//!
+//! The words are those of the block device ([`crate::block::Fault`]), one seam higher: an operation is a
+//! call, not a request to a device, and is found by a file's name, not by a range of the disk. What both
+//! share is in `armed.rs`.
 
 use std::fmt;
 use std::io;
 
+use crate::armed::{Armed, Due, Times};
+
 /// An operation on the simulated disk. [`plimsoll_sync::Dir::create`] is two: `Create`, then
-/// `SyncDir`; so is making a directory; a write to a file opened to sync every write is `Write`, then `Sync`.
+/// `SyncDir`; so is making a directory; a write to a file opened to sync every write is `Write`, then
+/// `Sync`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Operation {
@@ -65,17 +72,7 @@ pub enum FaultKind {
     PowerOff,
 }
 
-/// How often a rule fires.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Times {
-    /// At the nth operation that it matches.
-    #[default]
-    Once,
-    /// At the nth and at every later one.
-    Sticky,
-}
-
-/// A rule: what happens to which operation.
+/// What happens to which operation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
     /// The operation.
@@ -83,7 +80,7 @@ pub struct Fault {
     /// The name that the file has then, or had last; any if `None`. A rename is known by its old
     /// name. In a directory of the first one it is `directory/file`.
     pub name: Option<String>,
-    /// Which of the operations that match, counted from 1, since the rule was injected.
+    /// Which of the operations that match, counted from 1, since the fault was injected.
     pub nth: u64,
     /// What happens.
     pub kind: FaultKind,
@@ -95,7 +92,7 @@ impl Fault {
     /// `kind` happens once, to the first such operation on any file.
     #[must_use]
     pub const fn new(on: Operation, kind: FaultKind) -> Self {
-        Self { on, name: None, nth: 1, kind, times: Times::Once }
+        Self { on, name: None, nth: 1, kind, times: Times::Count(1) }
     }
 
     /// Only for the file of this name.
@@ -112,6 +109,13 @@ impl Fault {
         self
     }
 
+    /// So often, and not once.
+    #[must_use]
+    pub const fn times(mut self, times: u64) -> Self {
+        self.times = Times::Count(times);
+        self
+    }
+
     /// And at every one that follows.
     #[must_use]
     pub const fn sticky(mut self) -> Self {
@@ -122,6 +126,7 @@ impl Fault {
     /// Whether the operation can suffer that.
     fn makes_sense(&self) -> bool {
         self.nth > 0
+            && self.times != Times::Count(0)
             && match self.kind {
                 FaultKind::ShortWrite { .. } | FaultKind::LostWrite => self.on == Operation::Write,
                 FaultKind::DropFlush => matches!(self.on, Operation::Sync | Operation::SyncDir),
@@ -130,38 +135,36 @@ impl Fault {
     }
 }
 
-/// The rules of a disk, with their counts.
+impl Due for Fault {
+    fn nth(&self) -> u64 {
+        self.nth
+    }
+
+    fn times(&self) -> Times {
+        self.times
+    }
+}
+
+/// The faults of a disk.
 #[derive(Debug, Default)]
 pub(crate) struct Faults {
-    rules: Vec<(Fault, u64)>,
+    armed: Armed<Fault>,
 }
 
 impl Faults {
     pub(crate) fn add(&mut self, fault: Fault) {
         assert!(
             fault.makes_sense(),
-            "{fault:?} can never fire, and a test with it would prove nothing"
+            "{fault:?} can never happen, and a test with it would prove nothing"
         );
-        self.rules.push((fault, 0));
+        self.armed.add(fault);
     }
 
-    /// Counts the operation at every rule that matches it. The first rule that fires decides.
+    /// What happens to an operation on the file of this name, if not what should.
     pub(crate) fn meet(&mut self, on: Operation, name: &str) -> Option<FaultKind> {
-        let mut fired = None;
-        for (fault, seen) in &mut self.rules {
-            if fault.on != on || fault.name.as_ref().is_some_and(|wanted| wanted != name) {
-                continue;
-            }
-            *seen += 1;
-            let fires = match fault.times {
-                Times::Once => *seen == fault.nth,
-                Times::Sticky => *seen >= fault.nth,
-            };
-            if fires && fired.is_none() {
-                fired = Some(fault.kind);
-            }
-        }
-        fired
+        let is_named = |fault: &Fault| fault.name.as_ref().is_none_or(|wanted| wanted == name);
+        let met = self.armed.meet(|fault| fault.on == on && is_named(fault), |_| true);
+        met.map(|fault| fault.kind)
     }
 }
 

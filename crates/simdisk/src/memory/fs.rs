@@ -85,10 +85,11 @@ impl SimDir {
         self.crash(Crash::PowerCut, seed)
     }
 
-    /// From now on this fault may happen. Of two rules that fire at once the older one decides.
+    /// From now on this fault may happen. Of two that are due at once the older happens, and
+    /// the other to what it matches next.
     ///
     /// # Panics
-    /// If the operation cannot suffer such a fault, or `nth` is 0: it would never happen.
+    /// If the operation cannot suffer such a fault, or `nth` or a count is 0: it would never happen.
     pub fn inject(&self, fault: Fault) {
         self.machine.lock().faults.add(fault);
     }

@@ -24,7 +24,7 @@ use crate::sparse::{PAGE, PAGE_BYTES, Page, SparseBytes, page_part, pages_of, pi
 
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Inode {
-    /// The last name it had, by which fault rules find it.
+    /// The last name it had, by which faults find it.
     pub(crate) name: String,
     /// Open handles.
     pub(crate) handles: usize,

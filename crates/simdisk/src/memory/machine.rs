@@ -55,7 +55,7 @@ impl Machine {
         }
     }
 
-    /// One operation: counted, twisted if a rule says so, recorded.
+    /// One operation: counted, twisted if a fault says so, recorded.
     pub(crate) fn step<T>(
         &mut self,
         operation: Operation,

@@ -24,7 +24,7 @@ mod options;
 mod room;
 mod watcher;
 
-pub use fault::{Fault, FaultKind, Operation, Times};
+pub use fault::{Fault, FaultKind, Operation};
 pub use fs::SimDir;
 pub use history::Step;
 pub use moment::Moment;

@@ -53,6 +53,21 @@ pub enum Error {
     /// A trace cannot be read or written.
     #[error(transparent)]
     Trace(#[from] TraceError),
+    /// Another search writes the results of this trace. Wait for it.
+    #[error("{}: another `explore` of this trace is writing it; wait for it", path.display())]
+    InUse {
+        /// The results.
+        path: PathBuf,
+    },
+    /// No name is free for earlier results. Remove some.
+    #[error("beside {} are too many results; remove some", trace.display())]
+    TooManyResults {
+        /// The trace that they are of.
+        trace: PathBuf,
+    },
+    /// Earlier results cannot be given another name.
+    #[error(transparent)]
+    Results(plimsoll_sync::Error),
     /// Somebody asked to stop.
     #[error("interrupted")]
     Interrupted,

@@ -6,7 +6,9 @@
 //!
 //! * [`Rig`] is one such disk, mounted: run something on it, and take its [`crate::block::Trace`].
 //! * [`explore()`] mounts what power cuts would have left of a trace, in memory, and has each checked.
-//! * [`Image`] is one of those, mounted.
+//! * [`Search`] plans and explores, keeps each [`Finding`] beside the trace, goes on where it was stopped, and
+//!   draws a [`Page`].
+//! * [`Image`] is one of those states, mounted.
 //! * [`keeper::enter`] makes a program whose children die with it.
 //!
 //! Everything is mounted in a mount namespace of the thread that asks ([`Rig`] and [`Image`] cannot go
@@ -20,6 +22,9 @@ mod doctor;
 mod error;
 mod explore;
 mod filesystem;
+mod finding;
+mod findings;
+mod fingerprint;
 mod image;
 pub mod keeper;
 mod loop_device;
@@ -28,8 +33,11 @@ mod mkfs;
 mod mount;
 mod mount_options;
 mod namespace;
+mod page;
 mod processes;
+mod question;
 mod rig;
+mod search;
 mod serve;
 
 pub use attribute::{Owner, Owners};
@@ -38,9 +46,15 @@ pub use doctor::tiers;
 pub use error::{Error, Result};
 pub use explore::{Explore, Visit, explore};
 pub use filesystem::Filesystem;
+pub use finding::{Finding, Micros, Standing};
+pub use findings::{Aside, Findings};
+pub use fingerprint::unfollowed;
 pub use image::{Image, Timings};
+pub use page::Page;
 pub use processes::{Ended, Program};
+pub use question::Question;
 pub use rig::{Rig, RigOptions};
+pub use search::{Search, SearchOptions};
 
 /// Where the filesystem under test is mounted, in the namespace of whoever mounted it.
 pub const DIRECTORY: &str = namespace::DIR;

@@ -17,7 +17,7 @@ use super::namespace::{self, DEVICE, DIR};
 use super::processes::{Ended, Program, Running};
 use super::serve::{NAME, Server};
 use super::{loop_device, mkfs, mount};
-use crate::block::{About, Device, Keep, Model, Platter, Rule, Rules, Trace};
+use crate::block::{About, Device, Fault, Faults, Keep, Model, Platter, Trace};
 
 /// What disk, and what on it.
 #[derive(Debug, Clone)]
@@ -31,7 +31,7 @@ pub struct RigOptions {
     /// Options of the mount, with commas.
     pub mount_options: String,
     /// What the disk does wrong, once the filesystem is mounted.
-    pub faults: Vec<Rule>,
+    pub faults: Vec<Fault>,
     /// How slow it is, from the mount on; as fast as can be without.
     pub latency: Option<Model>,
     /// Seed of the faults.
@@ -99,7 +99,7 @@ impl Rig {
     }
 
     fn on(platter: Platter, mkfs: Vec<String>, options: RigOptions) -> Result<Self> {
-        let device = Device::new(platter, Rules::new(Vec::new(), 0), options.trace_bytes_max);
+        let device = Device::new(platter, Faults::new(Vec::new(), 0), options.trace_bytes_max);
         let server = Server::start(device.keeping(options.keep), options.latency)?;
         let about = About {
             filesystem: options.filesystem.name().to_owned(),
@@ -127,7 +127,7 @@ impl Rig {
         sync_filesystem()?;
         // What is there now was there before the workload began. From here on the disk may be bad.
         let mut device = rig.server.shared.device();
-        device.begin(Rules::new(rig.options.faults.clone(), rig.options.seed));
+        device.begin(Faults::new(rig.options.faults.clone(), rig.options.seed));
         drop(device);
         rig.marks = Some(Marks::listen(&rig.server.shared)?);
         Ok(rig)
@@ -151,8 +151,8 @@ impl Rig {
     }
 
     /// Puts other faults in force from now on.
-    pub fn set_faults(&self, faults: Vec<Rule>, seed: u64) {
-        self.server.shared.device().set_rules(faults, seed);
+    pub fn set_faults(&self, faults: Vec<Fault>, seed: u64) {
+        self.server.shared.device().set_faults(faults, seed);
     }
 
     /// How many events there were: the point of a power cut now.
@@ -165,7 +165,7 @@ impl Rig {
     #[must_use]
     pub fn faults_applied(&self) -> Vec<(String, u64)> {
         let device = self.server.shared.device();
-        device.rules().applied().map(|(rule, times)| (rule.to_string(), times)).collect()
+        device.faults().happened().map(|(fault, times)| (fault.to_string(), times)).collect()
     }
 
     /// Runs a program on the disk until it ends, until `limit` is over, or until `stop` is true; then kills

@@ -11,10 +11,10 @@ use plimsoll_simdisk::mounted::{
 };
 use serde_json::json;
 
-use super::{interrupt, options, progress};
+use super::{options, progress};
 use crate::disk_args::{CycleArgs, quoted};
 use crate::exit::Exit;
-use crate::output;
+use crate::{interrupt, output};
 
 /// After so many generations that said nothing it is no use to go on.
 const SILENT_MAX: u64 = 5;

@@ -2,17 +2,16 @@
 
 use std::ops::ControlFlow;
 use std::path::Path;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
-use plimsoll_simdisk::block::{Plan, State, Timeline, Trace, Wanted};
-use plimsoll_simdisk::mounted::{Explore, Image, Visit, explore};
+use anyhow::{Context, Result};
+use plimsoll_simdisk::block::{Plan, Trace, Wanted};
+use plimsoll_simdisk::mounted::{Finding, Findings, Search, SearchOptions, Standing, unfollowed};
 
-use super::findings::{Asked, Finding, Findings, Micros, Standing};
-use super::{fingerprint, interrupt, options, page, progress};
+use super::{options, page, progress};
 use crate::disk_args::{ExploreArgs, quoted};
 use crate::exit::Exit;
-use crate::output;
+use crate::{interrupt, output};
 
 /// Failing states that are printed; all are in the file.
 const SHOWN_MAX: usize = 5;
@@ -28,8 +27,8 @@ pub(super) fn run(args: &ExploreArgs) -> Result<Exit> {
         seed: args.seed,
     };
     wanted.check().map_err(anyhow::Error::msg)?;
-    let unfollowed = fingerprint::unfollowed(&args.check.check);
-    if let Some(word) = &unfollowed {
+    let unknown = unfollowed(&args.check.check);
+    if let Some(word) = &unknown {
         output::news(&format!(
             "--check: what `{}` stands for is not known, and may change: no earlier results are taken over. \
              Written out as a path it is known",
@@ -39,18 +38,12 @@ pub(super) fn run(args: &ExploreArgs) -> Result<Exit> {
     let mut exit = Exit::Ok;
     for path in options::traces(&args.trace)? {
         let trace = options::load(&path).with_context(|| path.display().to_string())?;
-        if trace.about.end_only {
-            bail!(
-                "{}: `cycle` kept only what was pending at its end: `replay` and `shrink` can see that",
-                path.display()
-            );
-        }
-        let (findings, whole) = one(args, &wanted, &path, &trace)?;
-        if findings.bad().next().is_some() || findings.count(Standing::Passed) == 0 {
-            exit = Exit::CheckFailed;
+        let (found, whole) = one(args, &wanted, &path, &trace)?;
+        if found != Exit::Ok {
+            exit = found;
         }
         if !whole {
-            output::news(match unfollowed {
+            output::news(match unknown {
                 None => "interrupted; the same command goes on from here",
                 Some(_) => "interrupted; the same command begins anew",
             });
@@ -60,85 +53,75 @@ pub(super) fn run(args: &ExploreArgs) -> Result<Exit> {
     Ok(exit)
 }
 
-fn one(
-    args: &ExploreArgs,
-    wanted: &Wanted,
-    path: &Path,
-    trace: &Trace,
-) -> Result<(Findings, bool)> {
-    let timeline = Timeline::of(&trace.events, options::belief(&args.view));
-    let plan = Plan::new(trace.events.len(), &timeline, wanted);
-    // What does not mount at all would be found thousands of times.
-    Image::try_undamaged(trace, &args.view.mount_options)?;
-    let mut findings = Findings::open(path, asked(args, wanted, trace), args.fresh)?;
-    findings.keep_of(&plan);
-    taken_over(path, &findings, plan.states.len());
+fn one(args: &ExploreArgs, wanted: &Wanted, path: &Path, trace: &Trace) -> Result<(Exit, bool)> {
+    let search = Search::open(path, trace, asked(args, wanted));
+    let mut search = search.with_context(|| path.display().to_string())?;
+    let planned = search.plan().states.len();
+    taken_over(path, search.findings(), planned);
     if args.json {
-        for finding in findings.found.values() {
-            output::text(&format!("{}\n", serde_json::to_string(finding)?))?;
+        for finding in search.findings().found.values() {
+            print(finding)?;
         }
     }
-    // What is left of the plan, with the numbers that it has there.
-    let left: Vec<(usize, State)> = plan
-        .states
-        .iter()
-        .enumerate()
-        .filter(|(number, _)| !findings.found.contains_key(number))
-        .map(|(number, state)| (number, state.clone()))
-        .collect();
-    let states: Vec<State> = left.iter().map(|(_, state)| state.clone()).collect();
-    let check = options::check(&args.check);
-    let bar = progress::bar(plan.states.len() as u64, "states");
+    let bar = progress::bar(planned as u64, "states");
     bar.set_prefix(output::plain(&trace.about.filesystem));
-    bar.set_position(findings.found.len() as u64);
+    let known = search.findings().found.len();
+    bar.set_position(known as u64);
     bar.reset_eta();
-    let how = Explore {
-        trace,
-        timeline: &timeline,
-        states: &states,
-        workers: workers(args),
-        mount_options: &args.view.mount_options,
-        read_only: false,
-        stop: &interrupt::INTERRUPTED,
-    };
     let begun = Instant::now();
-    let mut bad = findings.bad().count();
-    let mut failed = None;
-    let whole =
-        explore(&how, &|situation| check.run(situation, &[], &interrupt::interrupted), |visit| {
-            let (number, state) = &left[visit.number];
-            let marks = timeline.marks(state.point);
-            let last_mark = marks.last().map(|(_, text)| text.to_string());
-            let finding = finding(*number, state, last_mark, &visit);
-            bad += usize::from(findings.standing(&finding) == Standing::Failed);
-            let kept = findings.add(finding).and_then(|line| match args.json {
-                true => Ok(output::text(&format!("{line}\n"))?),
-                false => Ok(()),
-            });
-            bar.inc(1);
-            if bad > 0 {
-                bar.set_message(format!("; {bad} fail"));
+    let mut bad = search.findings().bad().count();
+    let mut unheard = None;
+    let whole = search.run(&interrupt::INTERRUPTED, |finding, standing| {
+        bad += usize::from(standing == Standing::Failed);
+        let said = if args.json { print(finding) } else { Ok(()) };
+        bar.inc(1);
+        if bad > 0 {
+            bar.set_message(format!("; {bad} fail"));
+        }
+        match said {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(error) => {
+                unheard = Some(error);
+                ControlFlow::Break(())
             }
-            match kept {
-                Ok(()) => ControlFlow::Continue(()),
-                Err(error) => {
-                    failed = Some(error);
-                    ControlFlow::Break(())
-                }
-            }
-        })?;
+        }
+    })?;
     bar.finish_and_clear();
-    if let Some(error) = failed {
+    if let Some(error) = unheard {
         return Err(error);
     }
-    page::save(&findings.page, &page::render(trace, &timeline, &plan, &findings))?;
+    let findings = search.findings();
+    page::write(&findings.page, trace, &args.view, findings, &search.page())?;
     if !args.json {
-        let speed = (states.len(), begun.elapsed());
-        let speed = whole.then_some(speed);
-        output::text(&summary(args, path, trace, &plan, &findings, speed))?;
+        let speed = whole.then_some((planned - known, begun.elapsed()));
+        output::text(&summary(args, path, trace, search.plan(), findings, speed))?;
         output::news(&format!("page: {}", findings.page.display()));
     }
-    Ok((findings, whole))
+    Ok((verdict(findings), whole))
+}
+
+fn asked<'a>(args: &'a ExploreArgs, wanted: &'a Wanted) -> SearchOptions<'a> {
+    SearchOptions {
+        wanted,
+        belief: options::belief(&args.view),
+        check: &args.check.check,
+        check_limit: args.check.check_limit,
+        mount_options: &args.view.mount_options,
+        workers: args.workers.map_or_else(SearchOptions::workers_usual, usize::from),
+        fresh: args.fresh,
+    }
+}
+
+fn print(finding: &Finding) -> Result<()> {
+    Ok(output::text(&format!("{}\n", serde_json::to_string(finding)?))?)
+}
+
+/// That nothing was checked shows nothing.
+fn verdict(findings: &Findings) -> Exit {
+    match findings.bad().next() {
+        None if findings.count(Standing::Passed) > 0 => Exit::Ok,
+        _ => Exit::CheckFailed,
+    }
 }
 
 /// What was there already.
@@ -160,51 +143,6 @@ fn taken_over(path: &Path, findings: &Findings, all: usize) {
             findings.path.display()
         ));
     }
-}
-
-fn asked(args: &ExploreArgs, wanted: &Wanted, trace: &Trace) -> Asked {
-    let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    let mut check_files = fingerprint::of(&args.check.check);
-    if let Some(word) = fingerprint::unfollowed(&args.check.check) {
-        // Another question each time.
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        check_files.push(format!("{word}: not known, asked at {} ns", now.as_nanos()));
-    }
-    Asked {
-        trace: trace.id(),
-        filesystem: trace.about.filesystem.clone(),
-        check: args.check.check.clone(),
-        check_files,
-        check_limit_ms: u64::try_from(args.check.check_limit.as_millis()).unwrap_or(u64::MAX),
-        states: wanted.states,
-        modes: wanted.modes.clone(),
-        tear_bytes: wanted.tear_bytes,
-        exhaustive_writes: wanted.exhaustive_writes,
-        seed: wanted.seed,
-        lying: args.view.lying,
-        faults: trace.about.faults.clone(),
-        cache_bytes: args.view.cache,
-        mount_options: args.view.mount_options.clone(),
-        kernel: kernel.trim().to_owned(),
-        plimsoll: env!("CARGO_PKG_VERSION").to_owned(),
-    }
-}
-
-fn finding(number: usize, state: &State, last_mark: Option<String>, visit: &Visit) -> Finding {
-    Finding {
-        number,
-        state: state.to_string(),
-        verdict: visit.verdict.name().to_owned(),
-        said: visit.verdict.said().to_owned(),
-        last_mark,
-        micros: Micros::of(&visit.timings),
-    }
-}
-
-/// Two a processor unless asked otherwise: about half of the time a worker waits for the kernel's own threads.
-fn workers(args: &ExploreArgs) -> usize {
-    let usual = || 2 * std::thread::available_parallelism().map_or(1, usize::from);
-    args.workers.map_or_else(usual, usize::from)
 }
 
 fn summary(
@@ -229,8 +167,8 @@ fn summary(
         of.flushes,
         of.exhaustive,
         of.samples,
-        findings.asked.trace,
-        findings.asked.kernel
+        findings.question.trace,
+        findings.question.kernel
     );
     if let Some((states, took)) = speed.filter(|(states, _)| *states > 0) {
         let seconds = took.as_secs_f64().max(f64::EPSILON);

@@ -4,6 +4,8 @@ use anyhow::Result;
 
 use crate::disk_args::DiskCommand;
 use crate::exit::Exit;
+#[cfg(target_os = "linux")]
+use crate::{interrupt, output};
 
 mod doctor;
 
@@ -11,12 +13,6 @@ mod doctor;
 mod cycle;
 #[cfg(target_os = "linux")]
 mod explore;
-#[cfg(target_os = "linux")]
-mod findings;
-#[cfg(target_os = "linux")]
-mod fingerprint;
-#[cfg(target_os = "linux")]
-mod interrupt;
 #[cfg(target_os = "linux")]
 mod mark;
 #[cfg(target_os = "linux")]
@@ -47,8 +43,9 @@ pub(crate) fn run(command: DiskCommand) -> Result<Exit> {
     if let Role::Waited(code) = keeper::enter()? {
         return Ok(Exit::OfCommand(code));
     }
-    interrupt::catch_ctrl_c()?;
-    interrupt::said(match command {
+    // Pressed again it ends the process, and the kernel takes everything down.
+    interrupt::on_interrupt(|| output::news("stopping; Ctrl-C again stops at once"))?;
+    ended(match command {
         DiskCommand::Record(args) => record::run(&args),
         DiskCommand::Explore(args) => explore::run(&args),
         DiskCommand::Replay(args) => replay::run(&args),
@@ -57,6 +54,23 @@ pub(crate) fn run(command: DiskCommand) -> Result<Exit> {
         DiskCommand::Run(args) => run::run(&args),
         DiskCommand::Doctor { .. } | DiskCommand::Mark { .. } => unreachable!("done above"),
     })
+}
+
+/// What failed after Ctrl-C failed because of it, and is no answer.
+#[cfg(target_os = "linux")]
+fn ended(done: Result<Exit>) -> Result<Exit> {
+    use plimsoll_simdisk::mounted::Error;
+
+    match done {
+        Err(error) if interrupt::interrupted() => {
+            output::news(&match error.downcast_ref::<Error>() {
+                Some(Error::Interrupted) => "interrupted".to_owned(),
+                _ => format!("interrupted: {error:#}"),
+            });
+            Ok(Exit::Interrupted)
+        }
+        done => done,
+    }
 }
 
 #[cfg(not(target_os = "linux"))]

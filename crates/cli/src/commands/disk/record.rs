@@ -7,10 +7,10 @@ use plimsoll_lab::units;
 use plimsoll_simdisk::block::{Belief, Event, Timeline, Trace};
 use plimsoll_simdisk::mounted::{Ended, Program, Rig};
 
-use super::{interrupt, options};
+use super::options;
 use crate::disk_args::RecordArgs;
 use crate::exit::Exit;
-use crate::output;
+use crate::{interrupt, output};
 
 pub(super) fn run(args: &RecordArgs) -> Result<Exit> {
     fs::create_dir_all(&args.output)
@@ -34,8 +34,8 @@ pub(super) fn run(args: &RecordArgs) -> Result<Exit> {
         let path = args.output.join(format!("{filesystem}.trace"));
         trace.save(&path)?;
         output::text(&format!("{}: {}\n", path.display(), summary(&trace)))?;
-        for (rule, times) in applied {
-            output::text(&format!("  fault: {rule}: {times} times\n"))?;
+        for (fault, times) in applied {
+            output::text(&format!("  fault: {fault}: {times} times\n"))?;
         }
         advise(&trace);
         rig.stop()?;

@@ -11,10 +11,10 @@ use plimsoll_simdisk::mounted::{
 };
 use serde_json::json;
 
-use super::{interrupt, options};
+use super::options;
 use crate::disk_args::ReplayArgs;
 use crate::exit::Exit;
-use crate::output;
+use crate::{interrupt, output};
 
 /// Lost writes that are listed.
 const SHOWN_MAX: usize = 20;

@@ -4,10 +4,10 @@ use anyhow::Result;
 use plimsoll_simdisk::block::Keep;
 use plimsoll_simdisk::mounted::{Ended, Program, Rig};
 
-use super::{interrupt, options};
+use super::options;
 use crate::disk_args::RunArgs;
 use crate::exit::Exit;
-use crate::output;
+use crate::{interrupt, output};
 
 pub(super) fn run(args: &RunArgs) -> Result<Exit> {
     let mut how = options::rig_options(&args.fs, &args.disk)?;
@@ -16,11 +16,11 @@ pub(super) fn run(args: &RunArgs) -> Result<Exit> {
     let mut rig = Rig::start(how)?;
     let program = Program::new(args.command.clone());
     let (ended, _) = rig.run(&program, &[], None, &interrupt::interrupted)?;
-    for (rule, times) in rig.faults_applied() {
+    for (fault, times) in rig.faults_applied() {
         output::news(&match times {
-            0 => format!("fault: {rule}: it never happened"),
-            1 => format!("fault: {rule}: once"),
-            times => format!("fault: {rule}: {times} times"),
+            0 => format!("fault: {fault}: it never happened"),
+            1 => format!("fault: {fault}: once"),
+            times => format!("fault: {fault}: {times} times"),
         });
     }
     // How the command ended is the answer, whatever becomes of its disk.

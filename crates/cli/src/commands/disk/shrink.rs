@@ -5,10 +5,10 @@ use plimsoll_simdisk::block::{Loss, Mode, State, Timeline, Trace, shrink};
 use plimsoll_simdisk::mounted::{Error, Image, Situation, Verdict};
 use serde_json::json;
 
-use super::{interrupt, options, progress, replay};
+use super::{options, progress, replay};
 use crate::disk_args::{ShrinkArgs, quoted};
 use crate::exit::Exit;
-use crate::output;
+use crate::{interrupt, output};
 
 pub(super) fn run(args: &ShrinkArgs) -> Result<Exit> {
     let trace = options::load(&args.trace)?;

@@ -10,8 +10,8 @@ use plimsoll_log::{Ack, Error, Log, Ring, View};
 use serde_json::json;
 
 use super::input::{self, Message};
-use super::interrupt::{interrupted, on_interrupt};
 use crate::exit::Exit;
+use crate::interrupt::{interrupted, on_interrupt};
 use crate::log_args::{AppendArgs, InputFormat};
 use crate::output;
 

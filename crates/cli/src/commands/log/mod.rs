@@ -4,7 +4,6 @@ mod append;
 mod cat;
 mod dump;
 mod input;
-mod interrupt;
 mod record;
 mod stat;
 mod tail;

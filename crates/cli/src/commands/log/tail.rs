@@ -7,9 +7,9 @@ use std::time::Duration;
 use anyhow::Result;
 use plimsoll_log::{Error, Reader, View};
 
-use super::interrupt::on_interrupt;
 use super::record;
 use crate::exit::Exit;
+use crate::interrupt::on_interrupt;
 use crate::log_args::{OutputFormat, TailArgs};
 use crate::output;
 

@@ -7,15 +7,15 @@ use anyhow::{Context, Result};
 use crate::exit::Exit;
 
 /// Set by Ctrl-C. A static, because a signal handler outlives everything else.
-static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+pub(crate) static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
 /// Whether Ctrl-C was pressed.
-pub(super) fn interrupted() -> bool {
+pub(crate) fn interrupted() -> bool {
     INTERRUPTED.load(Ordering::SeqCst)
 }
 
 /// Calls `wake` when Ctrl-C is pressed; pressed again, it ends the process.
-pub(super) fn on_interrupt(mut wake: impl FnMut() + Send + 'static) -> Result<()> {
+pub(crate) fn on_interrupt(mut wake: impl FnMut() + Send + 'static) -> Result<()> {
     let caught = ctrlc::set_handler(move || {
         if INTERRUPTED.swap(true, Ordering::SeqCst) {
             std::process::exit(i32::from(Exit::Interrupted.code()));

@@ -20,9 +20,10 @@ pub(super) fn of(line: &str) -> Vec<String> {
     files.into_iter().collect()
 }
 
-/// What of a line may name a file that [`of`] does not find, because the shell makes something else of it:
+/// What of a line may name a file that a [`super::Question`] does not know, because the shell makes something else of it:
 /// its first such word. In doubt it is one.
-pub(super) fn unfollowed(line: &str) -> Option<String> {
+#[must_use]
+pub fn unfollowed(line: &str) -> Option<String> {
     let all: Vec<&str> = parts(line).collect();
     if all.len() > WORDS_MAX {
         return Some(format!("more than {WORDS_MAX} words"));

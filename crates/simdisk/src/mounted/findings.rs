@@ -6,143 +6,61 @@ use std::ffi::OsStr;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{BufRead, BufReader, ErrorKind, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
-use plimsoll_simdisk::block::{Mode, Plan, Rule, State};
-use plimsoll_simdisk::mounted::{Timings, Verdict};
 use plimsoll_sync::{Dir, OsDir};
-use serde::{Deserialize, Serialize};
+
+use super::check::Verdict;
+use super::error::{Error, Result};
+use super::finding::{Finding, Standing};
+use super::question::Question;
+use crate::block::Plan;
 
 /// A line that is longer is none of ours.
 const LINE_BYTES_MAX: usize = 1 << 20;
 /// Results of other questions beside a trace.
 const ASIDE_MAX: u32 = 1000;
 
-/// What was asked; the first line.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Asked {
-    /// Hash of the trace.
-    pub(super) trace: String,
-    pub(super) filesystem: String,
-    pub(super) check: String,
-    /// The files that it names, and how they looked: see `fingerprint.rs`.
-    pub(super) check_files: Vec<String>,
-    pub(super) check_limit_ms: u64,
-    pub(super) states: usize,
-    pub(super) modes: Vec<String>,
-    pub(super) tear_bytes: u32,
-    pub(super) exhaustive_writes: u32,
-    pub(super) seed: u64,
-    pub(super) lying: bool,
-    /// What the disk was told to do wrong when it was recorded.
-    pub(super) faults: Vec<String>,
-    pub(super) cache_bytes: Option<u64>,
-    pub(super) mount_options: String,
-    /// Of the kernel that mounts the states; the recording knows its own.
-    pub(super) kernel: String,
-    pub(super) plimsoll: String,
-}
-
-impl Asked {
-    /// What is not a rule that we know excuses nothing.
-    fn disk_lies(&self) -> bool {
-        let lies = |fault: &String| fault.parse::<Rule>().is_ok_and(|rule| rule.lies());
-        self.lying || self.faults.iter().any(lies)
-    }
-}
-
-/// What was found of a state.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Finding {
-    /// In the plan.
-    pub(super) number: usize,
-    pub(super) state: String,
-    /// As [`Verdict::name`] says it.
-    pub(super) verdict: String,
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub(super) said: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) last_mark: Option<String>,
-    pub(super) micros: Micros,
-}
-
-/// How long each step took, in microseconds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub(super) struct Micros {
-    pub(super) build: u64,
-    pub(super) attach: u64,
-    pub(super) mount: u64,
-    pub(super) check: u64,
-    pub(super) unmount: u64,
-}
-
-impl Micros {
-    pub(super) fn of(timings: &Timings) -> Self {
-        let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
-        Self {
-            build: micros(timings.build),
-            attach: micros(timings.attach),
-            mount: micros(timings.mount),
-            check: micros(timings.check),
-            unmount: micros(timings.unmount),
-        }
-    }
-
-    pub(super) fn sum(&self) -> u64 {
-        let steps = [self.build, self.attach, self.mount, self.check, self.unmount];
-        steps.into_iter().fold(0, u64::saturating_add)
-    }
-}
-
-/// What a finding says of what was checked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Standing {
-    /// It held.
-    Passed,
-    /// It could not be checked, and nobody is to blame.
-    Apart,
-    /// It counts against what was checked, or against the check.
-    Failed,
-}
-
 /// Results of another question, that were in the way.
 #[derive(Debug)]
-pub(super) struct Aside {
-    pub(super) path: PathBuf,
+pub struct Aside {
+    /// Where they are now.
+    pub path: PathBuf,
     /// What the other question had otherwise.
-    pub(super) differs: Vec<String>,
+    pub differs: Vec<String>,
 }
 
 /// All that was found of a trace so far, and the file that it goes to.
 #[derive(Debug)]
-pub(super) struct Findings {
-    pub(super) path: PathBuf,
+pub struct Findings {
+    /// The file.
+    pub path: PathBuf,
     /// Where the page goes.
-    pub(super) page: PathBuf,
+    pub page: PathBuf,
     file: File,
-    pub(super) asked: Asked,
+    /// What was asked.
+    pub question: Question,
     /// Whether the disk said other than what it did.
-    pub(super) disk_lies: bool,
-    pub(super) found: BTreeMap<usize, Finding>,
+    pub disk_lies: bool,
+    /// By number in the plan.
+    pub found: BTreeMap<usize, Finding>,
     /// What was moved.
-    pub(super) aside: Option<Aside>,
+    pub aside: Option<Aside>,
 }
 
 impl Findings {
     /// Goes on where the same question was left, or begins anew. What was found of other questions stays:
     /// under the plain names is what was asked last, all else has a number.
-    pub(super) fn open(trace: &Path, asked: Asked, fresh: bool) -> Result<Self> {
+    pub(super) fn open(trace: &Path, question: Question, fresh: bool) -> Result<Self> {
         let path = results(trace, 0);
-        let context = || path.display().to_string();
+        let failed = |operation| Error::io(operation, &path);
         let mut aside = None;
         if let Some(file) = open_locked(&path, false)? {
-            let first = first_line(&file).with_context(context)?;
-            let is_other = !first.is_empty() && question(&first).as_ref() != Some(&asked);
-            let length = file.metadata().with_context(context)?.len();
-            let is_unanswered = question(&first).is_some() && first.len() as u64 == length;
+            let first = first_line(&file).map_err(failed("read"))?;
+            let is_other = !first.is_empty() && Question::parse(&first).as_ref() != Some(&question);
+            let length = file.metadata().map_err(failed("stat"))?.len();
+            let is_unanswered = Question::parse(&first).is_some() && first.len() as u64 == length;
             if is_other && !is_unanswered {
-                let (number, differs) = (free_number(trace)?, differs(&first, &asked));
+                let (number, differs) = (free_number(trace)?, question.differs(&first));
                 rename_both(trace, 0, number)?;
                 aside = Some(Aside { path: results(trace, number), differs });
             }
@@ -151,23 +69,26 @@ impl Findings {
             for number in 1..ASIDE_MAX {
                 let earlier = results(trace, number);
                 let Ok(file) = File::open(&earlier) else { continue };
-                if question(&first_line(&file).unwrap_or_default()).as_ref() == Some(&asked) {
+                if Question::parse(&first_line(&file).unwrap_or_default()).as_ref()
+                    == Some(&question)
+                {
                     rename_both(trace, number, 0)?;
                     break;
                 }
             }
         }
-        let mut file = open_locked(&path, true)?.context("it is gone")?;
-        let known = if fresh { None } else { read(&file, &asked).with_context(context)? };
+        let mut file =
+            open_locked(&path, true)?.ok_or_else(|| failed("open")(ErrorKind::NotFound.into()))?;
+        let known = if fresh { None } else { read(&file, &question).map_err(failed("read"))? };
         let (found, whole_bytes) = known.unwrap_or_default();
         // A line that was cut short when we were killed goes.
-        file.set_len(whole_bytes).with_context(context)?;
-        file.seek(SeekFrom::End(0)).with_context(context)?;
-        let disk_lies = asked.disk_lies();
+        file.set_len(whole_bytes).map_err(failed("truncate"))?;
+        file.seek(SeekFrom::End(0)).map_err(failed("seek"))?;
+        let disk_lies = question.disk_lies();
         let page = page(trace, 0);
-        let mut findings = Self { path, page, file, asked, disk_lies, found, aside };
+        let mut findings = Self { path, page, file, question, disk_lies, found, aside };
         if whole_bytes == 0 {
-            let first = serde_json::to_string(&findings.asked)?;
+            let first = json(&findings.question);
             findings.line(&first)?;
         }
         Ok(findings)
@@ -180,52 +101,42 @@ impl Findings {
         });
     }
 
-    /// Keeps a finding; also returns its line.
-    pub(super) fn add(&mut self, finding: Finding) -> Result<String> {
-        let line = serde_json::to_string(&finding)?;
-        self.line(&line)?;
-        self.found.insert(finding.number, finding);
-        Ok(line)
+    /// Writes a finding down; it is in the file on return, and durable when the system sees fit.
+    pub(super) fn add(&mut self, finding: Finding) -> Result<&Finding> {
+        self.line(&json(&finding))?;
+        let number = finding.number;
+        self.found.insert(number, finding);
+        Ok(&self.found[&number])
     }
 
     fn line(&mut self, line: &str) -> Result<()> {
         let written = self.file.write_all(format!("{line}\n").as_bytes());
-        written.with_context(|| format!("write {}", self.path.display()))
+        written.map_err(Error::io("write", &self.path))
     }
 
     /// How many states ended how, in the order in which that is reported.
-    pub(super) fn counts(&self) -> Vec<(&'static str, usize)> {
+    #[must_use]
+    pub fn counts(&self) -> Vec<(&'static str, usize)> {
         let of = |name| self.found.values().filter(|found| found.verdict == name).count();
         Verdict::NAMES.into_iter().map(|name| (name, of(name))).collect()
     }
 
     /// What a finding says of what was checked.
-    pub(super) fn standing(&self, finding: &Finding) -> Standing {
-        let lies = self.disk_lies;
-        match finding.verdict.as_str() {
-            "ok" => Standing::Passed,
-            // On a disk that lies something may be lost, if that is noticed.
-            "reported" if lies => Standing::Passed,
-            // Filesystems themselves survive neither; that is not the program's fault.
-            "not-mounted" if lies || tears_small(&finding.state) => Standing::Apart,
-            _ => Standing::Failed,
-        }
+    #[must_use]
+    pub fn standing(&self, finding: &Finding) -> Standing {
+        finding.standing(self.disk_lies)
     }
 
-    pub(super) fn bad(&self) -> impl Iterator<Item = &Finding> {
+    /// Findings that count against what was checked.
+    pub fn bad(&self) -> impl Iterator<Item = &Finding> {
         self.found.values().filter(|finding| self.standing(finding) == Standing::Failed)
     }
 
     /// How many findings stand like this.
-    pub(super) fn count(&self, standing: Standing) -> usize {
+    #[must_use]
+    pub fn count(&self, standing: Standing) -> usize {
         self.found.values().filter(|finding| self.standing(finding) == standing).count()
     }
-}
-
-/// Whether a write was torn into less than most drives write at once.
-fn tears_small(state: &str) -> bool {
-    let mode = state.parse::<State>().map(|state| state.mode);
-    matches!(mode, Ok(Mode::Torn { tear_bytes, .. }) if tear_bytes < 4096)
 }
 
 /// `ext4.states.jsonl`, or with a number `ext4.1.states.jsonl`.
@@ -249,25 +160,24 @@ fn open_locked(path: &Path, create: bool) -> Result<Option<File>> {
     let mut how = OpenOptions::new();
     let file = match how.read(true).write(true).create(create).truncate(false).open(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        opened => opened.with_context(|| path.display().to_string())?,
+        opened => opened.map_err(Error::io("open", path))?,
     };
     if let Err(TryLockError::WouldBlock) = file.try_lock() {
-        bail!("{}: another `explore` of this trace is writing it; wait for it", path.display());
+        return Err(Error::InUse { path: path.to_owned() });
     }
     Ok(Some(file))
 }
 
 fn free_number(trace: &Path) -> Result<u32> {
     let is_free = |&number: &u32| !results(trace, number).exists() && !page(trace, number).exists();
-    (1..ASIDE_MAX)
-        .find(is_free)
-        .with_context(|| format!("beside {} are too many results; remove some", trace.display()))
+    let full = || Error::TooManyResults { trace: trace.to_owned() };
+    (1..ASIDE_MAX).find(is_free).ok_or_else(full)
 }
 
 /// Results, and their page if there is one.
 fn rename_both(trace: &Path, from: u32, to: u32) -> Result<()> {
     let parent = trace.parent().filter(|parent| !parent.as_os_str().is_empty());
-    let dir = OsDir::open(parent.unwrap_or(Path::new(".")))?;
+    let dir = OsDir::open(parent.unwrap_or(Path::new("."))).map_err(Error::Results)?;
     for of in [results, page] {
         let (from, to) = (of(trace, from), of(trace, to));
         let names =
@@ -275,7 +185,7 @@ fn rename_both(trace: &Path, from: u32, to: u32) -> Result<()> {
         if let (Some(from_name), Some(to_name)) = names
             && from.exists()
         {
-            dir.rename(from_name, to_name)?;
+            dir.rename(from_name, to_name).map_err(Error::Results)?;
         }
     }
     Ok(())
@@ -287,23 +197,10 @@ fn first_line(file: &File) -> std::io::Result<Vec<u8>> {
     Ok(line)
 }
 
-fn question(line: &[u8]) -> Option<Asked> {
-    serde_json::from_slice(line).ok()
-}
-
-/// What of a question is another than in the first line of some results.
-fn differs(line: &[u8], asked: &Asked) -> Vec<String> {
-    let now = serde_json::to_value(asked).unwrap_or_default();
-    let then = serde_json::from_slice::<serde_json::Value>(line).unwrap_or_default();
-    let fields = now.as_object().into_iter().flatten();
-    let differ = fields.filter(|(name, value)| then.get(name.as_str()) != Some(*value));
-    differ.map(|(name, _)| name.replace('_', " ")).collect()
-}
-
 type Known = (BTreeMap<usize, Finding>, u64);
 
 /// Findings of the same question, and how many bytes of whole lines they are.
-fn read(mut file: &File, asked: &Asked) -> std::io::Result<Option<Known>> {
+fn read(mut file: &File, question: &Question) -> std::io::Result<Option<Known>> {
     file.rewind()?;
     let mut lines = BufReader::new(file);
     let mut line = Vec::new();
@@ -317,7 +214,7 @@ fn read(mut file: &File, asked: &Asked) -> std::io::Result<Option<Known>> {
             return Ok((!is_first).then_some((found, whole_bytes)));
         }
         if is_first {
-            if question(&line).as_ref() != Some(asked) {
+            if Question::parse(&line).as_ref() != Some(question) {
                 return Ok(None);
             }
             is_first = false;
@@ -331,6 +228,10 @@ fn read(mut file: &File, asked: &Asked) -> std::io::Result<Option<Known>> {
     }
 }
 
+fn json(line: &impl serde::Serialize) -> String {
+    serde_json::to_string(line).expect("texts and numbers, by names that are texts")
+}
+
 /// At most so much of a reader, without taking it.
 trait ByRefTake: BufRead + Sized {
     fn by_ref_take(&mut self, bytes: usize) -> std::io::Take<&mut Self> {
@@ -342,28 +243,9 @@ impl<R: BufRead> ByRefTake for R {}
 
 #[cfg(test)]
 mod tests {
+    use super::super::finding::Micros;
+    use super::super::question::tests::question;
     use super::*;
-
-    fn asked(seed: u64) -> Asked {
-        Asked {
-            trace: "t".to_owned(),
-            filesystem: "ext4".to_owned(),
-            check: "true".to_owned(),
-            check_files: vec!["/bin/true: 9 bytes".to_owned()],
-            check_limit_ms: 60_000,
-            states: 9,
-            modes: vec![],
-            tear_bytes: 4096,
-            exhaustive_writes: 6,
-            seed,
-            lying: false,
-            faults: vec![],
-            cache_bytes: None,
-            mount_options: String::new(),
-            kernel: String::new(),
-            plimsoll: String::new(),
-        }
-    }
 
     fn finding(number: usize, verdict: &str) -> Finding {
         Finding {
@@ -380,30 +262,31 @@ mod tests {
     fn the_same_question_goes_on_where_it_was_left() {
         let dir = tempfile::tempdir().unwrap();
         let trace = dir.path().join("ext4.trace");
-        let mut first = Findings::open(&trace, asked(1), false).unwrap();
+        let mut first = Findings::open(&trace, question(1), false).unwrap();
         first.add(finding(3, "ok")).unwrap();
         first.add(finding(5, "lost")).unwrap();
         // Killed in the middle of a line.
         first.file.write_all(b"{\"number\":7,\"sta").unwrap();
         drop(first);
-        let mut second = Findings::open(&trace, asked(1), false).unwrap();
+        let mut second = Findings::open(&trace, question(1), false).unwrap();
         assert_eq!(second.found.keys().copied().collect::<Vec<_>>(), [3, 5]);
         second.add(finding(7, "refused")).unwrap();
         drop(second);
-        let third = Findings::open(&trace, asked(1), false).unwrap();
+        let third = Findings::open(&trace, question(1), false).unwrap();
         assert_eq!((third.found.len(), third.bad().count(), third.aside.is_none()), (3, 2, true));
         drop(third);
-        assert!(Findings::open(&trace, asked(1), true).unwrap().found.is_empty(), "--fresh");
+        assert!(Findings::open(&trace, question(1), true).unwrap().found.is_empty(), "--fresh");
     }
 
     #[test]
     fn a_changed_check_is_another_question_and_the_earlier_answer_stays() {
         let dir = tempfile::tempdir().unwrap();
         let trace = dir.path().join("ext4.trace");
-        Findings::open(&trace, asked(1), false).unwrap().add(finding(3, "ok")).unwrap();
+        Findings::open(&trace, question(1), false).unwrap().add(finding(3, "ok")).unwrap();
         std::fs::write(dir.path().join("ext4.html"), "the page of the first").unwrap();
-        let edited = Asked { check_files: vec!["/bin/true: 10 bytes".to_owned()], ..asked(1) };
-        let patient = Asked { check_limit_ms: 1, ..asked(1) };
+        let edited =
+            Question { check_files: vec!["/bin/true: 10 bytes".to_owned()], ..question(1) };
+        let patient = Question { check_limit_ms: 1, ..question(1) };
         for (number, other) in [(1, edited), (2, patient)] {
             let mut findings = Findings::open(&trace, other, false).unwrap();
             assert!(findings.found.is_empty());
@@ -414,8 +297,8 @@ mod tests {
         }
         let page = dir.path().join("ext4.1.html");
         assert_eq!(std::fs::read_to_string(page).unwrap(), "the page of the first");
-        // Asked again, the first has its answer and its names again.
-        let again = Findings::open(&trace, asked(1), false).unwrap();
+        // Question again, the first has its answer and its names again.
+        let again = Findings::open(&trace, question(1), false).unwrap();
         assert_eq!((again.found.len(), again.aside.unwrap().differs.len()), (1, 1));
         assert!(dir.path().join("ext4.html").exists());
     }
@@ -425,7 +308,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let trace = dir.path().join("ext4.trace");
         for seed in 1..9 {
-            assert!(Findings::open(&trace, asked(seed), false).unwrap().aside.is_none());
+            assert!(Findings::open(&trace, question(seed), false).unwrap().aside.is_none());
         }
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
     }
@@ -435,7 +318,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let trace = dir.path().join("ext4.trace");
         std::fs::write(dir.path().join("ext4.states.jsonl"), "my notes").unwrap();
-        Findings::open(&trace, asked(1), true).unwrap();
+        Findings::open(&trace, question(1), true).unwrap();
         let kept = std::fs::read_to_string(dir.path().join("ext4.1.states.jsonl")).unwrap();
         assert_eq!(kept, "my notes");
     }
@@ -444,16 +327,16 @@ mod tests {
     fn two_that_write_the_same_results_are_one_too_many() {
         let dir = tempfile::tempdir().unwrap();
         let trace = dir.path().join("ext4.trace");
-        let _first = Findings::open(&trace, asked(1), false).unwrap();
-        let second = Findings::open(&trace, asked(1), false).unwrap_err();
+        let _first = Findings::open(&trace, question(1), false).unwrap();
+        let second = Findings::open(&trace, question(1), false).unwrap_err();
         assert!(second.to_string().contains("wait for it"), "{second}");
     }
 
     #[test]
     fn what_a_lying_disk_loses_may_be_reported_and_not_hidden() {
         let dir = tempfile::tempdir().unwrap();
-        let honest = Findings::open(&dir.path().join("a.trace"), asked(1), true).unwrap();
-        let lying = Asked { lying: true, ..asked(1) };
+        let honest = Findings::open(&dir.path().join("a.trace"), question(1), true).unwrap();
+        let lying = Question { lying: true, ..question(1) };
         let lying = Findings::open(&dir.path().join("b.trace"), lying, true).unwrap();
         let both = |verdict| {
             let finding = finding(1, verdict);
@@ -466,21 +349,9 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_that_fails_honestly_excuses_nothing() {
-        let lies = |fault: &str| Asked { faults: vec![fault.to_owned()], ..asked(1) }.disk_lies();
-        for honest in ["flush EIO nth=3", "write ENOSPC sticky", "read EIO", "no rule at all"] {
-            assert!(!lies(honest), "{honest}");
-        }
-        let lying = ["write lost", "flush dropped", "write misdirected", "read flip"];
-        for lying in lying.into_iter().chain(["read unreadable range=64KiB..68KiB"]) {
-            assert!(lies(lying), "{lying}");
-        }
-    }
-
-    #[test]
     fn a_state_that_did_not_mount_has_not_passed() {
         let dir = tempfile::tempdir().unwrap();
-        let torn = Asked { tear_bytes: 512, ..asked(1) };
+        let torn = Question { tear_bytes: 512, ..question(1) };
         let mut findings = Findings::open(&dir.path().join("ext4.trace"), torn, true).unwrap();
         findings.add(finding(0, "ok")).unwrap();
         let state = "point=9,mode=torn,seed=1,tear=512".to_owned();
