@@ -66,6 +66,9 @@ pub trait Dir: Debug + Send + Sync {
     /// directory's own, whatever becomes of the file `name`, in which its holder is named where there is
     /// room for that. Where a system cannot lock directories (Windows, some network filesystems) it is
     /// that file's. The file is locked in any case, as those who know no better lock it alone.
+    ///
+    /// Dropping it in the process that took it frees it, also while a forked child lives that has a copy;
+    /// what the child drops stays locked.
     fn lock(&self, name: &str) -> Result<Lock>;
 }
 

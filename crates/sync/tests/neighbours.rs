@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use plimsoll_sync::{Access, Dir, Error, OsDir, SyncMethod};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
+use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
 
 /// A directory and, beside it, a file that is none of its business.
 fn dir_and_victim() -> (tempfile::TempDir, OsDir) {
@@ -144,6 +145,27 @@ fn a_lock_that_was_refused_leaves_nothing_locked() {
     older.try_lock().unwrap();
     dir.lock("lock").unwrap_err();
     drop(older);
+    dir.lock("lock").unwrap();
+}
+
+/// Every program that was started beside it held a copy of the lock for a moment, and longer where it
+/// inherited descriptors, so that a log that was closed could not be opened again.
+#[test]
+fn a_lock_that_was_dropped_is_free_though_a_child_has_a_copy() {
+    let (_tmp, dir) = dir_and_victim();
+    let held = dir.lock("lock").unwrap();
+    let mut copies = Vec::new();
+    for fd in fs::read_dir("/proc/self/fd").unwrap() {
+        let fd = fd.unwrap();
+        if fs::read_link(fd.path()).is_ok_and(|at| at.starts_with(dir.path())) {
+            let number = fd.file_name().to_str().unwrap().parse().unwrap();
+            let process = pidfd_open(getpid(), PidfdFlags::empty()).unwrap();
+            copies.push(pidfd_getfd(process, number, PidfdGetfdFlags::empty()).unwrap());
+        }
+    }
+    assert!(copies.len() >= 2, "the directory's and the file's");
+    drop(held);
+    dir.check_unlocked("lock").unwrap();
     dir.lock("lock").unwrap();
 }
 

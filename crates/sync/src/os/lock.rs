@@ -4,6 +4,10 @@
 //! file's, which older versions take alone and which is all there is where directories cannot be
 //! locked.
 //!
+//! A forked child has a copy of the descriptors, also a child that is about to become another program.
+//! So closing them is not enough: who took the lock unlocks it, and then nobody has it. What a child
+//! drops is left locked.
+//!
 //! Invariant: who holds the lock holds both, or the one of the two that the system has.
 
 use std::fs::{File, TryLockError};
@@ -11,33 +15,45 @@ use std::io::{self, Read, Seek, Write};
 use std::path::Path;
 
 use super::dir::regular;
+use super::fork::Process;
 use super::{How, sys};
 use crate::{Access, Error, Result};
 
-/// What is held, until it is dropped.
+/// What is held, until whoever took it drops it.
 #[derive(Debug)]
-#[expect(dead_code, reason = "held for the locks that end with them")]
 pub(super) struct Held {
+    owner: Process,
     file: Option<File>,
     dir: Option<File>,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        if self.owner.is_this() {
+            for held in [&self.file, &self.dir].into_iter().flatten() {
+                // If it fails, closing it unlocks it, unless a child has it too.
+                held.unlock().ok();
+            }
+        }
+    }
 }
 
 /// Takes the lock of `dir`, whose lock file is at `path`.
 pub(super) fn take(dir: &File, path: &Path) -> Result<Held> {
     let failed = |e| Error::io("lock", path, e);
-    let dir = match sys::open_to_lock(dir).map_err(failed)? {
-        None => None,
-        Some(dir) => match dir.try_lock() {
-            Ok(()) => Some(dir),
+    let mut held = Held::nothing();
+    if let Some(dir) = sys::open_to_lock(dir).map_err(failed)? {
+        match dir.try_lock() {
+            Ok(()) => held.dir = Some(dir),
             Err(TryLockError::WouldBlock) => return Err(locked(path)),
             // This filesystem locks no directories.
-            Err(TryLockError::Error(_)) => None,
-        },
-    };
-    let mut file = match open(path, How::WriteOrCreate) {
+            Err(TryLockError::Error(_)) => {}
+        }
+    }
+    let file = match open(path, How::WriteOrCreate) {
         Ok(file) => file,
         // Nobody can come by a file that there is no room for.
-        Err(error) if dir.is_some() && is_full(&error) => return Ok(Held { file: None, dir }),
+        Err(error) if held.dir.is_some() && is_full(&error) => return Ok(held),
         Err(error) => return Err(error),
     };
     match file.try_lock() {
@@ -46,19 +62,21 @@ pub(super) fn take(dir: &File, path: &Path) -> Result<Held> {
         Err(TryLockError::Error(error)) => return Err(failed(error)),
     }
     // A courtesy to the next one who asks: it need not be durable, and on a full disk it is left out.
-    name_holder(&mut file).ok();
-    Ok(Held { file: Some(file), dir })
+    name_holder(held.file.insert(file)).ok();
+    Ok(held)
 }
 
 /// Says whether somebody holds the lock, by taking it for a moment, shared with others who look. Makes
 /// nothing.
 pub(super) fn check_free(dir: &File, path: &Path) -> Result<()> {
     let failed = |e| Error::io("lock", path, e);
-    let dir = sys::open_to_lock(dir).map_err(failed)?;
-    if let Some(dir) = &dir
-        && matches!(dir.try_lock_shared(), Err(TryLockError::WouldBlock))
-    {
-        return Err(locked(path));
+    let mut held = Held::nothing();
+    if let Some(dir) = sys::open_to_lock(dir).map_err(failed)? {
+        match dir.try_lock_shared() {
+            Ok(()) => held.dir = Some(dir),
+            Err(TryLockError::WouldBlock) => return Err(locked(path)),
+            Err(TryLockError::Error(_)) => {}
+        }
     }
     let file = match open(path, How::Read) {
         Ok(file) => file,
@@ -66,9 +84,18 @@ pub(super) fn check_free(dir: &File, path: &Path) -> Result<()> {
         Err(error) => return Err(error),
     };
     match file.try_lock_shared() {
-        Ok(()) => Ok(()),
+        Ok(()) => {
+            held.file = Some(file);
+            Ok(())
+        }
         Err(TryLockError::WouldBlock) => Err(locked(path)),
         Err(TryLockError::Error(error)) => Err(failed(error)),
+    }
+}
+
+impl Held {
+    fn nothing() -> Self {
+        Self { owner: Process::this(), file: None, dir: None }
     }
 }
 
