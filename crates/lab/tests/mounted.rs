@@ -389,6 +389,26 @@ fn a_file_that_is_kept_in_place_is_overwritten_on_a_full_btrfs() {
     assert_eq!(full.kind(), Some(std::io::ErrorKind::StorageFull), "{full}");
 }
 
+/// A store into a page that tmpfs has no room for is a SIGBUS: it must be an error before.
+#[test]
+fn memory_that_was_given_back_to_a_tmpfs_that_is_full_by_then_is_an_error() {
+    let Some(mounted) = Mounted::or_skip_within("ext4", 64 << 20) else {
+        return;
+    };
+    let tmpfs = mounted.below.as_ref().unwrap();
+    let words = 8 << 20 >> 3;
+    let (ring, _) = plimsoll_sync::Words::of_file(&tmpfs.join("ring"), words).unwrap();
+    assert_eq!(ring.give_back(0..words).unwrap(), 8 << 20);
+    ring.take_back(0..words).unwrap();
+    ring.give_back(0..words).unwrap();
+    fill(&OsDir::open(tmpfs).unwrap());
+    let full = ring.take_back(0..words).unwrap_err();
+    assert_eq!(full.kind(), Some(std::io::ErrorKind::StorageFull), "{full}");
+    fs::remove_file(tmpfs.join("filler")).unwrap();
+    ring.take_back(0..words).unwrap();
+    ring[0].store(7, Ordering::Relaxed);
+}
+
 /// The number of the process in `lock` once needed a block, and a full disk has none.
 #[test]
 fn a_directory_on_a_full_filesystem_can_be_locked() {

@@ -17,6 +17,21 @@ fn os_dir_keeps_the_contract() {
 }
 
 #[test]
+#[cfg(target_os = "linux")]
+fn os_dir_keeps_the_contract_in_memory() {
+    let scratch = Mutex::new(Vec::new());
+    if tempfile::tempdir_in("/dev/shm").is_err() {
+        return;
+    }
+    plimsoll_sync::contract::check(&|| {
+        let tmp = tempfile::tempdir_in("/dev/shm").unwrap();
+        let dir: Arc<dyn Dir> = Arc::new(OsDir::open(tmp.path()).unwrap());
+        scratch.lock().unwrap().push(tmp);
+        dir
+    });
+}
+
+#[test]
 fn a_directory_in_a_directory_keeps_the_contract() {
     let scratch = Mutex::new(Vec::new());
     plimsoll_sync::contract::check(&|| {
