@@ -296,7 +296,8 @@ fn one_state_is_the_same_disk_each_time() {
 fn a_workload_is_a_program_that_says_what_it_did() {
     let Some(mut rig) = rig_or_skip(Filesystem::Ext4, |_| {}) else { return };
     let script = "echo one > {dir}/a && sync && echo 1 >&$PLIMSOLL_MARK_FD && read answer <&$PLIMSOLL_MARK_FD \
-                  && echo two > {dir}/b && sync && echo 2 >&$PLIMSOLL_MARK_FD && test $answer = ok";
+                  && echo two > {dir}/b && sync && echo 2 >&$PLIMSOLL_MARK_FD && read again <&$PLIMSOLL_MARK_FD \
+                  && test $answer = ok";
     let line = ["/bin/bash", "-c", script].map(str::to_owned).to_vec();
     let (ended, point) = rig.run(&Program::new(line), &[], None, &|| false).unwrap();
     let trace = rig.trace(point);
