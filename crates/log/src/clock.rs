@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use crate::error::Result;
+
 /// A source of time and of random numbers.
 #[derive(Debug, Clone)]
 pub struct Clock(Source);
@@ -52,8 +54,14 @@ impl Clock {
         }
     }
 
+    /// A number that no other log, segment or ring has.
+    pub(crate) fn unique(&self) -> Result<u64> {
+        let failed = |error| plimsoll_sync::Error::io("draw a random number", "", error);
+        Ok(self.random().map_err(failed)?)
+    }
+
     /// A random number that nobody has drawn before, and not zero.
-    pub(crate) fn random(&self) -> std::io::Result<u64> {
+    fn random(&self) -> std::io::Result<u64> {
         let drawn = match &self.0 {
             Source::System { .. } => getrandom::u64().map_err(std::io::Error::from)?,
             Source::Manual { seed, .. } => {

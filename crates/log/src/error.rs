@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use crate::format::Damage;
+use crate::segment::format::Damage;
 
 /// An operation of a log failed.
 ///

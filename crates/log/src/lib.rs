@@ -21,7 +21,7 @@
 //! let first = log.append(b"as fast as memory")?;
 //! let last = log.append_batch(&["all of these", "or none"])?;
 //! log.append_with(b"and this one survives a power cut", Ack::Durable)?;
-//! assert!(log.durable().get() > *last.end()); // and so does everything before it
+//! assert!(log.durable() > *last.end()); // and so does everything before it
 //!
 //! let mut reader = log.read_from(first)?;
 //! while let Some(record) = reader.next_record()? {
@@ -32,12 +32,11 @@
 //! ```
 //!
 //! **Threads and tasks.** A log has four threads of its own, and needs no runtime. A task appends
-//! buffered and awaits the record with [`Log::poll_on`]; it holds up no thread meanwhile.
+//! buffered and awaits the record ([`Log::wait`]); it holds up no thread meanwhile.
 //!
 //! **Errors.** A file whose write or sync failed is never written or synced again. What was not
-//! durable is still in the ring and goes to another segment, or to a second directory
-//! ([`Log::open_in`]); only if that fails too does the log stop, and everybody who waits is told. A
-//! full disk refuses new records and keeps its word for the old ones.
+//! durable is still in the ring and goes to another segment; only if that fails too does the log stop,
+//! and everybody who waits is told. A full disk refuses new records and keeps its word for the old ones.
 //!
 //! **After a crash** [`Log::open`] tells a torn tail (unfinished, never acknowledged as durable: cut
 //! off, and reported in [`Recovery`]) from corruption (durable bytes that changed: an error that names
@@ -45,50 +44,29 @@
 //! `docs/recovery.md`.
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
-mod accept;
-mod active;
-mod ahead;
+mod append;
 mod clock;
-mod core;
-mod cursor;
+mod commit;
 mod error;
-mod flusher;
-mod format;
+mod files;
 mod log;
-mod opened;
-mod opening;
+mod open;
 mod options;
-mod patience;
-mod place;
-mod reader;
-mod recovery;
-mod ring;
-mod ring_note;
-mod scan;
-mod second_note;
-mod segments;
+mod read;
+mod segment;
 mod shim;
-mod signal;
-mod spares;
-mod sparse;
-mod stale;
 mod stats;
-mod threads;
-mod truncate;
-mod view;
-mod waiting;
-mod watermark;
-mod writer;
+mod wait;
 
 pub use clock::Clock;
 pub use error::{Corruption, Error, Result};
-pub use format::{Damage, Frame, Header, Kind, Link, VERSION};
+pub use files::retain::Retain;
 pub use log::{LOCK, Log};
-pub use options::{Ack, Options, Policy, Ring, Tail};
-pub use reader::{Follower, Reader, Record};
-pub use recovery::{Recovery, TornTail};
+pub use open::mend::{Recovery, TornTail};
+pub use options::{Ack, Options, Policy, Ring};
+pub use read::follower::Follower;
+pub use read::reader::{Reader, Record};
+pub use read::view::{Dumped, SegmentReport, SegmentState, View};
+pub use segment::format::{Damage, Frame, Header, Kind, Link, VERSION};
 pub use stats::{Distribution, Event, Observer, Stats};
-pub use truncate::Retain;
-pub use view::{Dumped, SegmentReport, SegmentState, View};
-pub use waiting::Waiting;
-pub use watermark::Watermark;
+pub use wait::Wait;

@@ -3,29 +3,24 @@
 use std::ops::RangeInclusive;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use plimsoll_sync::{Dir, Lock, OsDir};
 
-use crate::accept::{Full, Gate};
-use crate::core::Core;
+use crate::append::intake::{Full, Gate, Incoming};
+use crate::commit::Commit;
+use crate::commit::threads::Threads;
+use crate::commit::writer::Turn;
 use crate::error::{Error, Result};
-use crate::format::hash;
-use crate::opening::Opening;
-use crate::options::{Ack, Options, Ring as RingPlace};
-use crate::patience::PatientDir;
-use crate::place::Place;
-use crate::reader::{Follower, Reader, Source};
-use crate::recovery::{self, Recovery};
-use crate::ring_note;
-use crate::second_note;
-use crate::segments::Entry;
+use crate::files::retain::Retain;
+use crate::files::spares::Sizes;
+use crate::open::mend::{self, Recovery};
+use crate::options::{Ack, Options};
+use crate::read::follower::Follower;
+use crate::read::reader::{Reader, Source};
+use crate::segment::format::{hash, hash_pieces};
 use crate::shim::{Mutex, lock};
-use crate::spares;
 use crate::stats::Stats;
-use crate::threads::{Threads, sync_or_fail_over};
-use crate::watermark::Watermark;
-use crate::writer::{Turn, Writer};
+use crate::wait::{Wait, wait_for};
 
 /// The file that whoever writes a log holds locked.
 pub const LOCK: &str = "lock";
@@ -41,86 +36,58 @@ pub const LOCK: &str = "lock";
 /// have closed it or ended, so the child should exec or end soon.
 #[derive(Debug)]
 pub struct Log {
-    pub(crate) core: Arc<Core>,
-    pub(crate) role: Arc<Mutex<Writer>>,
+    commit: Arc<Commit>,
+    max_record_bytes: u64,
     threads: Mutex<Threads>,
     /// Held for as long as the log is open.
-    _locks: Arc<Vec<Lock>>,
+    _lock: Lock,
 }
 
 impl Log {
-    /// Opens the log in a directory, or makes one there; the directory is made as well. On return
-    /// everything that [`Recovery`] counts is durable.
+    /// Opens the log in a directory, or makes one there; the directory is made as well, durably, with all
+    /// above it that is missing. On return everything that [`Recovery`] counts is durable, but for what was
+    /// in the ring's file.
     ///
-    /// Cost: two file heads are read, and what came after the last mark of the newest segment.
+    /// Cost: two file heads are read, and what came after the last mark of the newest segment; of a log
+    /// that was closed no more than 256 KiB.
     ///
     /// # Errors
     /// [`Error::Corrupt`] if durable records are lost: nothing is changed then. [`Error::Disk`] if
     /// another process has the log (`Locked` inside names it) or the directory fails.
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<(Self, Recovery)> {
-        let path = path.as_ref();
-        let failed = |error| plimsoll_sync::Error::io("create", path, error);
-        std::fs::create_dir_all(path).map_err(failed)?;
-        Self::open_in(vec![Arc::new(OsDir::open(path)?)], options)
+        Self::open_in(Arc::new(OsDir::create_all(path.as_ref())?), options)
     }
 
-    /// Opens the log in the first of these directories; a second one is where it goes on when the
-    /// first fails. Both are read, in this order, whichever was used last. Once a log may have records
-    /// in a second directory it is not opened without it.
+    /// Opens the log in this directory, or makes one there.
     ///
     /// # Errors
     /// As [`Log::open`].
-    pub fn open_in(dirs: Vec<Arc<dyn Dir>>, options: Options) -> Result<(Self, Recovery)> {
+    pub fn open_in(dir: Arc<dyn Dir>, options: Options) -> Result<(Self, Recovery)> {
         let _span = tracing::info_span!("open").entered();
         options.check()?;
-        let Some(first) = dirs.first() else {
-            return Err(Error::Options("a log needs a directory".to_owned()));
-        };
-        if options.slow_after.is_some() && dirs.len() < 2 {
-            return Err(Error::Options("slow_after needs a second directory".to_owned()));
-        }
-        // Each: two logs with one second directory, or a directory named twice, would remove files of
-        // each other.
-        let locks = dirs.iter().map(|dir| dir.lock(LOCK)).collect::<plimsoll_sync::Result<_>>()?;
-        let locks = Arc::new(locks);
-        ring_note::check(&**first, &options.ring)?;
-        if dirs.len() > 1 {
-            second_note::write(&**first)?;
-        }
-        let limit = options.slow_after;
-        let patient: Vec<_> = limit.map_or_else(Vec::new, |limit| {
-            let patient = |dir| Arc::new(PatientDir::new(dir, limit, Arc::downgrade(&locks)));
-            dirs.iter().cloned().map(patient).collect()
-        });
-        let dirs: Vec<Arc<dyn Dir>> = match limit {
-            None => dirs,
-            Some(_) => patient.iter().map(|dir| Arc::clone(dir) as Arc<dyn Dir>).collect(),
-        };
-        let places: Vec<Place> =
-            dirs.into_iter().map(|dir| Place::probe(dir, options.direct)).collect::<Result<_>>()?;
-        let found = recovery::find(&places, options.accept_loss)?;
-        let opening = Opening { options, places, found, recovery: Recovery::default() };
-        let (core, writer, recovery) = opening.open()?;
-        let (core, role) = (Arc::new(core), Arc::new(Mutex::new(writer)));
-        let threads =
-            if core.options.threads { Threads::start(&core, &role)? } else { Threads::default() };
-        patient.iter().for_each(|dir| dir.arm());
+        let lock = dir.lock(LOCK)?;
+        let sizes = Sizes { first: options.segment_bytes, full: options.segment_bytes };
+        let (commit, recovery) = mend::open(dir, &options, sizes)?;
+        let commit = Arc::new(commit);
+        let threads = if options.threads { Threads::start(&commit)? } else { Threads::default() };
         tracing::info!(?recovery, "open");
-        Ok((Self { core, role, threads: Mutex::new(threads), _locks: locks }, recovery))
+        let threads = Mutex::new(threads);
+        let max_record_bytes = options.max_record_bytes();
+        Ok((Self { commit, max_record_bytes, threads, _lock: lock }, recovery))
     }
 
     /// Appends a record and returns its index. How far it is then the policy says: durable under
     /// [`crate::Policy::Always`], otherwise buffered ([`Ack`] says what each survives).
     ///
     /// Cost: a checksum and a copy, about 100 ns for 100 bytes, if nothing is waited for. Waits if the
-    /// ring is full.
+    /// ring is full, first come, first served.
     ///
     /// # Errors
     /// [`Error::TooLarge`], [`Error::OutOfSpace`]: not accepted, and the log goes on.
     /// [`Error::Stopped`], [`Error::Closed`]: if it was accepted before, whether it is durable is in
     /// the error.
     pub fn append(&self, record: &[u8]) -> Result<u64> {
-        self.append_with(record, self.core.options.policy.ack())
+        self.append_with(record, self.commit.policy.ack())
     }
 
     /// Appends a record, and returns once it is as far as `ack` says.
@@ -128,20 +95,29 @@ impl Log {
     /// # Errors
     /// As [`Log::append`].
     pub fn append_with(&self, record: &[u8], ack: Ack) -> Result<u64> {
-        let index = self.accept(&[(record, hash(record))], Full::Wait)?;
-        self.finish_append(index, ack)?;
-        Ok(index)
+        let incoming = Incoming { pieces: &[record], bytes: record.len(), hash: hash(record) };
+        self.accept(&[incoming], Full::Wait, ack)
+    }
+
+    /// Appends a record whose bytes lie in pieces, one behind the other, without putting them together
+    /// first; returns once it is as far as `ack` says.
+    ///
+    /// # Errors
+    /// As [`Log::append`].
+    pub fn append_pieces(&self, pieces: &[&[u8]], ack: Ack) -> Result<u64> {
+        let bytes = pieces.iter().map(|piece| piece.len()).sum();
+        let incoming = Incoming { pieces, bytes, hash: hash_pieces(pieces) };
+        self.accept(&[incoming], Full::Wait, ack)
     }
 
     /// As [`Log::append`], but says [`Error::WouldBlock`] where that would wait for room in the ring.
-    /// Buffered on return, whatever the policy. A truncation that is under way is waited for.
+    /// Buffered on return, whatever the policy.
     ///
     /// # Errors
     /// As [`Log::append`].
     pub fn try_append(&self, record: &[u8]) -> Result<u64> {
-        let index = self.accept(&[(record, hash(record))], Full::Refuse)?;
-        self.finish_append(index, Ack::Buffered)?;
-        Ok(index)
+        let incoming = Incoming { pieces: &[record], bytes: record.len(), hash: hash(record) };
+        self.accept(&[incoming], Full::Refuse, Ack::Buffered)
     }
 
     /// Appends records that stay together: after a crash all of them are there, or none. As far as the
@@ -150,7 +126,7 @@ impl Log {
     /// # Errors
     /// As [`Log::append`]; a batch has at most half of the ring's bytes.
     pub fn append_batch<R: AsRef<[u8]>>(&self, records: &[R]) -> Result<RangeInclusive<u64>> {
-        self.append_batch_with(records, self.core.options.policy.ack())
+        self.append_batch_with(records, self.commit.policy.ack())
     }
 
     /// As [`Log::append_batch`], and returns once they are as far as `ack` says.
@@ -165,69 +141,110 @@ impl Log {
         if records.is_empty() {
             return Err(Error::Options("a batch of no records".to_owned()));
         }
-        let hashed = |record: &'_ R| hash(record.as_ref());
-        let records: Vec<(&[u8], u64)> =
-            records.iter().map(|record| (record.as_ref(), hashed(record))).collect();
-        let last = self.accept(&records, Full::Wait)?;
-        self.finish_append(last, ack)?;
+        let pieces: Vec<&[u8]> = records.iter().map(AsRef::as_ref).collect();
+        let incoming = |piece| Incoming {
+            pieces: std::slice::from_ref(piece),
+            bytes: piece.len(),
+            hash: hash(piece),
+        };
+        let incoming: Vec<Incoming<'_>> = pieces.iter().map(incoming).collect();
+        let last = self.accept(&incoming, Full::Wait, ack)?;
         Ok(last + 1 - records.len() as u64..=last)
     }
 
-    fn accept(&self, records: &[(&[u8], u64)], full: Full) -> Result<u64> {
-        self.core.accept(records, full, &|| self.make_room())
-    }
-
-    fn finish_append(&self, index: u64, ack: Ack) -> Result<()> {
-        match ack {
-            Ack::Buffered => {
-                if self.core.options.policy.ack() == Ack::Durable {
-                    self.core.want(index);
-                    self.core.writer_signal.wake_if_asleep();
-                }
-                // The fence is in `Core::accept`.
-                self.core.writer_signal.wake_if_asleep_after_fence();
-                Ok(())
-            }
-            Ack::Written => {
-                if self.core.options.policy.ack() == Ack::Durable {
-                    self.core.want(index);
-                }
-                self.wait_written(index)
-            }
-            Ack::Durable => self.wait_durable(index),
+    fn accept(&self, records: &[Incoming<'_>], full: Full, ack: Ack) -> Result<u64> {
+        let commit = &*self.commit;
+        let accepted = commit.intake.accept(records, full, &|bytes| commit.make_room(bytes))?;
+        if let Some(took) = accepted.took {
+            commit.tell.accepted(took, accepted.stalled);
         }
+        let index = accepted.index;
+        if ack == Ack::Durable {
+            wait_for(commit, index, true)?;
+            return Ok(index);
+        }
+        if commit.policy.ack() == Ack::Durable {
+            commit.syncer.want(index);
+        }
+        if ack == Ack::Written {
+            wait_for(commit, index, false)?;
+        } else {
+            // The fence between what was published and this look is in `Intake::accept`; between what is
+            // wanted and this look it is here.
+            match commit.policy.ack() {
+                Ack::Durable => commit.signals.writer.wake_if_asleep(),
+                _ => commit.signals.writer.wake_if_asleep_after_fence(),
+            }
+        }
+        Ok(index)
     }
 
     /// The oldest record; one more than the newest if there is none.
     #[must_use]
     pub fn first_index(&self) -> u64 {
-        self.core.first_index()
+        self.commit.files.first_index()
     }
 
     /// The newest record that was accepted; one less than the oldest if there is none.
     #[must_use]
     pub fn last_index(&self) -> u64 {
-        self.core.last.get()
+        self.commit.intake.marks.appended.get()
     }
 
-    /// The last record that was accepted, to be read or waited on.
+    /// The last record that the kernel has.
     #[must_use]
-    pub fn appended(&self) -> &Watermark {
-        &self.core.last
+    pub fn written(&self) -> u64 {
+        self.commit.intake.marks.written.get()
     }
 
-    /// The last record that the kernel has, to be read or waited on. Waiting here does not hurry
-    /// anything; [`Log::wait_written`] does.
+    /// The last record that is durable.
     #[must_use]
-    pub fn written(&self) -> &Watermark {
-        &self.core.written
+    pub fn durable(&self) -> u64 {
+        self.commit.intake.marks.durable.get()
     }
 
-    /// The last record that is durable, to be read or waited on. Waiting here does not ask for a
-    /// sync; [`Log::wait_durable`] does.
-    #[must_use]
-    pub fn durable(&self) -> &Watermark {
-        &self.core.durable
+    /// A wait until a record is with the kernel or durable (`Buffered` counts as `Written`), which asks
+    /// for that, under any policy.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`]: there is no such record.
+    pub fn wait(&self, index: u64, level: Ack) -> Result<Wait> {
+        Wait::new(Arc::clone(&self.commit), index, level, true)
+    }
+
+    /// As [`Log::wait`], but asks for nothing: it comes when the policy, or somebody else, has it so.
+    ///
+    /// # Errors
+    /// As [`Log::wait`].
+    pub fn watch(&self, index: u64, level: Ack) -> Result<Wait> {
+        Wait::new(Arc::clone(&self.commit), index, level, false)
+    }
+
+    /// Makes everything durable that was appended before, and returns the index of the last of it.
+    ///
+    /// # Errors
+    /// As [`Wait::block`].
+    pub fn sync(&self) -> Result<u64> {
+        let index = self.last_index();
+        wait_for(&self.commit, index, true)?;
+        Ok(index)
+    }
+
+    /// Whether the log is as it should be.
+    ///
+    /// # Errors
+    /// [`Error::Stopped`]: nothing is accepted any more. [`Error::OutOfSpace`]: a segment failed, and there
+    /// is no room for another, so that what was accepted behind the record that it names is in memory only;
+    /// the log goes on once there is room.
+    pub fn health(&self) -> Result<()> {
+        let intake = &self.commit.intake;
+        if intake.is_stopped() {
+            return Err(intake.why_stopped());
+        }
+        if self.commit.is_homeless() {
+            return Err(Error::OutOfSpace { last_index: self.durable() });
+        }
+        Ok(())
     }
 
     /// Records from `index` on, as far as they are written when they are asked for. What is only
@@ -236,7 +253,7 @@ impl Log {
     /// # Errors
     /// [`Error::OutOfRange`] if there is no such record and it is not the next one.
     pub fn read_from(&self, index: u64) -> Result<Reader> {
-        Reader::new(Source::Live(Arc::clone(&self.core)), index, Ack::Written)
+        Reader::new(Source::Live(self.commit.live()), index, Ack::Written)
     }
 
     /// Records from `index` on, and then those that come, once they are as far as `level` says
@@ -245,53 +262,63 @@ impl Log {
     /// # Errors
     /// [`Error::OutOfRange`] if there is no such record and it is not the next one.
     pub fn follow(&self, index: u64, level: Ack) -> Result<Follower> {
-        self.core.check_owner()?;
-        Follower::new(Arc::clone(&self.core), index, level)
+        self.commit.intake.check_owner()?;
+        Follower::new(self.commit.live(), index, level)
+    }
+
+    /// Removes the oldest segments that nobody asked to keep, and returns the oldest record that is
+    /// left. Whole segments go, so a little more may be kept than was asked for; the last one stays.
+    /// Durable on return.
+    ///
+    /// # Errors
+    /// The directory fails: what was removed before is gone, the rest is there. Also if a file that was
+    /// replaced cannot be removed: it would be taken for the log's beginning.
+    pub fn truncate_before(&self, retain: Retain) -> Result<u64> {
+        self.commit.intake.check_owner()?;
+        self.commit.truncate_before(retain)
+    }
+
+    /// Cuts off every record after `last_index`; they never come back. The next append gets
+    /// `last_index + 1`. Durable on return, as is everything up to `last_index`. Appends go on meanwhile,
+    /// but for those to a ring in a file; whoever waits for a record that is cut is told
+    /// [`Error::Truncated`]. A retention that is under way is waited for.
+    ///
+    /// Nothing is overwritten: the log goes on in a new segment.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`] if the log begins later. [`Error::Stopped`] if the disk fails.
+    pub fn truncate_after(&self, last_index: u64) -> Result<()> {
+        self.commit.intake.check_owner()?;
+        self.commit.truncate_after(last_index)
     }
 
     /// What the log did since it was opened.
     #[must_use]
     pub fn stats(&self) -> Stats {
-        self.core.stats()
+        let commit = &*self.commit;
+        let appended = commit.intake.appended();
+        let mut stats = Stats {
+            records: appended.records,
+            payload_bytes: appended.payload_bytes,
+            first_index: self.first_index(),
+            last_index: self.last_index(),
+            written: self.written(),
+            durable: self.durable(),
+            lag_ns: u64::try_from(commit.syncer.lag().as_nanos()).unwrap_or(u64::MAX),
+            ring_bytes: appended.ring_bytes,
+            segments: commit.files.segments.len() as u64,
+            method: commit.files.place.method.name(),
+            layout: commit.files.place.layout.name().to_owned(),
+            ..Stats::default()
+        };
+        commit.tell.report(&mut stats);
+        stats
     }
 
     /// The largest record that this log takes, in bytes.
     #[must_use]
     pub fn max_record_bytes(&self) -> u64 {
-        self.core.options.max_record_bytes()
-    }
-
-    /// Makes everything durable, says so in the log, and ends. Everything that was appended is durable
-    /// on return.
-    ///
-    /// # Errors
-    /// [`Error::Stopped`] if the disk failed: records after the one that it names may be lost.
-    pub fn close(self) -> Result<()> {
-        self.core.check_owner()?;
-        let finished = lock(&self.role).finish(&self.core);
-        self.end();
-        finished?;
-        if self.core.options.ring != RingPlace::Memory {
-            ring_note::forget(&*self.core.places[0].dir)?;
-        }
-        let is_first = |at: &Entry| at.place == 0;
-        let all_first = self.core.segments.all().iter().all(is_first)
-            && !self.core.stale.any(|at| !is_first(at));
-        if self.core.places.len() > 1 && all_first {
-            second_note::forget(&*self.core.places[0].dir)?;
-        }
-        Ok(())
-    }
-
-    fn end(&self) {
-        self.core.close();
-        lock(&self.threads).join(&self.core);
-        // They would be removed by the next open as well.
-        let spares = std::mem::take(&mut *lock(&self.core.spares));
-        let ready = spares.ready.into_iter().map(|spare| (spare.place, spare.name));
-        for (place, name) in ready.chain(spares.used) {
-            self.core.places[place].dir.remove(&name).ok();
-        }
+        self.max_record_bytes
     }
 
     /// Takes the steps that the log's threads would take, for a log that has none
@@ -301,58 +328,42 @@ impl Log {
     /// # Errors
     /// The log has stopped.
     pub fn drive(&self) -> Result<bool> {
-        self.core.check_owner()?;
-        let turn = lock(&self.role).turn(&self.core)?;
-        self.core.watch_age();
-        let due = self.core.sync_due() == Some(Duration::ZERO);
-        if due {
-            sync_or_fail_over(&self.core, &self.role)?;
-        }
-        let place = lock(&self.role).active.segment.place;
-        let prepared = match spares::keep_ready(&self.core, place) {
-            Ok(prepared) => prepared,
-            Err(Error::OutOfSpace { .. }) => false,
-            Err(error) => {
-                tracing::warn!(%error, "no segment could be prepared");
-                false
-            }
-        };
-        Ok(turn == Turn::Worked || due || prepared)
+        self.commit.intake.check_owner()?;
+        self.commit.drive()
     }
 
-    /// For an append that found the ring full, in a log without threads.
-    fn make_room(&self) -> Result<()> {
-        if self.drive()? {
-            return Ok(());
-        }
-        // Nothing was due, so what is written is not durable yet.
-        if self.core.lag() > Duration::ZERO {
-            return sync_or_fail_over(&self.core, &self.role);
-        }
-        let mut writer = lock(&self.role);
-        match spares::keep_ready(&self.core, writer.active.segment.place) {
-            Ok(true) => Ok(()),
-            Ok(false) | Err(Error::OutOfSpace { .. }) => {
-                Err(Error::OutOfSpace { last_index: self.core.last.get() })
-            }
-            // The writer would meet it only once this segment is full, and it will not be.
-            Err(error) => writer.fail_over(&self.core, error),
-        }
+    /// Makes everything durable, notes where the log ends, and ends. Everything that was appended is
+    /// durable on return.
+    ///
+    /// # Errors
+    /// [`Error::Stopped`] if the disk failed: records after the one that it names may be lost.
+    /// [`Error::OutOfSpace`] if the disk is full: likewise.
+    pub fn close(self) -> Result<()> {
+        self.commit.intake.check_owner()?;
+        let finished = self.commit.finish();
+        self.end();
+        finished
+    }
+
+    fn end(&self) {
+        self.commit.intake.close();
+        lock(&self.threads).join(&self.commit);
+        self.commit.files.stock.clear();
     }
 }
 
 impl Drop for Log {
     fn drop(&mut self) {
-        if self.core.check_owner().is_err() {
+        if self.commit.intake.check_owner().is_err() {
             if let Ok(threads) = self.threads.get_mut() {
                 threads.forget();
             }
             return;
         }
         // After `close` there is nothing left to do.
-        if self.core.gate() < Gate::Stopped {
-            let mut writer = lock(&self.role);
-            while matches!(writer.turn(&self.core), Ok(Turn::Worked)) {}
+        if self.commit.intake.gate() < Gate::Stopped {
+            let mut writer = self.commit.role();
+            while matches!(writer.turn(&self.commit), Ok(Turn::Worked)) {}
             drop(writer);
         }
         self.end();

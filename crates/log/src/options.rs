@@ -7,9 +7,11 @@ use std::time::Duration;
 
 use crate::clock::Clock;
 use crate::error::{Error, Result};
-use crate::format::{BLOCK_BYTES, FRAME_BYTES};
-use crate::sparse::SparseIndex;
+use crate::segment::format::{BLOCK_BYTES, FRAME_BYTES, INDEX_END};
 use crate::stats::Observer;
+
+/// The largest ring: a batch of half of it fits into the largest segment, and so does all of it.
+const RING_BYTES_MAX: u64 = 512 << 20;
 
 /// When the log syncs on its own account. Whoever waits for more gets it, under any policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,9 +19,8 @@ pub enum Policy {
     /// Only when a segment is full, and at [`crate::Log::close`]. A power cut may take everything of
     /// the last segment.
     ///
-    /// A write or a sync that fails stops the log, also one with a second directory: what the kernel has
-    /// is not in the ring any more, so it could not be moved to another file, nor could anything behind
-    /// it ever be called durable.
+    /// A write or a sync that fails stops the log: what the kernel has is not in the ring any more, so it
+    /// could not be moved to another file, nor could anything behind it ever be called durable.
     Never,
     /// In the background, so that no record stays unsynced for longer than `max_age`, nor more than
     /// `max_bytes` of them, whichever comes first. A power cut takes no more than that. Where the disk
@@ -58,17 +59,6 @@ pub enum Ring {
     File(PathBuf),
 }
 
-/// What the next write does with a block that holds durable records and has room left.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Tail {
-    /// Writes it again, the old bytes unchanged. A device that destroys a sector when the power goes
-    /// in the middle of a write takes durable records with it; none that is sold does.
-    #[default]
-    Rewrite,
-    /// Leaves it alone and begins a new block: up to 4 KiB more for each write.
-    Pad,
-}
-
 /// Options of a log. The defaults are right for most.
 ///
 /// ```
@@ -83,21 +73,17 @@ pub struct Options {
     /// Size of a segment file, a multiple of 4 KiB: 64 MiB unless set. 32 to 128 MiB are sensible;
     /// less is for tests and tiny logs.
     pub segment_bytes: u64,
-    /// Bytes of records that may be accepted and not yet durable: 32 MiB unless set, at most half a
-    /// segment. The only memory that a log takes in proportion to anything.
+    /// Bytes of records that may be accepted and not yet durable, a power of two: 32 MiB unless set. The
+    /// only memory that a log takes in proportion to anything. The largest record is half of it.
     pub ring_bytes: u64,
     /// Where the ring is.
     pub ring: Ring,
-    /// What becomes of a block that is partly durable.
-    pub tail: Tail,
     /// Past the page cache where the filesystem lets us (`O_DIRECT`): on unless set. Measured here,
     /// it makes a durable record cheaper and keeps the log out of writeback.
     pub direct: bool,
-    /// A write or a sync that takes longer than this counts as failed, and the log goes on in its
-    /// second directory with everything that is not durable: never unless set. Ten times what a sync
-    /// of this disk takes is sensible. Costs a copy and two wake-ups for each write. A disk that takes
-    /// its time over a new file, a rename or a removal is waited for. Not with [`Policy::Never`].
-    pub slow_after: Option<Duration>,
+    /// Index of the first record of a log that is made: 1 unless set. A log that exists goes on where it
+    /// is.
+    pub first_index: u64,
     /// Open although durable records are lost: cut the log before the first of them. Whoever sets
     /// this has looked at `plimsoll log verify`.
     pub accept_loss: bool,
@@ -180,13 +166,13 @@ impl Options {
                 self.segment_bytes
             ));
         }
-        if !(BLOCK_BYTES..=self.segment_bytes / 2).contains(&self.ring_bytes)
+        if !(BLOCK_BYTES..=RING_BYTES_MAX).contains(&self.ring_bytes)
             || !self.ring_bytes.is_power_of_two()
         {
             return wrong(format!(
-                "ring_bytes is {}; it must be a power of two from 4 KiB to half a segment ({})",
+                "ring_bytes is {}; it must be a power of two from 4 KiB to {} MiB",
                 self.ring_bytes,
-                self.segment_bytes / 2
+                RING_BYTES_MAX >> 20
             ));
         }
         if let Policy::Interval { max_age, max_bytes } = self.policy
@@ -196,15 +182,11 @@ impl Options {
                 "an interval of nothing; Policy::Always is what syncs at once".to_owned(),
             );
         }
-        if self.slow_after.is_some_and(|limit| limit.is_zero() || !self.threads) {
-            return wrong("slow_after must be some time, of a log that has threads".to_owned());
-        }
-        if self.slow_after.is_some() && self.policy == Policy::Never {
-            return wrong(
-                "slow_after with Policy::Never: what was written is not in the ring any more, and could \
-                 not go on elsewhere"
-                    .to_owned(),
-            );
+        if !(1..INDEX_END).contains(&self.first_index) {
+            return wrong(format!(
+                "first_index is {}; records are counted from 1 to 2^63 - 1",
+                self.first_index
+            ));
         }
         Ok(())
     }
@@ -219,20 +201,17 @@ impl Options {
     pub(crate) fn max_batch_bytes(&self) -> u64 {
         self.ring_bytes / 2
     }
-
-    /// How many bytes may be unsynced before a background sync is due.
-    pub(crate) fn unsynced_bytes_max(&self) -> Option<u64> {
-        match self.policy {
-            Policy::Interval { max_bytes, .. } => Some(max_bytes.min(self.ring_bytes / 4 * 3)),
-            Policy::Always => Some(self.ring_bytes / 4 * 3),
-            Policy::Never => None,
-        }
-    }
 }
 
-/// Where the records of a segment of this size must end, so that its seal still fits.
-pub(crate) fn records_end(segment_bytes: u64) -> u64 {
-    segment_bytes - SparseIndex::seal_bytes_max(segment_bytes) as u64
+impl Policy {
+    /// How many bytes may be unsynced before a background sync is due.
+    pub(crate) fn unsynced_bytes_max(self, ring_bytes: u64) -> Option<u64> {
+        match self {
+            Self::Interval { max_bytes, .. } => Some(max_bytes.min(ring_bytes / 4 * 3)),
+            Self::Always => Some(ring_bytes / 4 * 3),
+            Self::Never => None,
+        }
+    }
 }
 
 impl Default for Options {
@@ -242,9 +221,8 @@ impl Default for Options {
             segment_bytes: 64 << 20,
             ring_bytes: 32 << 20,
             ring: Ring::default(),
-            tail: Tail::default(),
             direct: true,
-            slow_after: None,
+            first_index: 1,
             accept_loss: false,
             observer: None,
             threads: true,
@@ -260,9 +238,8 @@ impl fmt::Debug for Options {
             .field("segment_bytes", &self.segment_bytes)
             .field("ring_bytes", &self.ring_bytes)
             .field("ring", &self.ring)
-            .field("tail", &self.tail)
             .field("direct", &self.direct)
-            .field("slow_after", &self.slow_after)
+            .field("first_index", &self.first_index)
             .field("accept_loss", &self.accept_loss)
             .field("threads", &self.threads)
             .finish_non_exhaustive()
@@ -278,8 +255,10 @@ mod tests {
         let said = |options: Options| options.check().unwrap_err().to_string();
         let odd = Options { segment_bytes: 100_000, ..Options::default() };
         assert!(said(odd).contains("segment_bytes"));
-        let large = Options { ring_bytes: 64 << 20, ..Options::default() };
-        assert!(said(large).contains("half a segment"));
+        let odd = Options { ring_bytes: 48 << 20, ..Options::default() };
+        assert!(said(odd).contains("power of two"));
+        let none = Options { first_index: 0, ..Options::default() };
+        assert!(said(none).contains("from 1"));
         let policy = Policy::Interval { max_age: Duration::ZERO, max_bytes: 1 };
         assert!(said(Options { policy, ..Options::default() }).contains("Always"));
     }

@@ -84,3 +84,143 @@ pub(crate) fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
         Err(TryLockError::WouldBlock) => None,
     }
 }
+
+/// The order in which locks are taken that are held while something waits. One that comes earlier is
+/// taken first; debug builds check that. All others are small: nobody holds one while anything waits, nor
+/// takes another lock meanwhile but that of a list of waiters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Rank {
+    /// Segments are taken away.
+    Retention,
+    /// The writer's role.
+    Role,
+    /// A file is made ready.
+    Preparing,
+    /// The sync turn.
+    Sync,
+    /// Records are accepted.
+    Tail,
+    /// A cut is noted.
+    Cutting,
+}
+
+/// A lock with a place in the order.
+#[derive(Debug)]
+pub(crate) struct Ranked<T> {
+    rank: Rank,
+    inner: Mutex<T>,
+}
+
+/// A lock with a place in the order, held.
+#[derive(Debug)]
+pub(crate) struct RankedGuard<'a, T> {
+    guard: MutexGuard<'a, T>,
+    _held: held::Held,
+}
+
+impl<T> Ranked<T> {
+    pub(crate) fn new(rank: Rank, value: T) -> Self {
+        Self { rank, inner: Mutex::new(value) }
+    }
+
+    pub(crate) fn lock(&self) -> RankedGuard<'_, T> {
+        let _held = held::Held::enter(self.rank, true);
+        RankedGuard { guard: lock(&self.inner), _held }
+    }
+
+    /// Takes the lock if nobody else has it: nobody waits, so no order is to be kept.
+    pub(crate) fn try_lock(&self) -> Option<RankedGuard<'_, T>> {
+        let guard = try_lock(&self.inner)?;
+        Some(RankedGuard { guard, _held: held::Held::enter(self.rank, false) })
+    }
+}
+
+impl<T> std::ops::Deref for RankedGuard<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.guard
+    }
+}
+
+impl<T> std::ops::DerefMut for RankedGuard<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.guard
+    }
+}
+
+/// Which locks a thread holds.
+#[cfg(all(debug_assertions, not(shuttle)))]
+mod held {
+    use std::cell::RefCell;
+
+    use super::Rank;
+
+    thread_local! {
+        static RANKS: RefCell<Vec<Rank>> = const { RefCell::new(Vec::new()) };
+    }
+
+    #[derive(Debug)]
+    pub(super) struct Held(Rank);
+
+    impl Held {
+        pub(super) fn enter(rank: Rank, waits: bool) -> Self {
+            RANKS.with_borrow_mut(|ranks| {
+                let last = ranks.iter().max();
+                assert!(
+                    !waits || last.is_none_or(|last| *last < rank),
+                    "{rank:?} is locked behind {last:?}"
+                );
+                ranks.push(rank);
+            });
+            Self(rank)
+        }
+    }
+
+    impl Drop for Held {
+        fn drop(&mut self) {
+            RANKS.with_borrow_mut(|ranks| {
+                let at = ranks.iter().rposition(|rank| *rank == self.0);
+                ranks.remove(at.expect("it was entered"));
+            });
+        }
+    }
+}
+
+#[cfg(not(all(debug_assertions, not(shuttle))))]
+mod held {
+    use super::Rank;
+
+    #[derive(Debug)]
+    pub(super) struct Held;
+
+    impl Held {
+        #[inline]
+        pub(super) fn enter(_: Rank, _: bool) -> Self {
+            Self
+        }
+    }
+}
+
+#[cfg(all(test, not(shuttle), debug_assertions))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn locks_are_taken_in_their_order() {
+        let (role, sync) = (Ranked::new(Rank::Role, ()), Ranked::new(Rank::Sync, ()));
+        let first = role.lock();
+        drop(sync.lock());
+        drop(first);
+        let _second = sync.lock();
+        assert!(role.try_lock().is_some(), "whoever does not wait may take any");
+    }
+
+    #[test]
+    #[should_panic(expected = "Role is locked behind")]
+    fn a_lock_out_of_order_is_noticed() {
+        let (role, sync) = (Ranked::new(Rank::Role, ()), Ranked::new(Rank::Sync, ()));
+        let _sync = sync.lock();
+        let _role = role.lock();
+    }
+}

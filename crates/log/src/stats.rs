@@ -1,10 +1,12 @@
 //! What the log counts: plain numbers, and a hook for whoever keeps metrics.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
+use crate::commit::syncer::Synced;
 use crate::shim::{Mutex, lock};
 
 /// Is told of what the log does, from the thread that does it: return at once, and do not call the
@@ -119,53 +121,115 @@ pub struct Stats {
     pub layout: String,
 }
 
-/// Where counts are kept. One lock, never held while anything waits.
-pub(crate) struct Counts(Mutex<Inner>);
-
-pub(crate) struct Inner {
-    pub(crate) written_bytes: u64,
-    pub(crate) rotations: u64,
-    pub(crate) failovers: u64,
-    pub(crate) append_ns: Histogram<u64>,
-    pub(crate) write_ns: Histogram<u64>,
-    pub(crate) sync_ns: Histogram<u64>,
-    pub(crate) group_records: Histogram<u64>,
-    pub(crate) occupancy_bytes: Histogram<u64>,
-    pub(crate) stall_ns: Histogram<u64>,
+/// Where counts are kept, and who is told.
+pub(crate) struct Tell {
+    observer: Option<Arc<dyn Observer>>,
+    counts: Mutex<Counts>,
 }
 
-impl Counts {
-    pub(crate) fn new() -> Self {
+/// One lock, never held while anything waits. Histograms are made when there is something to count: an
+/// idle log has none.
+#[derive(Default)]
+struct Counts {
+    written_bytes: u64,
+    rotations: u64,
+    failovers: u64,
+    append_ns: Counted,
+    write_ns: Counted,
+    sync_ns: Counted,
+    group_records: Counted,
+    occupancy_bytes: Counted,
+    stall_ns: Counted,
+}
+
+#[derive(Default)]
+struct Counted(Option<Box<Histogram<u64>>>);
+
+impl Counted {
+    fn record(&mut self, value: u64) {
         let empty = || Histogram::new_with_bounds(1, 1 << 40, 2).expect("bounds in order");
-        Self(Mutex::new(Inner {
-            written_bytes: 0,
-            rotations: 0,
-            failovers: 0,
-            append_ns: empty(),
-            write_ns: empty(),
-            sync_ns: empty(),
-            group_records: empty(),
-            occupancy_bytes: empty(),
-            stall_ns: empty(),
-        }))
+        self.0.get_or_insert_with(|| Box::new(empty())).saturating_record(value.max(1));
     }
 
-    pub(crate) fn change(&self, change: impl FnOnce(&mut Inner)) {
-        change(&mut lock(&self.0));
+    fn distribution(&self) -> Distribution {
+        self.0.as_deref().map_or_else(Distribution::default, distribution)
+    }
+}
+
+impl Tell {
+    pub(crate) fn new(observer: Option<Arc<dyn Observer>>) -> Self {
+        Self { observer, counts: Mutex::default() }
+    }
+
+    /// An append was timed.
+    #[cold]
+    pub(crate) fn accepted(&self, took: Duration, stalled: Option<Duration>) {
+        {
+            let mut counts = lock(&self.counts);
+            counts.append_ns.record(ns(took));
+            if let Some(stalled) = stalled {
+                counts.stall_ns.record(ns(stalled));
+            }
+        }
+        if let Some(took) = stalled {
+            self.observe(Event::Stalled { took });
+        }
+    }
+
+    /// So many bytes were in the ring when the writer came.
+    pub(crate) fn occupancy(&self, bytes: u64) {
+        lock(&self.counts).occupancy_bytes.record(bytes);
+    }
+
+    pub(crate) fn wrote(&self, bytes: u64, took: Duration) {
+        {
+            let mut counts = lock(&self.counts);
+            counts.written_bytes += bytes;
+            counts.write_ns.record(ns(took));
+        }
+        self.observe(Event::Wrote { bytes, took });
+    }
+
+    pub(crate) fn synced(&self, synced: Synced) {
+        let Synced { index: durable, records, took, .. } = synced;
+        {
+            let mut counts = lock(&self.counts);
+            counts.sync_ns.record(ns(took));
+            if records > 0 {
+                counts.group_records.record(records);
+            }
+        }
+        self.observe(Event::Synced { durable, records, took });
+    }
+
+    /// Anything else.
+    pub(crate) fn happened(&self, event: Event<'_>) {
+        match event {
+            Event::Rotated { .. } => lock(&self.counts).rotations += 1,
+            Event::FailedOver { .. } => lock(&self.counts).failovers += 1,
+            _ => {}
+        }
+        self.observe(event);
+    }
+
+    fn observe(&self, event: Event<'_>) {
+        if let Some(observer) = &self.observer {
+            observer.observe(event);
+        }
     }
 
     /// Fills in what is counted here.
     pub(crate) fn report(&self, stats: &mut Stats) {
-        let inner = lock(&self.0);
-        stats.written_bytes = inner.written_bytes;
-        stats.rotations = inner.rotations;
-        stats.failovers = inner.failovers;
-        stats.append_ns = distribution(&inner.append_ns);
-        stats.write_ns = distribution(&inner.write_ns);
-        stats.sync_ns = distribution(&inner.sync_ns);
-        stats.group_records = distribution(&inner.group_records);
-        stats.occupancy_bytes = distribution(&inner.occupancy_bytes);
-        stats.stall_ns = distribution(&inner.stall_ns);
+        let counts = lock(&self.counts);
+        stats.written_bytes = counts.written_bytes;
+        stats.rotations = counts.rotations;
+        stats.failovers = counts.failovers;
+        stats.append_ns = counts.append_ns.distribution();
+        stats.write_ns = counts.write_ns.distribution();
+        stats.sync_ns = counts.sync_ns.distribution();
+        stats.group_records = counts.group_records.distribution();
+        stats.occupancy_bytes = counts.occupancy_bytes.distribution();
+        stats.stall_ns = counts.stall_ns.distribution();
     }
 }
 
@@ -179,13 +243,12 @@ fn distribution(histogram: &Histogram<u64>) -> Distribution {
     }
 }
 
-/// A duration as the histograms take it.
-pub(crate) fn ns(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX).max(1)
+fn ns(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-impl fmt::Debug for Counts {
+impl fmt::Debug for Tell {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Counts")
+        f.write_str("Tell")
     }
 }

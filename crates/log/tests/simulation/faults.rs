@@ -29,21 +29,19 @@ fn an_error_at_any_operation_loses_nothing() {
     let cell = std::cell::RefCell::new((&mut operations, &mut runs, &mut tally));
     each_seed(6, |seed, talks| {
         let (operations, runs, tally) = &mut *cell.borrow_mut();
-        let histories = World::calm(seed, false).run_calm(STEPS, tally);
-        for (place, history) in histories.iter().enumerate() {
-            **operations += history.len();
-            let all = (0..history.len()).step_by(every);
-            for number in only.map_or(all, |at| (at..history.len().min(at + 1)).step_by(1)) {
-                for (name, errno) in ERRORS {
-                    for extent in [Extent::Once, Extent::Kind, Extent::Disk] {
-                        **runs += 1;
-                        let mut world = World::calm(seed, talks && only.is_some());
-                        for fault in faults(history, number, errno, extent) {
-                            world.inject(place, fault);
-                        }
-                        let _telling = Telling { step: &history[number], name, extent, place };
-                        world.run_calm(STEPS, tally);
+        let history = World::calm(seed, false).run_calm(STEPS, tally);
+        **operations += history.len();
+        let all = (0..history.len()).step_by(every);
+        for number in only.map_or(all, |at| (at..history.len().min(at + 1)).step_by(1)) {
+            for (name, errno) in ERRORS {
+                for extent in [Extent::Once, Extent::Kind, Extent::Disk] {
+                    **runs += 1;
+                    let mut world = World::calm(seed, talks && only.is_some());
+                    for fault in faults(&history, number, errno, extent) {
+                        world.inject(fault);
                     }
+                    let _telling = Telling { step: &history[number], name, extent };
+                    world.run_calm(STEPS, tally);
                 }
             }
         }
@@ -80,14 +78,13 @@ struct Telling<'a> {
     step: &'a Step,
     name: &'static str,
     extent: Extent,
-    place: usize,
 }
 
 impl Drop for Telling<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            let Self { step, name, extent, place } = self;
-            println!("PLIMSOLL_AT={}: {name} ({extent:?}) in {place}, {step}", step.number);
+            let Self { step, name, extent } = self;
+            println!("PLIMSOLL_AT={}: {name} ({extent:?}), {step}", step.number);
         }
     }
 }

@@ -17,6 +17,9 @@ pub(crate) struct Model {
     /// The last record acknowledged as written, and as durable.
     pub(crate) written: u64,
     pub(crate) durable: u64,
+    /// The last record that a segment had when somebody last looked: what is behind it may be in a ring
+    /// only.
+    pub(crate) on_disk: u64,
     /// What retention may have taken, and what it has.
     pub(crate) may_be_gone: u64,
     pub(crate) is_gone: u64,
@@ -52,7 +55,7 @@ impl Model {
 
     /// What a crash at this moment must leave.
     pub(crate) fn promised(&self, crash: Crash, disk: Disk) -> u64 {
-        let marks = self.log.upgrade().map(|log| (log.written().get(), log.durable().get()));
+        let marks = self.log.upgrade().map(|log| (log.written(), log.durable()));
         let (written, durable) = marks.unwrap_or_default();
         let durable = durable.max(self.durable);
         let promised = match crash {
@@ -85,7 +88,7 @@ impl Model {
     /// Everything that the kernel has can be read, and is what was appended. Stops where a read fails
     /// and `may_fail`.
     pub(crate) fn check_records(&self, log: &Log, may_fail: impl Fn(&Error) -> bool) {
-        let (mut next, end) = (log.first_index(), log.written().get());
+        let (mut next, end) = (log.first_index(), log.written());
         let mut reader = log.read_from(next).unwrap();
         loop {
             match reader.next_record() {

@@ -10,8 +10,8 @@ use plimsoll_sync::{Crash, Dir};
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
-use crate::Disk;
 use crate::model::{Model, Shared};
+use crate::{Disk, in_a_thread};
 
 /// How many of each kind there were.
 #[derive(Debug, Default, Clone, Copy)]
@@ -62,24 +62,17 @@ impl Points {
         Self { rng, counts: Counts::default(), disk, small_disk, options, model }
     }
 
-    /// Every moment of these directories from here on is a point.
-    pub(crate) fn watch(points: &Arc<Mutex<Self>>, dirs: &[Arc<SimDir>]) {
-        for (place, dir) in dirs.iter().enumerate() {
-            let others: Vec<_> = dirs.iter().map(Arc::downgrade).collect();
-            let points = Arc::clone(points);
-            dir.watch(move |moment: &Moment<'_>| {
+    /// Every moment of this directory from here on is a point.
+    pub(crate) fn watch(points: &Arc<Mutex<Self>>, dir: &SimDir) {
+        let points = Arc::clone(points);
+        dir.watch(move |moment: &Moment<'_>| {
+            // Apart from the log that is in the middle of a call, whose locks this thread holds.
+            in_a_thread(|| {
                 let mut points = points.lock().unwrap_or_else(PoisonError::into_inner);
                 let (crash, seed) = points.draw();
-                let found = |(other, dir): (usize, &std::sync::Weak<SimDir>)| {
-                    let all = || Some(dir.upgrade()?.crash(crash, seed));
-                    if other == place { Some(moment.crash(crash, seed)) } else { all() }
-                };
-                let found: Option<Vec<SimDir>> = others.iter().enumerate().map(found).collect();
-                if let Some(found) = found {
-                    points.visit(found, crash, moment);
-                }
+                points.visit(moment.crash(crash, seed), crash, moment);
             });
-        }
+        });
     }
 
     fn draw(&mut self) -> (Crash, u64) {
@@ -91,7 +84,7 @@ impl Points {
         (crash, self.rng.random())
     }
 
-    fn visit(&mut self, mut found: Vec<SimDir>, crash: Crash, moment: &Moment<'_>) {
+    fn visit(&mut self, mut found: SimDir, crash: Crash, moment: &Moment<'_>) {
         let model = self.model.clone();
         let model = model.lock();
         self.counts.points += 1;
@@ -104,14 +97,14 @@ impl Points {
         if crash != Crash::PowerCut && self.rng.random_ratio(1, 4) {
             // What the kernel or the device still had may go as well.
             let seed = self.rng.random();
-            found = found.iter().map(|dir| dir.power_cut(seed)).collect();
+            found = found.power_cut(seed);
             must = model.promised(Crash::PowerCut, self.disk);
         }
         let _where = Telling(format!(
             "in a copy crashed ({crash:?}) before operation {}, {} {}",
             moment.number, moment.operation, moment.name
         ));
-        let found: Vec<Arc<SimDir>> = found.into_iter().map(Arc::new).collect();
+        let found = Arc::new(found);
         if self.disk != Disk::Lying && self.rng.random_ratio(1, 16) {
             nothing_is_wrong(&found);
         }
@@ -126,9 +119,9 @@ impl Points {
         }
     }
 
-    fn open(&mut self, found: &[Arc<SimDir>]) -> Option<Log> {
+    fn open(&mut self, found: &Arc<SimDir>) -> Option<Log> {
         let clock = Clock::manual(self.rng.random());
-        match Log::open_in(dyn_dirs(found), Options { clock, ..self.options.clone() }) {
+        match Log::open_in(dyn_dir(found), Options { clock, ..self.options.clone() }) {
             Ok((log, recovery)) => {
                 self.counts.torn_tails += u64::from(recovery.torn_tail.is_some());
                 Some(log)
@@ -144,7 +137,7 @@ impl Points {
 
     /// A log that was recovered is as good as any: what is appended now survives a power cut, and what
     /// was cut off stays away.
-    fn go_on(&mut self, model: &Model, log: Log, found: &[Arc<SimDir>]) {
+    fn go_on(&mut self, model: &Model, log: Log, found: &Arc<SimDir>) {
         self.counts.went_on += 1;
         let before = log.last_index();
         let mut appended = 0_u64;
@@ -160,7 +153,7 @@ impl Points {
             log.append_with(&[99; 2000], Ack::Written).ok();
         }
         let seed = self.rng.random();
-        let found: Vec<_> = found.iter().map(|dir| Arc::new(dir.power_cut(seed))).collect();
+        let found = Arc::new(found.power_cut(seed));
         drop(log);
         let Some(log) = self.open(&found) else { return };
         assert!(log.last_index() >= before + appended, "what was appended after a crash is lost");
@@ -182,13 +175,13 @@ fn is_full(error: &Error) -> bool {
         || matches!(error, Error::Disk(disk) if disk.kind() == Some(std::io::ErrorKind::StorageFull))
 }
 
-pub(crate) fn dyn_dirs(dirs: &[Arc<SimDir>]) -> Vec<Arc<dyn Dir>> {
-    dirs.iter().map(|dir| Arc::clone(dir) as Arc<dyn Dir>).collect()
+pub(crate) fn dyn_dir(dir: &Arc<SimDir>) -> Arc<dyn Dir> {
+    Arc::clone(dir) as Arc<dyn Dir>
 }
 
 /// Somebody who only looks calls nothing corrupt.
-pub(crate) fn nothing_is_wrong(dirs: &[Arc<SimDir>]) {
-    let Ok(view) = View::of(dyn_dirs(dirs)) else { return };
+pub(crate) fn nothing_is_wrong(dir: &Arc<SimDir>) {
+    let Ok(view) = View::of(dyn_dir(dir)) else { return };
     for report in view.verify(&|_, _| {}).into_iter().flatten() {
         assert!(!matches!(report.state, SegmentState::Corrupt(_)), "{report:?}");
     }

@@ -12,7 +12,7 @@ use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
 use crate::number;
-use crate::points::dyn_dirs;
+use crate::points::dyn_dir;
 
 /// A frame of the log as it was.
 struct Whole {
@@ -55,7 +55,7 @@ fn before(seed: u64) -> Before {
     let mut rng = Pcg64Mcg::seed_from_u64(seed);
     let options_of_disk = DiskOptions { system: System::HERE, ..DiskOptions::default() };
     let dir = Arc::new(SimDir::with(options_of_disk));
-    let (log, _) = Log::open_in(dyn_dirs(&[Arc::clone(&dir)]), options()).unwrap();
+    let (log, _) = Log::open_in(dyn_dir(&dir), options()).unwrap();
     let mut payloads = Vec::new();
     for unit in 0..45 {
         let mut batch = vec![vec![]; if unit % 7 == 3 { 3 } else { 1 }];
@@ -68,8 +68,7 @@ fn before(seed: u64) -> Before {
         payloads.append(&mut batch);
     }
     let disk = dir.crash(Crash::Process, 0);
-    let dirs = dyn_dirs(&[Arc::new(disk.crash(Crash::Process, 0))]);
-    let view = View::of(dirs).unwrap();
+    let view = View::of(Arc::new(disk.crash(Crash::Process, 0))).unwrap();
     let reports = view.verify(&|_, _| {}).unwrap();
     let mut frames = Vec::new();
     let each = |dumped: Dumped<'_>| {
@@ -118,7 +117,7 @@ fn check(before: &Before, after: &[u8], how: &str, verdicts: &mut Verdicts) {
     file.write_at(after, 0).unwrap();
     file.sync(SyncMethod::Fsync).unwrap();
     let (last, durable) = expected(before, after);
-    let opened = Log::open_in(dyn_dirs(&[Arc::clone(&dir)]), options());
+    let opened = Log::open_in(dyn_dir(&dir), options());
     if durable > last {
         let Err(Error::Corrupt(wrong)) = opened else {
             panic!("{how}: {durable} were durable, {last} are there, and it opens");
@@ -154,7 +153,7 @@ fn check(before: &Before, after: &[u8], how: &str, verdicts: &mut Verdicts) {
     log.append_with(b"next", Ack::Durable).unwrap();
     let found = Arc::new(dir.power_cut(last));
     drop(log);
-    let (log, _) = Log::open_in(dyn_dirs(&[found]), options()).unwrap();
+    let (log, _) = Log::open_in(dyn_dir(&found), options()).unwrap();
     assert_eq!(log.last_index(), last + 1, "{how}");
     let mut reader = log.read_from(1).unwrap();
     while let Some(record) = reader.next_record().unwrap() {

@@ -4,9 +4,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use plimsoll_log::{
-    Ack, Clock, Error, Event, Log, Observer, Options, Policy, Retain, Ring, Tail, View,
-};
+use plimsoll_log::{Ack, Clock, Error, Event, Log, Observer, Options, Policy, Retain, Ring, View};
 use plimsoll_simdisk::{DiskOptions, Fault, FaultKind, Operation, Persistence, SimDir, Step, Tear};
 use plimsoll_sync::{Crash, Dir, System};
 use rand::{Rng, SeedableRng};
@@ -14,20 +12,23 @@ use rand_pcg::Pcg64Mcg;
 
 use crate::Disk;
 use crate::model::{Model, Shared};
-use crate::points::{Counts, Points, dyn_dirs, nothing_is_wrong};
+use crate::points::{Counts, Points, nothing_is_wrong};
 
 pub(crate) struct World {
     rng: Pcg64Mcg,
     seed: u64,
     disk: Disk,
-    dirs: Vec<Arc<SimDir>>,
+    dir: Arc<SimDir>,
     options: Options,
     clock: Clock,
     log: Option<Arc<Log>>,
     model: Shared,
     points: Option<Arc<Mutex<Points>>>,
     shm: Option<tempfile::TempDir>,
+    /// Names of rings, so that each crash leaves another.
     rings: u64,
+    /// A ring that the last opener could not see, and that comes back.
+    hidden: Option<PathBuf>,
     talks: bool,
     small_disk: bool,
     /// Neither faults nor crashes are drawn.
@@ -62,26 +63,13 @@ pub(crate) struct Tally {
 impl World {
     pub(crate) fn new(seed: u64, disk: Disk, talks: bool) -> Self {
         let mut world = Self::busy(seed, disk, talks);
-        if seed % 4 == 2 {
-            // Padded writes fill segments faster than the ring.
-            let forever = Duration::from_secs(3600);
-            world.options.policy = Policy::Interval { max_age: forever, max_bytes: 1 << 30 };
-            world.options.tail = Tail::Pad;
-            world.is_lazy = true;
-        }
+        world.is_lazy = seed % 4 == 2;
+        world.draw_options();
         world
     }
 
     fn busy(seed: u64, disk: Disk, talks: bool) -> Self {
         let mut rng = Pcg64Mcg::seed_from_u64(seed);
-        let policy = match rng.random_range(0..3) {
-            0 => Policy::Never,
-            1 => Policy::Always,
-            _ => Policy::Interval {
-                max_age: Duration::from_millis(rng.random_range(1..50)),
-                max_bytes: rng.random_range(1..30_000),
-            },
-        };
         let small_disk = disk == Disk::Failing && rng.random_ratio(1, 4);
         let disk_options = DiskOptions {
             system: System::HERE,
@@ -95,25 +83,15 @@ impl World {
             history_steps: if talks { 200 } else { 0 },
             ..DiskOptions::default()
         };
-        let places = if rng.random_ratio(1, 4) { 2 } else { 1 };
-        let dirs = (0..places).map(|_| Arc::new(SimDir::with(disk_options))).collect();
+        let dir = Arc::new(SimDir::with(disk_options));
         let shm = rng.random_ratio(1, 8).then(|| tempfile::tempdir_in("/dev/shm").ok()).flatten();
         let clock = Clock::manual(seed);
-        let options = Options {
-            policy,
-            segment_bytes: 64 << 10,
-            ring_bytes: if rng.random() { 32 << 10 } else { 8 << 10 },
-            tail: if rng.random_ratio(1, 4) { Tail::Pad } else { Tail::Rewrite },
-            direct: rng.random_ratio(3, 4),
-            threads: false,
-            clock: clock.clone(),
-            ..Options::default()
-        };
+        let options = Options { threads: false, clock: clock.clone(), ..Options::default() };
         Self {
             rng,
             seed,
             disk,
-            dirs,
+            dir,
             options,
             clock,
             log: None,
@@ -121,12 +99,40 @@ impl World {
             points: None,
             shm,
             rings: 0,
+            hidden: None,
             talks,
             small_disk,
             is_calm: false,
             is_lazy: false,
             is_over: false,
         }
+    }
+
+    /// Whoever opens a log may want it otherwise than the one before.
+    fn draw_options(&mut self) {
+        // A ring in a file has the size that it was made with.
+        let has_ring = self.shm.as_ref().is_some_and(|shm| {
+            std::fs::read_dir(shm.path()).is_ok_and(|mut rings| rings.next().is_some())
+        });
+        let rng = &mut self.rng;
+        let policy = match rng.random_range(0..3) {
+            _ if self.is_lazy => {
+                let forever = Duration::from_secs(3600);
+                Policy::Interval { max_age: forever, max_bytes: 1 << 30 }
+            }
+            0 => Policy::Never,
+            1 => Policy::Always,
+            _ => Policy::Interval {
+                max_age: Duration::from_millis(rng.random_range(1..50)),
+                max_bytes: rng.random_range(1..30_000),
+            },
+        };
+        self.options.policy = policy;
+        self.options.segment_bytes = [64 << 10, 64 << 10, 128 << 10][rng.random_range(0..3)];
+        if !has_ring {
+            self.options.ring_bytes = [8 << 10, 32 << 10, 64 << 10][rng.random_range(0..3)];
+        }
+        self.options.direct = rng.random_ratio(3, 4);
     }
 
     /// A world whose disks do what they are told, until somebody injects a fault.
@@ -141,26 +147,25 @@ impl World {
             history_steps: 1_000_000,
             ..DiskOptions::default()
         };
-        world.dirs = world.dirs.iter().map(|_| Arc::new(SimDir::with(options))).collect();
+        world.dir = Arc::new(SimDir::with(options));
         world.small_disk = false;
         world.is_calm = true;
         world
     }
 
-    pub(crate) fn inject(&self, place: usize, fault: Fault) {
-        self.dirs[place].inject(fault);
+    pub(crate) fn inject(&self, fault: Fault) {
+        self.dir.inject(fault);
     }
 
-    /// Runs, cuts the power and checks. Returns what each disk had done until then.
-    pub(crate) fn run_calm(&mut self, steps: u32, tally: &mut Tally) -> Vec<Vec<Step>> {
-        let dirs = self.dirs.clone();
+    /// Runs, cuts the power and checks. Returns what the disk had done until then.
+    pub(crate) fn run_calm(&mut self, steps: u32, tally: &mut Tally) -> Vec<Step> {
+        let dir = Arc::clone(&self.dir);
         self.run(steps, tally);
-        dirs.iter().map(|dir| dir.history()).collect()
+        dir.history()
     }
 
     pub(crate) fn tell_options(&self) {
-        let (seed, places) = (self.seed, self.dirs.len());
-        self.say(&format!("seed {seed}: {:?}, {places} directories", self.options));
+        self.say(&format!("seed {}: {:?}", self.seed, self.options));
     }
 
     fn say(&self, text: &str) {
@@ -192,18 +197,20 @@ impl World {
         self.shm.as_ref().map(|shm| shm.path().join(format!("ring-{}", self.rings)))
     }
 
-    fn has_stopped(&self) -> bool {
+    /// It has stopped, or a segment failed and there is no room for another.
+    fn is_unwell(&self) -> bool {
         let Some(log) = &self.log else { return false };
-        matches!(log.appended().wait_timeout(u64::MAX, Duration::ZERO), Err(Error::Stopped { .. }))
+        log.health().is_err()
     }
 
     /// What survives a crash at least.
     fn must_be_there(&self, crash: Crash) -> u64 {
-        let buffered_survives = self.shm.is_some() && crash == Crash::Process;
+        let has_ring = self.shm.is_some() && self.hidden.is_none();
+        let buffered_survives = has_ring && crash == Crash::Process;
         match crash {
             // After a sync has failed and nothing helped, the kernel calls pages clean that the disk
             // has not got.
-            _ if self.has_stopped() => self.model().durable,
+            _ if self.is_unwell() && !buffered_survives => self.model().durable,
             Crash::Process if buffered_survives && self.log.is_some() => {
                 self.model().records.len() as u64
             }
@@ -227,7 +234,7 @@ impl World {
             self.crash(Crash::PowerCut, tally);
             // Somebody else who looks finds nothing wrong.
             if self.disk != Disk::Lying {
-                nothing_is_wrong(&self.dirs);
+                nothing_is_wrong(&self.dir);
             }
         }
         tally.records += self.model().records.len() as u64;
@@ -288,7 +295,7 @@ impl World {
             model.records.push(Vec::new());
             model.more.push(0);
         }
-        if stopped || self.dirs.iter().any(|dir| dir.is_down()) {
+        if stopped || self.dir.is_down() {
             self.say("the log has stopped, or the machine is down");
             let crash = if self.rng.random() { Crash::PowerCut } else { Crash::Process };
             self.crash(crash, tally);
@@ -338,7 +345,7 @@ impl World {
         } else {
             assert!(appended.is_err(), "an index and no record");
         }
-        if self.disk == Disk::Good && !self.dirs.iter().any(|dir| dir.is_down()) {
+        if self.disk == Disk::Good && !self.dir.is_down() {
             assert!(appended.is_ok(), "{appended:?}");
         }
     }
@@ -346,7 +353,7 @@ impl World {
     fn drive(&mut self) {
         let Some(log) = &self.log else { return };
         let driven = log.drive();
-        let marks = (log.written().get(), log.durable().get());
+        let marks = (log.written(), log.durable());
         self.say(&format!("drive: {driven:?}, written and durable {marks:?}"));
         self.note_marks();
     }
@@ -354,13 +361,13 @@ impl World {
     fn wait(&mut self) {
         let Some(log) = &self.log else { return };
         // The last one is hardly ever written yet, and what is written need not be durable.
-        let (last, written) = (log.last_index(), log.written().get());
+        let (last, written) = (log.last_index(), log.written());
         let index = if self.rng.random() { last } else { written.max(1).min(last) };
         let durably = self.rng.random();
         let waited = match (durably, index == last) {
             (true, true) => log.sync().map(|_| ()),
-            (true, false) => log.wait_durable(index),
-            (false, _) => log.wait_written(index),
+            (true, false) => log.wait(index, Ack::Durable).and_then(|wait| wait.block()),
+            (false, _) => log.wait(index, Ack::Written).and_then(|wait| wait.block()),
         };
         self.say(&format!("wait for {index}, durable {durably}: {waited:?}"));
         if waited.is_ok() {
@@ -377,10 +384,10 @@ impl World {
     fn note_marks(&mut self) {
         let Some(log) = &self.log else { return };
         let mut model = self.model();
-        model.written = model.written.max(log.written().get());
-        model.durable = model.durable.max(log.durable().get());
-        assert!(log.durable().get() <= log.written().get(), "durable before it was written");
-        assert!(log.written().get() <= log.last_index(), "written before it was appended");
+        model.written = model.written.max(log.written());
+        model.durable = model.durable.max(log.durable());
+        assert!(log.durable() <= log.written(), "durable before it was written");
+        assert!(log.written() <= log.last_index(), "written before it was appended");
     }
 
     fn truncate_before(&mut self) {
@@ -406,7 +413,7 @@ impl World {
         let index = self.rng.random_range(index..=last);
         // Where one segment ends and the next begins, a new one takes its name.
         let begins = |name: &String| name.strip_suffix(".seg")?.parse::<u64>().ok();
-        let names = self.dirs.iter().flat_map(|dir| dir.list().unwrap_or_default());
+        let names = self.dir.list().unwrap_or_default().into_iter();
         let edges: Vec<u64> = names.filter_map(|name| begins(&name)).map(|edge| edge - 1).collect();
         let edges: Vec<u64> = edges.into_iter().filter(|&e| (first..=last).contains(&e)).collect();
         let index = match self.rng.random_range(0..3) {
@@ -435,7 +442,7 @@ impl World {
             for (place, more) in model.more[end..].iter_mut().rev().enumerate() {
                 *more = place;
             }
-            if index == 0 || log.durable().get() == index {
+            if index == 0 || log.durable() == index {
                 model.durable = index;
                 model.written = index;
             }
@@ -448,7 +455,7 @@ impl World {
     fn read(&mut self) {
         let Some(log) = &self.log else { return };
         let first = log.first_index();
-        let written = log.written().get();
+        let written = log.written();
         let from = self.rng.random_range(first..=written.max(first));
         if from > written {
             return;
@@ -466,7 +473,7 @@ impl World {
                 Ok(None) => break,
                 Err(error) => {
                     let lies = self.disk == Disk::Lying;
-                    let down = self.dirs.iter().any(|dir| dir.is_down());
+                    let down = self.dir.is_down();
                     let fault =
                         matches!(error, Error::Disk(_)) && (down || self.disk == Disk::Failing);
                     assert!(lies || fault, "{error}");
@@ -493,22 +500,21 @@ impl World {
         let stopped = matches!(closed, Err(Error::Stopped { .. }));
         let must = match closed {
             Ok(()) => last,
+            Err(Error::OutOfSpace { last_index }) => last_index,
             Err(_) if stopped => self.model().durable,
             Err(_) => self.must_be_there(Crash::Process),
         };
-        if self.dirs.iter().any(|dir| dir.is_down()) {
+        if self.dir.is_down() {
             return self.crash(Crash::Process, tally);
         }
         self.open(must, tally);
     }
 
     fn fault(&mut self, tally: &mut Tally) {
-        let place = self.rng.random_range(0..self.dirs.len());
         let ahead = self.rng.random_range(1..30);
         if self.disk == Disk::Good {
             if self.rng.random_ratio(1, 3) {
-                let dir = &self.dirs[place];
-                dir.stop_at(dir.operations() + ahead);
+                self.dir.stop_at(self.dir.operations() + ahead);
                 self.say(&format!("the machine will go down in {ahead} operations"));
             }
             return;
@@ -533,17 +539,25 @@ impl World {
         };
         let fault = fault.nth(self.rng.random_range(1..12));
         let fault = if self.rng.random_ratio(1, 10) { fault.sticky() } else { fault };
-        self.say(&format!("fault in {place}: {fault:?}"));
+        self.say(&format!("fault: {fault:?}"));
         tally.faults += 1;
-        self.dirs[place].inject(fault);
+        self.dir.inject(fault);
     }
 
     fn crash(&mut self, crash: Crash, tally: &mut Tally) {
         tally.crashes += 1;
         let must = self.must_be_there(crash);
+        {
+            let is_unwell = self.is_unwell();
+            let mut model = self.model();
+            model.on_disk = match crash {
+                Crash::Process if !is_unwell => model.written.max(model.durable),
+                _ => model.durable,
+            };
+        }
         let seed = self.rng.random();
         self.say(&format!("crash: {crash:?}, at least {must} must be there"));
-        self.dirs = self.dirs.iter().map(|dir| Arc::new(dir.crash(crash, seed))).collect();
+        self.dir = Arc::new(self.dir.crash(crash, seed));
         if let Some(path) = self.ring_path() {
             self.rings += 1;
             let next = self.ring_path().expect("there was one before");
@@ -564,11 +578,12 @@ impl World {
 
     /// What is on the disk, for whoever follows a seed.
     fn tell_disk(&self) {
-        let reports = View::of(dyn_dirs(&self.dirs)).and_then(|view| view.verify(&|_, _| {}));
+        let reports = View::of(Arc::clone(&self.dir) as Arc<dyn Dir>)
+            .and_then(|view| view.verify(&|_, _| {}));
         for report in reports.into_iter().flatten() {
             self.say(&format!(
-                "on disk: {}/{} to {}, which ends at {}: {:?}",
-                report.place, report.segment, report.last_index, report.records_end, report.state
+                "on disk: {} to {}, which ends at {}: {:?}",
+                report.segment, report.last_index, report.records_end, report.state
             ));
         }
     }
@@ -580,15 +595,20 @@ impl World {
             model.written = must_be_there;
             model.durable = model.durable.min(must_be_there);
         }
+        self.draw_options();
+        let must_be_there = self.draw_ring(must_be_there);
         for attempt in 0.. {
             tally.opens += 1;
             if let Some(points) = &self.points {
-                Points::watch(points, &self.dirs);
+                Points::watch(points, &self.dir);
             }
-            let ring = self.ring_path().map_or(Ring::Memory, Ring::File);
+            let ring = match &self.hidden {
+                None => self.ring_path().map_or(Ring::Memory, Ring::File),
+                Some(_) => Ring::Memory,
+            };
             let observer = self.talks.then(|| Arc::new(Teller) as Arc<dyn Observer>);
             let options = Options { ring, observer, ..self.options.clone() };
-            let opened = Log::open_in(dyn_dirs(&self.dirs), options);
+            let opened = Log::open_in(Arc::clone(&self.dir) as Arc<dyn Dir>, options);
             match opened {
                 Ok((log, recovery)) => {
                     self.say(&format!("open: {recovery:?}"));
@@ -603,7 +623,7 @@ impl World {
                     tally.refused += 1;
                     self.say(&format!("refused: {wrong}"));
                     // The operator accepts the loss: begin anew.
-                    self.dirs = self.dirs.iter().map(|_| Arc::new(SimDir::new())).collect();
+                    self.dir = Arc::new(SimDir::new());
                     self.rings += 1;
                     *self.model() = Model::default();
                     self.options.accept_loss = false;
@@ -611,8 +631,8 @@ impl World {
                 }
                 Err(error) => {
                     // A fault that was waiting, or no room to begin a segment.
-                    let down = self.dirs.iter().any(|dir| dir.is_down());
-                    assert!(down || self.disk != Disk::Good, "{error}");
+                    let down = self.dir.is_down();
+                    assert!(down || self.disk != Disk::Good, "{error:?}");
                     self.say(&format!("open fails: {error:?}"));
                     if attempt > 5 {
                         // A full disk stays full.
@@ -621,19 +641,35 @@ impl World {
                         return;
                     }
                     if self.talks {
-                        for dir in &self.dirs {
-                            for step in dir.history().iter().rev().take(30).rev() {
-                                self.say(&format!("{step}"));
-                            }
+                        for step in self.dir.history().iter().rev().take(30).rev() {
+                            self.say(&format!("{step}"));
                         }
                         self.tell_disk();
                     }
                     let seed = self.rng.random();
-                    let healed = |dir: &Arc<SimDir>| Arc::new(dir.crash(Crash::Process, seed));
-                    self.dirs = self.dirs.iter().map(healed).collect();
+                    self.dir = Arc::new(self.dir.crash(Crash::Process, seed));
                 }
             }
         }
+    }
+
+    /// Now and then an opener cannot see the ring, and goes on without it; and sometimes that ring is there
+    /// again for the next one. What only it had is given up then, and never comes back.
+    fn draw_ring(&mut self, must_be_there: u64) -> u64 {
+        let Some(path) = self.ring_path() else { return must_be_there };
+        if let Some(hidden) = self.hidden.take() {
+            std::fs::rename(hidden, &path).ok();
+            return must_be_there;
+        }
+        if !path.exists() || !self.rng.random_ratio(1, 4) {
+            return must_be_there;
+        }
+        let hidden = path.with_extension("hidden");
+        std::fs::rename(path, &hidden).unwrap();
+        self.hidden = Some(hidden);
+        self.say("the ring is not to be seen");
+        let model = self.model();
+        must_be_there.min(model.on_disk)
     }
 
     /// What a log that was just opened holds.
@@ -642,11 +678,11 @@ impl World {
         let last = log.last_index();
         self.model().check_ends(log, must_be_there, self.disk);
         self.model().keep(last);
-        let down = || self.dirs.iter().any(|dir| dir.is_down());
+        let down = || self.dir.is_down();
         let may_fail = |_: &Error| self.disk != Disk::Good || down();
         self.model().check_records(log, may_fail);
         let mut model = self.model();
-        model.written = log.written().get();
-        model.durable = log.durable().get();
+        model.written = log.written();
+        model.durable = log.durable();
     }
 }

@@ -1,0 +1,420 @@
+//! [`Intake`]: accepts records. An append waits here for room and for its turn, and for nothing else.
+//!
+//! ```text
+//!   append ──► gate open? ──► room, in turn? ──► ring ──► appended
+//!                 │                │ no
+//!                 │ closed         ▼
+//!                 ▼             the queue: first come, first served
+//!               error
+//! ```
+//!
+//! Room is free in the ring once the records in it are durable, and in segments as far as they are known
+//! to hold what the ring does: an accepted record always has its place on the disk.
+//!
+//! Invariant: what is accepted is never more than the ring and the segments that are ready can take.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::fence;
+use std::time::Duration;
+
+use plimsoll_sync::Process;
+
+use super::ring::Ring;
+use super::watermark::{Apart, Marks, Watermark};
+use crate::clock::Clock;
+use crate::error::{Error, Result};
+use crate::segment::format::{BATCH_RECORDS_MAX, Frame, INDEX_END, Kind, frame_bytes};
+use crate::shim::{AtomicBool, AtomicU64, Deadline, Mutex, Rank, Ranked, RankedGuard, lock};
+
+/// One append in so many is timed.
+const TIMED: u64 = 64;
+/// How long an append waits for room before it looks by itself: whoever opens the gate wakes nobody.
+const LOOK: Duration = Duration::from_millis(20);
+
+#[derive(Debug)]
+pub(crate) struct Intake {
+    pub(crate) ring: Ring,
+    pub(crate) marks: Arc<Marks>,
+    clock: Clock,
+    /// The most that one append may put into the ring.
+    max_batch_bytes: u64,
+    tail: Apart<Ranked<Tail>>,
+    gate: AtomicGate,
+    /// How often there came to be more room, in the ring or in segments, to be waited on.
+    room: Watermark,
+    /// Ring position up to which there is certainly room in segments.
+    room_limit: AtomicU64,
+    /// Somebody waits for the ring to be released.
+    pressed: AtomicBool,
+    /// Who opened the log.
+    owner: Process,
+    stopped: Mutex<Option<Error>>,
+}
+
+/// What appenders change, one at a time.
+#[derive(Debug)]
+pub(crate) struct Tail {
+    next_index: u64,
+    position: u64,
+    /// The ring's released position when it was last asked for.
+    released: u64,
+    /// Bytes of the largest batch since the ring was last seen empty. One of that size may not fit where a
+    /// segment ends, and leave as much of it unused.
+    largest: u64,
+    /// Appends that wait for room, in the order in which they came: ticket and bytes.
+    queue: VecDeque<(u64, u64)>,
+    next_ticket: u64,
+    records: u64,
+    payload_bytes: u64,
+}
+
+/// A record that is to be accepted: its payload, in pieces that lie one behind the other, and the hash
+/// of all of it, which is worked out before any lock is taken.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Incoming<'a> {
+    pub(crate) pieces: &'a [&'a [u8]],
+    pub(crate) bytes: usize,
+    pub(crate) hash: u64,
+}
+
+/// What became of an append that was accepted.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Accepted {
+    /// The last of its records.
+    pub(crate) index: u64,
+    /// How long it took, of one append in some.
+    pub(crate) took: Option<Duration>,
+    /// How long it waited for room, if it did.
+    pub(crate) stalled: Option<Duration>,
+}
+
+/// Whether records are accepted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Gate {
+    Open,
+    /// The oldest record that is not durable is too old.
+    Overdue,
+    OutOfSpace,
+    Stopped,
+    Closed,
+}
+
+/// As a number, as every append looks at it.
+#[derive(Debug, Default)]
+struct AtomicGate(AtomicU64);
+
+/// What an append does when there is no room.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Full {
+    Wait,
+    Refuse,
+}
+
+/// How much was appended since the log was opened, and is held in the ring.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Appended {
+    pub(crate) records: u64,
+    pub(crate) payload_bytes: u64,
+    pub(crate) ring_bytes: u64,
+}
+
+/// While somebody has this, nothing is accepted.
+#[derive(Debug)]
+pub(crate) struct Quiet<'a> {
+    intake: &'a Intake,
+    tail: RankedGuard<'a, Tail>,
+}
+
+impl Intake {
+    /// A ring that is empty, or holds what was found in it.
+    pub(crate) fn new(ring: Ring, marks: Arc<Marks>, clock: Clock, max_batch_bytes: u64) -> Self {
+        let tail = Tail {
+            next_index: marks.appended.get() + 1,
+            position: ring.filled(),
+            released: ring.released(),
+            largest: if ring.filled() == ring.released() { 0 } else { max_batch_bytes },
+            queue: VecDeque::new(),
+            next_ticket: 0,
+            records: 0,
+            payload_bytes: 0,
+        };
+        Self {
+            room_limit: AtomicU64::new(ring.filled()),
+            ring,
+            marks,
+            clock,
+            max_batch_bytes,
+            tail: Apart(Ranked::new(Rank::Tail, tail)),
+            gate: AtomicGate::default(),
+            room: Watermark::new("released", 0),
+            pressed: AtomicBool::new(false),
+            owner: Process::this(),
+            stopped: Mutex::new(None),
+        }
+    }
+
+    /// Accepts records, all or none. Where there is no room `make_room` makes some and says so, or asks
+    /// others to; it is told how large a segment must be that has room for the batch, if none has.
+    pub(crate) fn accept(
+        &self,
+        records: &[Incoming<'_>],
+        full: Full,
+        make_room: &dyn Fn(u64) -> Result<bool>,
+    ) -> Result<Accepted> {
+        self.check_owner()?;
+        let bytes: u64 = records.iter().map(|record| frame_bytes(record.bytes) as u64).sum();
+        let max_bytes = self.max_batch_bytes;
+        if bytes > max_bytes || records.len() >= BATCH_RECORDS_MAX {
+            return Err(Error::TooLarge { bytes, max_bytes });
+        }
+        let mut tail = self.tail.lock();
+        let begun = tail.next_index.is_multiple_of(TIMED).then(|| self.clock.now());
+        let mut stalled = None;
+        let queued: u64 = tail.queue.iter().map(|(_, bytes)| bytes).sum();
+        if !(self.gate.get() == Gate::Open && self.has_room(&mut tail, queued, bytes)) {
+            stalled = Some(self.clock.now());
+            tail = self.wait_for_turn(tail, bytes, full, make_room)?;
+        }
+        if records.len() as u64 > INDEX_END - tail.next_index {
+            return Err(Error::Exhausted { last_index: tail.next_index - 1 });
+        }
+        self.put(&mut tail, records);
+        tail.largest = tail.largest.max(bytes);
+        let index = tail.next_index - 1;
+        // First the mark, so that `written` never comes before it.
+        self.marks.appended.set(index);
+        self.ring.publish(tail.position);
+        drop(tail);
+        // Between what was stored and a look at who waits for it: here, and where the writer is woken.
+        fence(SeqCst);
+        self.marks.appended.wake(index);
+        let since = |then: Duration| self.clock.now().saturating_sub(then);
+        Ok(Accepted { index, took: begun.or(stalled).map(since), stalled: stalled.map(since) })
+    }
+
+    fn put(&self, tail: &mut Tail, records: &[Incoming<'_>]) {
+        let mut more = u32::try_from(records.len()).expect("no more than a batch has");
+        for record in records {
+            more -= 1;
+            let payload_bytes = u32::try_from(record.bytes).expect("less than a ring");
+            let frame = Frame { kind: Kind::Record, index: tail.next_index, payload_bytes, more };
+            self.ring.put(tail.position, frame, record.hash, record.pieces);
+            tail.position += frame.bytes() as u64;
+            tail.payload_bytes += u64::from(payload_bytes);
+            tail.next_index += 1;
+        }
+        tail.records += records.len() as u64;
+        assert!(tail.position - tail.released <= self.ring.capacity(), "the ring overflows");
+    }
+
+    /// Waits in the queue until it is this append's turn and there is room for it. A large record would
+    /// wait for ever if whatever is small went first.
+    #[cold]
+    fn wait_for_turn<'a>(
+        &'a self,
+        mut tail: RankedGuard<'a, Tail>,
+        bytes: u64,
+        full: Full,
+        make_room: &dyn Fn(u64) -> Result<bool>,
+    ) -> Result<RankedGuard<'a, Tail>> {
+        let ticket = tail.next_ticket;
+        tail.next_ticket += 1;
+        tail.queue.push_back((ticket, bytes));
+        // How often there had been more room before it was looked for in vain.
+        let mut looked_at = None;
+        let came = loop {
+            let ahead = tail.queue.iter().take_while(|waiter| waiter.0 != ticket);
+            let ahead: u64 = ahead.map(|(_, bytes)| bytes).sum();
+            match self.gate.get() {
+                Gate::Open if self.has_room(&mut tail, ahead, bytes) => break Ok(()),
+                Gate::Stopped => break Err(self.why_stopped()),
+                Gate::Closed => break Err(Error::Closed),
+                Gate::OutOfSpace if !self.fits(&tail, 0, bytes) => {
+                    break Err(Error::OutOfSpace { last_index: tail.next_index - 1 });
+                }
+                Gate::OutOfSpace if self.has_room(&mut tail, ahead, bytes) => break Ok(()),
+                Gate::Open | Gate::Overdue | Gate::OutOfSpace => {}
+            }
+            if full == Full::Refuse {
+                let behind_bytes = tail.position - self.ring.released();
+                break Err(Error::WouldBlock { behind_bytes });
+            }
+            let Some(seen) = looked_at.take() else {
+                looked_at = Some(self.room.get());
+                continue;
+            };
+            let wanted = if self.fits(&tail, ahead, bytes) { 0 } else { 2 * bytes };
+            drop(tail);
+            let waited = self.wait_for_room(seen, || make_room(wanted));
+            tail = self.tail.lock();
+            if let Err(error) = waited {
+                break Err(error);
+            }
+        };
+        tail.queue.retain(|waiter| waiter.0 != ticket);
+        if !tail.queue.is_empty() {
+            // There may be room for the next one too.
+            self.room.step();
+        }
+        came.map(|()| tail)
+    }
+
+    /// Whether the ring and the segments have room for a batch, behind so many bytes of others.
+    fn has_room(&self, tail: &mut Tail, ahead: u64, bytes: u64) -> bool {
+        let end = tail.position + ahead + bytes;
+        if end - tail.released > self.ring.capacity() {
+            tail.released = self.ring.released();
+        }
+        if tail.released == tail.position {
+            tail.largest = 0;
+        }
+        end - tail.released <= self.ring.capacity() && self.fits(tail, ahead, bytes)
+    }
+
+    /// Whether segments have room for what the ring would hold then.
+    fn fits(&self, tail: &Tail, ahead: u64, bytes: u64) -> bool {
+        let unused = tail.largest.max(bytes);
+        tail.position + ahead + bytes + unused <= self.room_limit.load(SeqCst)
+    }
+
+    /// Waits until there is more room than when there had been more `seen` times.
+    fn wait_for_room(&self, seen: u64, make_room: impl Fn() -> Result<bool>) -> Result<()> {
+        self.pressed.store(true, SeqCst);
+        if make_room()? {
+            return Ok(());
+        }
+        match self.room.wait(seen + 1, 0, Some(&Deadline::after(LOOK))) {
+            Ok(()) | Err(Error::TimedOut { .. }) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Everything in the ring before `position` may be overwritten.
+    pub(crate) fn release(&self, position: u64) {
+        self.ring.release(position);
+        self.pressed.store(false, SeqCst);
+        self.room.step();
+    }
+
+    /// Whether somebody waits for the ring to be released.
+    pub(crate) fn is_pressed(&self) -> bool {
+        self.pressed.load(SeqCst)
+    }
+
+    /// Ring positions up to this one certainly have room in segments.
+    pub(crate) fn set_room_limit(&self, position: u64) {
+        self.room_limit.store(position, SeqCst);
+        self.room.step();
+    }
+
+    /// Segments have room for so much more.
+    pub(crate) fn raise_room_limit(&self, by: u64) {
+        self.room_limit.fetch_add(by, SeqCst);
+        self.room.step();
+    }
+
+    pub(crate) fn gate(&self) -> Gate {
+        self.gate.get()
+    }
+
+    /// Opens or closes the gate, unless it is closed for good.
+    pub(crate) fn set_gate(&self, gate: Gate) {
+        self.gate.change(|now| (now < Gate::Stopped).then_some(gate));
+    }
+
+    /// Closes the gate while the oldest record that is not durable is older than was promised. It stays
+    /// closed where the disk is full.
+    pub(crate) fn set_overdue(&self, is_late: bool) {
+        self.gate.change(|now| match now {
+            Gate::Open if is_late => Some(Gate::Overdue),
+            Gate::Overdue if !is_late => Some(Gate::Open),
+            _ => None,
+        });
+    }
+
+    /// Accepts nothing more, and tells everybody who waits why.
+    pub(crate) fn stop(&self, source: Error) -> Error {
+        let durable = self.marks.durable.get();
+        let error = {
+            let mut stopped = lock(&self.stopped);
+            let stop = || Error::Stopped { durable, source: Arc::new(source) };
+            stopped.get_or_insert_with(stop).clone()
+        };
+        self.gate.change(|now| (now < Gate::Stopped).then_some(Gate::Stopped));
+        self.marks.close(&error);
+        self.room.close(&error);
+        error
+    }
+
+    /// The log was closed.
+    pub(crate) fn close(&self) {
+        self.gate.change(|now| (now < Gate::Stopped).then_some(Gate::Closed));
+        self.marks.close(&Error::Closed);
+        self.room.close(&Error::Closed);
+    }
+
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.gate() == Gate::Stopped
+    }
+
+    pub(crate) fn why_stopped(&self) -> Error {
+        lock(&self.stopped).clone().unwrap_or(Error::Closed)
+    }
+
+    /// An error in a forked child: it has our memory, maybe with locks taken, and none of our threads, and
+    /// writes to the same files.
+    pub(crate) fn check_owner(&self) -> Result<()> {
+        if self.owner.is_this() { Ok(()) } else { Err(Error::Forked) }
+    }
+
+    /// Whether anything was accepted since the log was opened.
+    pub(crate) fn has_accepted(&self) -> bool {
+        self.tail.lock().records > 0
+    }
+
+    pub(crate) fn appended(&self) -> Appended {
+        let tail = self.tail.lock();
+        let ring_bytes = tail.position.saturating_sub(self.ring.released());
+        Appended { records: tail.records, payload_bytes: tail.payload_bytes, ring_bytes }
+    }
+
+    /// Accepts nothing for as long as what is returned is held.
+    pub(crate) fn quiet(&self) -> Quiet<'_> {
+        Quiet { intake: self, tail: self.tail.lock() }
+    }
+}
+
+impl Quiet<'_> {
+    /// What was accepted behind `last_index` is gone, and its indexes are given away again. Returns where
+    /// the next record begins in the ring.
+    pub(crate) fn set_back(&mut self, last_index: u64) -> u64 {
+        self.intake.marks.set_back(last_index);
+        self.tail.next_index = last_index + 1;
+        self.tail.position
+    }
+}
+
+impl AtomicGate {
+    fn get(&self) -> Gate {
+        Gate::of(self.0.load(Relaxed))
+    }
+
+    fn change(&self, mut to: impl FnMut(Gate) -> Option<Gate>) {
+        let change = |now| to(Gate::of(now)).map(|gate| gate as u64);
+        self.0.fetch_update(SeqCst, SeqCst, change).ok();
+    }
+}
+
+impl Gate {
+    fn of(number: u64) -> Self {
+        match number {
+            0 => Self::Open,
+            1 => Self::Overdue,
+            2 => Self::OutOfSpace,
+            3 => Self::Stopped,
+            _ => Self::Closed,
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! The steps that a log takes: write, sync, make the next file ready. Each has no loop of its own and says
+//! when it wants to be called again, so that threads of the log's own, those of a crew, and whoever
+//! [drives](crate::Log::drive) a log without threads all take the same ones.
+
+use std::time::Duration;
+
+use super::Commit;
+use super::writer::Turn;
+use crate::append::intake::Gate;
+use crate::error::{Error, Result};
+
+/// How long the writer or the preparer waits for room before it tries again by itself.
+const STUCK: Duration = Duration::from_millis(100);
+/// How often the age of what is written is looked at.
+const WATCH: Duration = Duration::from_millis(10);
+/// So often in a row no segment could be made ready, while appends wait for it, before the log goes on
+/// elsewhere.
+const PREPARED_IN_VAIN: u32 = 10;
+
+/// When a step wants to be taken again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// At once.
+    Again,
+    /// When woken, and after so long at the latest.
+    Within(Duration),
+    /// When woken.
+    Woken,
+    /// Never: the log is closed or has stopped.
+    Never,
+}
+
+impl Commit {
+    pub(crate) fn is_over(&self) -> bool {
+        self.intake.gate() >= Gate::Stopped
+    }
+
+    /// Writes what is there, and syncs it if somebody waits for that.
+    pub(crate) fn write_step(&self) -> Next {
+        if self.is_role_wanted() && !self.is_over() {
+            // Whoever wants to cut the log off gets its turn between two of ours, and wakes us.
+            return Next::Within(STUCK);
+        }
+        let turn = self.role().turn(self);
+        self.intake.set_overdue(self.syncer.is_late());
+        self.wake_syncer();
+        match turn {
+            Ok(Turn::Worked) => Next::Again,
+            _ if self.is_over() => Next::Never,
+            Err(_stopped) => Next::Never,
+            Ok(Turn::Stuck) => Next::Within(STUCK),
+            // The age of what is written is still watched.
+            Ok(Turn::Idle) if !self.syncer.lag().is_zero() => Next::Within(WATCH),
+            Ok(Turn::Idle) => Next::Woken,
+        }
+    }
+
+    /// Whether the writer has anything to do.
+    pub(crate) fn has_writing(&self, taken: u64) -> bool {
+        self.is_over() || self.intake.ring.filled() != taken || self.syncer.is_sync_wanted()
+    }
+
+    /// Syncs if that is due.
+    pub(crate) fn sync_step(&self) -> Next {
+        if self.is_over() {
+            return Next::Never;
+        }
+        match self.syncer.due(self.intake.is_pressed()) {
+            Some(due) if due.is_zero() => match self.sync_or_replace() {
+                Ok(()) => Next::Again,
+                Err(_stopped) => Next::Never,
+            },
+            Some(later) => Next::Within(later),
+            None => Next::Woken,
+        }
+    }
+
+    /// Whether the syncer has anything to do, now or later.
+    pub(crate) fn has_syncing(&self) -> bool {
+        self.is_over() || self.syncer.due(self.intake.is_pressed()).is_some()
+    }
+
+    /// One background sync. If it fails, the writer's role is taken to go on elsewhere.
+    pub(crate) fn sync_or_replace(&self) -> Result<()> {
+        if self.sync().is_ok() {
+            return Ok(());
+        }
+        let mut writer = self.role();
+        // The writer may have met the failure first, and be somewhere else by now. If not, the latch of
+        // the file fails again without asking the disk.
+        match self.sync() {
+            Ok(()) => Ok(()),
+            Err(error) => writer.fail(self, error).map(drop),
+        }
+    }
+
+    /// Makes the next file ready if it is time, and removes those that are stale. `in_vain` counts how
+    /// often that failed in a row.
+    pub(crate) fn prepare_step(&self, in_vain: &mut u32) -> Next {
+        if self.is_over() {
+            return Next::Never;
+        }
+        self.sweep();
+        match self.keep_ready() {
+            Ok(_) => {
+                *in_vain = 0;
+                Next::Woken
+            }
+            Err(Error::OutOfSpace { .. }) => Next::Within(STUCK),
+            Err(error) => {
+                tracing::warn!(%error, "no segment could be prepared");
+                *in_vain += 1;
+                // Appends stop before the writer would meet this.
+                if *in_vain >= PREPARED_IN_VAIN && self.intake.is_pressed() {
+                    *in_vain = 0;
+                    if self.role().fail(self, error).is_err() {
+                        return Next::Never;
+                    }
+                }
+                Next::Within(STUCK)
+            }
+        }
+    }
+
+    /// Whether the preparer has anything to do.
+    pub(crate) fn has_preparing(&self) -> bool {
+        self.is_over() || self.files.stock.is_due() || self.is_sweep_due()
+    }
+
+    /// Takes each step once, for a log without threads. Returns whether anything was done.
+    pub(crate) fn drive(&self) -> Result<bool> {
+        let turn = self.role().turn(self)?;
+        self.intake.set_overdue(self.syncer.is_late());
+        let due = self.syncer.due(self.intake.is_pressed()).is_some_and(|due| due.is_zero());
+        if due {
+            self.sync_or_replace()?;
+        }
+        let swept = self.sweep();
+        let prepared = match self.keep_ready() {
+            Ok(prepared) => prepared,
+            Err(Error::OutOfSpace { .. }) => false,
+            Err(error) => {
+                tracing::warn!(%error, "no segment could be prepared");
+                false
+            }
+        };
+        Ok(turn == Turn::Worked || due || swept || prepared)
+    }
+
+    /// For an append that finds no room: makes some, or wakes those who do.
+    pub(crate) fn make_room(&self, segment_room: u64) -> Result<bool> {
+        if segment_room > 0 {
+            self.files.stock.ask(segment_room);
+        }
+        if self.has_threads {
+            self.signals.writer.wake();
+            self.signals.syncer.wake();
+            self.signals.preparer.wake();
+            return Ok(false);
+        }
+        if self.drive()? {
+            return Ok(true);
+        }
+        // Nothing was due, so what is written is not durable yet.
+        if self.syncer.unsynced_bytes() > 0 && self.policy != crate::options::Policy::Never {
+            self.sync_or_replace()?;
+            return Ok(true);
+        }
+        match self.keep_ready() {
+            Ok(true) => Ok(true),
+            Ok(false) | Err(Error::OutOfSpace { .. }) => {
+                Err(Error::OutOfSpace { last_index: self.intake.marks.appended.get() })
+            }
+            // The writer would meet it only once this segment is full, and it will not be.
+            Err(error) => self.role().fail(self, error).map(|_| true),
+        }
+    }
+}

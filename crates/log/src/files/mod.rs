@@ -1,0 +1,135 @@
+//! [`Files`]: the files of a log in its directory. They know nothing of records in memory, nor who
+//! writes.
+//!
+//! * [`place`]: the directory, and how records are best made durable in it.
+//! * [`list`]: which segments there are; [`opened`]: those that readers had open last.
+//! * [`stale`]: segments that were replaced and may still be there; [`spares`]: files made ready.
+//! * [`notes`]: small files that each say one thing; [`retain`]: what of the oldest end is kept.
+
+pub(crate) mod list;
+pub(crate) mod notes;
+pub(crate) mod opened;
+pub(crate) mod place;
+pub(crate) mod retain;
+pub(crate) mod spares;
+pub(crate) mod stale;
+
+use std::io::ErrorKind;
+use std::sync::Arc;
+
+use plimsoll_sync::{Access, Dir, File};
+
+use self::list::Segments;
+use self::place::Place;
+use self::spares::Stock;
+use self::stale::Stale;
+use crate::clock::Clock;
+use crate::error::Result;
+use crate::segment::format::Damage;
+use crate::segment::head::{Head, segment_name};
+use crate::shim::{Rank, Ranked, RankedGuard};
+
+#[derive(Debug)]
+pub(crate) struct Files {
+    pub(crate) place: Arc<Place>,
+    pub(crate) log_id: u128,
+    pub(crate) clock: Clock,
+    pub(crate) segments: Segments,
+    pub(crate) stock: Stock,
+    pub(crate) stale: Stale,
+    /// Held while segments are taken away, so that they go in order.
+    retention: Ranked<()>,
+    /// Held from the note of a cut until it is known which files are stale by it.
+    cutting: Ranked<()>,
+}
+
+impl Files {
+    pub(crate) fn new(
+        place: Arc<Place>,
+        log_id: u128,
+        clock: Clock,
+        segments: Segments,
+        stock: Stock,
+    ) -> Self {
+        Self {
+            place,
+            log_id,
+            clock,
+            segments,
+            stock,
+            stale: Stale::default(),
+            retention: Ranked::new(Rank::Retention, ()),
+            cutting: Ranked::new(Rank::Cutting, ()),
+        }
+    }
+
+    pub(crate) fn dir(&self) -> &dyn Dir {
+        &*self.place.dir
+    }
+
+    /// A segment, to be read.
+    pub(crate) fn open(&self, first_index: u64) -> Result<Arc<dyn File>> {
+        Ok(self.dir().open(&segment_name(first_index), Access::default())?)
+    }
+
+    /// What a segment says of itself.
+    pub(crate) fn head(&self, first_index: u64) -> Result<std::result::Result<Head, Damage>> {
+        Head::read(&*self.open(first_index)?, first_index)
+    }
+
+    /// The oldest record, or the next one if there is none.
+    pub(crate) fn first_index(&self) -> u64 {
+        self.segments.first_index().unwrap_or(1)
+    }
+
+    /// The turn of whoever takes segments away.
+    pub(crate) fn retention_turn(&self) -> RankedGuard<'_, ()> {
+        self.retention.lock()
+    }
+
+    /// Removes what a cut or a failure left, and the note of it. In the turn of retention.
+    pub(crate) fn sweep(&self) -> Result<()> {
+        if self.stale.is_empty() {
+            return Ok(());
+        }
+        self.stale.sweep(|first_index| match self.dir().remove(&segment_name(first_index)) {
+            Err(error) if error.kind() != Some(ErrorKind::NotFound) => Err(error.into()),
+            _ => Ok(()),
+        })?;
+        let _cutting = self.cutting.lock();
+        if self.stale.is_empty() { notes::end_cut(self.dir()) } else { Ok(()) }
+    }
+
+    /// Gives the file that is ready under `spare_name` its name as a segment, durably, and opens it by
+    /// that. It takes the place of all that came at or after its first index. A cut is noted before: the
+    /// files that it replaces stay until they are [swept](Files::sweep).
+    ///
+    /// Where that fails the file may have got its name all the same: then it is stale.
+    pub(crate) fn enter(
+        &self,
+        spare_name: &str,
+        first_index: u64,
+        is_cut: bool,
+    ) -> Result<Arc<dyn File>> {
+        let cutting = is_cut.then(|| self.cutting.lock());
+        if is_cut {
+            notes::begin_cut(self.dir())?;
+        }
+        self.stale.claim(first_index);
+        let name = segment_name(first_index);
+        let renamed = self.dir().rename(spare_name, &name);
+        let entered = renamed.and_then(|()| self.dir().open(&name, self.place.method.access));
+        if entered.is_err() {
+            self.stale.push(first_index);
+        } else if !is_cut && self.segments.newest().is_none_or(|newest| newest < first_index) {
+            self.segments.push(first_index);
+        } else {
+            let replaced = self.segments.replace(first_index);
+            assert!(is_cut || replaced == [first_index], "only a cut replaces what has records");
+            let stale = replaced.into_iter().filter(|&old| old != first_index);
+            stale.for_each(|old| self.stale.push(old));
+        }
+        drop(cutting);
+        Ok(entered?)
+    }
+}

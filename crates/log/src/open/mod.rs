@@ -1,0 +1,6 @@
+//! Opening a log: what there is is looked at ([`survey`]), judged ([`judge`]), and mended ([`mend`]).
+//! `docs/recovery.md` goes through every case.
+
+pub(crate) mod judge;
+pub(crate) mod mend;
+pub(crate) mod survey;

@@ -1,0 +1,26 @@
+//! Records, read: from a log that is open here, or from files that somebody else may be writing. Every
+//! checksum is verified.
+//!
+//! * [`reader`]: records in order; [`follower`]: and those that come.
+//! * [`lookup`]: where in a segment a record is.
+//! * [`shelf`]: the files of a log that somebody else may be writing; [`view`]: what is in them.
+
+pub(crate) mod follower;
+pub(crate) mod lookup;
+pub(crate) mod reader;
+pub(crate) mod shelf;
+pub(crate) mod view;
+
+use std::sync::Arc;
+
+use crate::append::watermark::Marks;
+use crate::files::Files;
+
+/// What readers need of a log that is open here.
+#[derive(Debug, Clone)]
+pub(crate) struct Live {
+    pub(crate) files: Arc<Files>,
+    pub(crate) marks: Arc<Marks>,
+    /// Whether threads may help those who read much.
+    pub(crate) helps: bool,
+}

@@ -1,0 +1,339 @@
+//! [`View`]: a log's files, read without the log being open here. Changes nothing, takes no lock, and
+//! reads what can be read of a damaged log. What it says of it is the [judge](crate::open::judge)'s.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
+use std::thread::available_parallelism;
+
+use plimsoll_sync::{Dir, OsDir};
+
+use super::reader::{Reader, Source};
+use super::shelf::Shelf;
+use crate::error::{Corruption, Error, Result};
+use crate::open::judge::{Part, Reading};
+use crate::open::survey::Survey;
+use crate::options::Ack;
+use crate::segment::cursor::Cursor;
+use crate::segment::format::{BLOCK, Damage, Decoded, Frame, Header, Kind, Link};
+use crate::segment::head::{Head, segment_name};
+use crate::segment::scan::Stop;
+use crate::shim::{AtomicUsize, Mutex, lock, thread};
+
+/// A log that is looked at.
+#[derive(Debug, Clone)]
+pub struct View {
+    shelf: Arc<Shelf>,
+}
+
+/// What a segment holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SegmentReport {
+    /// The file.
+    pub segment: String,
+    /// Index of its first record.
+    pub first_index: u64,
+    /// Index of its last record that belongs to the log; one less than the first if it has none.
+    pub last_index: u64,
+    /// Where that record ends.
+    pub records_end: u64,
+    /// Size of the file.
+    pub file_bytes: u64,
+    /// Size that its header says; 0 if there is none.
+    pub segment_bytes: u64,
+    /// Records up to this one were durable when the segment last said so.
+    pub durable: u64,
+    /// How often records had been cut off when it was begun.
+    pub generation: u64,
+    /// When it was begun, in ns since 1970.
+    pub unix_ns: u64,
+    /// What is to be said of it.
+    pub state: SegmentState,
+}
+
+/// What is to be said of a segment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SegmentState {
+    /// Every record that it should have is there.
+    Good,
+    /// The last one of a log that was closed.
+    Closed,
+    /// The last one of a log that is open, or was not closed: it ends with its last record.
+    Open,
+    /// The last one, and its last write is not finished. None of it was acknowledged as durable.
+    Torn(Corruption),
+    /// Durable records are lost, or the file is no segment.
+    Corrupt(Corruption),
+    /// Not part of the log any more: the next open removes it.
+    Stale,
+}
+
+/// A frame, or what stands where one should begin.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Dumped<'a> {
+    /// The segment's header.
+    Header(Header),
+    /// A valid frame.
+    Frame {
+        /// Where it begins.
+        byte_offset: u64,
+        /// Its head.
+        frame: Frame,
+        /// What it carries.
+        payload: &'a [u8],
+        /// What a link says of what its segment follows.
+        link: Option<Link>,
+    },
+    /// Nothing was written from here on.
+    Empty {
+        /// Where.
+        byte_offset: u64,
+    },
+    /// No valid frame begins here.
+    Bad {
+        /// Where.
+        byte_offset: u64,
+        /// Why not.
+        damage: Damage,
+        /// The next valid frame of this segment, if there is one.
+        next_valid: Option<u64>,
+    },
+}
+
+impl View {
+    /// Looks at the log in a directory.
+    ///
+    /// # Errors
+    /// The directory cannot be read.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        Self::of(Arc::new(OsDir::open(path.as_ref())?))
+    }
+
+    /// Looks at the log in this directory.
+    ///
+    /// # Errors
+    /// The directory cannot be read.
+    pub fn of(dir: Arc<dyn Dir>) -> Result<Self> {
+        Ok(Self { shelf: Arc::new(Shelf::new(dir)?) })
+    }
+
+    /// Whether there is a log.
+    #[must_use]
+    pub fn is_log(&self) -> bool {
+        self.shelf.chain(|chain| !chain.segments.is_empty() || chain.wrong.is_some())
+    }
+
+    /// The oldest record; the next one if there is none.
+    #[must_use]
+    pub fn first_index(&self) -> u64 {
+        self.shelf.first_index()
+    }
+
+    /// Records from `index` on, as far as they are written; ask again for what comes later. A reader
+    /// of files sees what is written, whether it is durable or not.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`] if there is no such record.
+    pub fn read_from(&self, index: u64) -> Result<Reader> {
+        Reader::new(Source::Files(Arc::clone(&self.shelf)), index, Ack::Written)
+    }
+
+    /// How often records were cut off, as far as is known: raised by [`crate::Log::truncate_after`].
+    /// What was read before that may be another record's now.
+    #[must_use]
+    pub fn generation(&self) -> u64 {
+        self.shelf.chain(|chain| chain.generation)
+    }
+
+    /// What the segments hold, oldest first, mostly by the word of their heads: only those that may
+    /// hold records that are not durable are read through. [`View::verify`] reads all.
+    ///
+    /// # Errors
+    /// A file cannot be read.
+    pub fn outline(&self) -> Result<Vec<SegmentReport>> {
+        self.shelf.refresh()?;
+        let survey = self.shelf.survey();
+        let unsure = survey.chain.unsure().first().copied().unwrap_or(0);
+        let read = |&first_index: &u64| {
+            if first_index >= unsure {
+                return self.shelf.read(&survey, first_index);
+            }
+            let head = Head::read(&*self.shelf.open(first_index)?, first_index)?;
+            let until = survey.chain.until(first_index);
+            Ok(Reading { first_index, head, until, scanned: None })
+        };
+        let readings = survey.chain.segments.iter().map(read).collect::<Result<Vec<_>>>()?;
+        self.report(&survey, readings)
+    }
+
+    /// Reads every segment and says what is in it, oldest first; on all CPUs. `progress` is told the
+    /// number of segments done and of all.
+    ///
+    /// # Errors
+    /// A file cannot be read.
+    pub fn verify(&self, progress: &(dyn Fn(usize, usize) + Sync)) -> Result<Vec<SegmentReport>> {
+        self.shelf.refresh()?;
+        let survey = self.shelf.survey();
+        let all = &survey.chain.segments;
+        let threads = available_parallelism().map_or(1, usize::from);
+        let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let mut readings: Vec<Option<Result<Reading>>> = Vec::new();
+        readings.resize_with(all.len(), || None);
+        let slots: Vec<Mutex<_>> = readings.iter_mut().map(Mutex::new).collect();
+        thread::scope(|scope| {
+            for _ in 0..threads.min(all.len()) {
+                scope.spawn(|| {
+                    loop {
+                        let number = next.fetch_add(1, SeqCst);
+                        let Some(&first_index) = all.get(number) else { return };
+                        **lock(&slots[number]) = Some(self.shelf.read(&survey, first_index));
+                        progress(done.fetch_add(1, SeqCst) + 1, all.len());
+                    }
+                });
+            }
+        });
+        drop(slots);
+        let readings = readings.into_iter().map(|reading| reading.expect("each was read"));
+        let readings = readings.collect::<Result<Vec<_>>>()?;
+        self.report(&survey, readings)
+    }
+
+    /// What the judge says of each segment, and of the files that are none of them.
+    fn report(&self, survey: &Survey, readings: Vec<Reading>) -> Result<Vec<SegmentReport>> {
+        let verdict = self.shelf.judge(survey, &readings);
+        let mut reports = Vec::new();
+        for (reading, part) in readings.iter().zip(verdict.parts) {
+            let mut report = SegmentReport::of(reading, part, verdict.durable);
+            report.file_bytes = self.shelf.open(reading.first_index)?.len()?;
+            reports.push(report);
+        }
+        let chain = &survey.chain;
+        for &(first_index, damage) in &chain.unusable {
+            let mut report = SegmentReport::blank(first_index);
+            let records = first_index..=chain.until(first_index).unwrap_or(u64::MAX);
+            let segment = report.segment.clone();
+            report.state =
+                SegmentState::Corrupt(Corruption { segment, byte_offset: 0, damage, records });
+            reports.push(report);
+        }
+        // What is missing is in the report of the file that tells so, or of the last one.
+        let lost =
+            chain.wrong.clone().or(verdict.lost.filter(|lost| lost.damage == Damage::Missing));
+        if let Some(lost) = lost {
+            let teller = reports.iter().position(|report| report.segment == lost.segment);
+            match teller {
+                Some(teller) => reports[teller].state = SegmentState::Corrupt(lost),
+                None => {
+                    let mut report = SegmentReport::blank(*lost.records.start());
+                    report.state = SegmentState::Corrupt(lost);
+                    reports.push(report);
+                }
+            }
+        }
+        for &first_index in chain.stale.iter().chain(&chain.unbegun) {
+            let stale = SegmentReport::blank(first_index);
+            reports.push(SegmentReport { state: SegmentState::Stale, ..stale });
+        }
+        reports.sort_by_key(|report| report.first_index);
+        Ok(reports)
+    }
+
+    /// Walks the frames of one segment file, good and bad, until `each` says stop.
+    ///
+    /// # Errors
+    /// The file cannot be read, or `each` fails.
+    pub fn dump<E: From<Error>>(
+        &self,
+        segment: &SegmentReport,
+        mut each: impl FnMut(Dumped<'_>) -> std::result::Result<(), E>,
+    ) -> std::result::Result<(), E> {
+        let disk = |error: plimsoll_sync::Error| E::from(Error::from(error));
+        let file = self.shelf.open(segment.first_index)?;
+        let mut block = vec![0; BLOCK];
+        let held = file.read_at(&mut block, 0).map_err(disk)?;
+        let header = match Header::decode(&block[..held]) {
+            Ok(header) => header,
+            Err(damage) => return each(Dumped::Bad { byte_offset: 0, damage, next_valid: None }),
+        };
+        each(Dumped::Header(header))?;
+        let mut cursor = Cursor::new(file, header);
+        loop {
+            let byte_offset = cursor.at();
+            let bad = match cursor.peek()? {
+                Decoded::Frame(frame) => {
+                    let payload = cursor.payload(&frame);
+                    let link = (frame.kind == Kind::Link)
+                        .then(|| Link::decode(frame.index, payload).ok())
+                        .flatten();
+                    each(Dumped::Frame { byte_offset, frame, payload, link })?;
+                    cursor.skip(&frame);
+                    continue;
+                }
+                Decoded::Empty | Decoded::Needs(_) => None,
+                Decoded::Bad(damage) => Some(damage),
+            };
+            let next = cursor.hunt(|_| true, &mut false)?;
+            let next_valid = next.map(|_| cursor.at());
+            match bad {
+                None => each(Dumped::Empty { byte_offset })?,
+                Some(damage) => each(Dumped::Bad { byte_offset, damage, next_valid })?,
+            }
+            if next_valid.is_none() {
+                return Ok(());
+            }
+        }
+    }
+}
+
+impl SegmentReport {
+    fn blank(first_index: u64) -> Self {
+        Self {
+            segment: segment_name(first_index),
+            first_index,
+            last_index: first_index - 1,
+            records_end: 0,
+            file_bytes: 0,
+            segment_bytes: 0,
+            durable: 0,
+            generation: 0,
+            unix_ns: 0,
+            state: SegmentState::Good,
+        }
+    }
+
+    fn of(reading: &Reading, part: Part, durable: u64) -> Self {
+        let first_index = reading.first_index;
+        let mut report = Self::blank(first_index);
+        if let Ok(head) = reading.head {
+            let link = head.link_or_nothing(first_index);
+            report.segment_bytes = head.header.segment_bytes;
+            report.generation = link.generation;
+            report.durable = link.durable;
+            report.unix_ns = link.unix_ns;
+        }
+        match (&reading.scanned, reading.until) {
+            (Some(scanned), _) => {
+                report.last_index = scanned.last_index;
+                report.records_end = scanned.records_end;
+                report.durable = scanned.durable;
+            }
+            (None, Some(until)) if reading.head.is_ok() => report.last_index = until,
+            (None, _) => {}
+        }
+        let ends_empty =
+            reading.scanned.as_ref().is_some_and(|scanned| scanned.stop == Stop::Empty);
+        let segment = report.segment.clone();
+        report.state = match part {
+            Part::Whole => SegmentState::Good,
+            Part::End if ends_empty && durable == report.last_index => SegmentState::Closed,
+            Part::End => SegmentState::Open,
+            Part::Torn { byte_offset, damage } => {
+                let records = report.last_index + 1..=reading.until.unwrap_or(u64::MAX);
+                SegmentState::Torn(Corruption { segment, byte_offset, damage, records })
+            }
+            Part::Corrupt(corruption) => SegmentState::Corrupt(corruption),
+            Part::Cut => SegmentState::Stale,
+        };
+        report
+    }
+}
