@@ -1,6 +1,6 @@
 //! Measures what durability costs on this disk, whether it is kept, and where the time goes.
 //!
-//! From [`lab::Options`] through the [`runner`] (interleaved arms) to samples, [`summary`],
+//! From [`session::Options`] through the [`runner`] (interleaved arms) to samples, [`summary`],
 //! [`warning`] and [`report`]; each stage is a file, results are saved as they come ([`result`]),
 //! and reports are made from saved results.
 //!
@@ -22,21 +22,18 @@ pub mod environment;
 mod error;
 pub mod experiment;
 pub mod experiments;
-pub mod files;
 pub mod harness;
-pub mod lab;
 pub mod ladder;
 pub mod layout;
 pub mod mount;
-pub mod overlap;
 pub mod pace;
 mod pairing;
-pub mod race;
 pub mod report;
 pub mod result;
 pub mod results_dir;
 pub mod runner;
 pub mod scratch;
+pub mod session;
 pub mod stats;
 pub mod student;
 pub mod summary;

@@ -17,9 +17,9 @@ use std::time::Duration;
 
 use plimsoll_lab::experiment::Profile;
 use plimsoll_lab::experiments;
-use plimsoll_lab::lab::{Lab, Options};
 use plimsoll_lab::ladder::{Grade, Ladder, Rung};
 use plimsoll_lab::result::{ArmResult, ExperimentResult};
+use plimsoll_lab::session::{Lab, Options};
 use plimsoll_lab::warning::Kind;
 use plimsoll_sync::{Access, Allocation, Dir, Error, OsDir, SyncMethod};
 

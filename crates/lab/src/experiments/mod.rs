@@ -25,7 +25,7 @@ pub const ALL: &[&dyn Experiment] = &[
     &cache_flush::CacheFlush,
 ];
 
-pub use group_commit::best_width;
+pub(crate) use group_commit::best_width;
 
 /// The experiment of a name.
 #[must_use]

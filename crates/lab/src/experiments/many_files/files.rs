@@ -15,128 +15,23 @@ use plimsoll_sync::{
     AlignedBuf, Batch, BatchWrite, Dir, File, OsDir, Promise, SyncMethod, System, risky,
 };
 
+use super::values::{TOO_EARLY, median};
+use super::way::{DIRECT_BYTES, THREADS, Way};
 use crate::arm::Identity;
 use crate::error::Result;
 use crate::experiment::Setup;
 use crate::layout::{Layout, noise};
 use crate::result::ArmResult;
 use crate::runner::{Arm, Block};
-use crate::stats;
-use crate::summary::Summary;
 use crate::units;
 use crate::verdict::Asked;
 use crate::warning::Kind;
 
 /// What is measured.
-pub const MEASURE: &str = "time for all files";
-
-/// A value of an arm whose fsyncs are not tied to their writes: how many completed before their own
-/// write did, in all its samples.
-pub const TOO_EARLY: &str = "fsyncs_before_their_write";
-
-/// What direct I/O writes instead: a page, which is what a record of 200 B costs anyway.
-pub const DIRECT_BYTES: usize = 4096;
-/// Threads of the pool.
-pub const THREADS: usize = 4;
-
-/// How the files are written and synced.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Way {
-    /// Not synced.
-    Write,
-    /// Write and sync, file by file.
-    Each(SyncMethod),
-    /// All writes, then a sync of each file.
-    Then,
-    /// All writes, a hint for each file to begin writing it out, then a sync of each.
-    HintThen,
-    /// One batch of `io_uring` requests.
-    Batch(SyncMethod),
-    /// Write and sync by a pool of threads.
-    Pool,
-    /// All writes, then one syncfs.
-    Syncfs,
-    /// All records in one file, and one sync.
-    OneFile,
-}
-
-/// Every way, in the order in which reports print them.
-pub const WAYS: [Way; 12] = [
-    Way::Write,
-    Way::Each(SyncMethod::ORDINARY),
-    Way::Each(SyncMethod::Fdatasync),
-    Way::Then,
-    Way::HintThen,
-    Way::Each(SyncMethod::DirectFsync),
-    Way::Batch(SyncMethod::UringLink),
-    Way::Batch(SyncMethod::Uring),
-    Way::Batch(SyncMethod::UringRwfDsync),
-    Way::Pool,
-    Way::Syncfs,
-    Way::OneFile,
-];
-
-impl Way {
-    /// Its name, in words.
-    #[must_use]
-    pub fn name(self) -> String {
-        match self {
-            Self::Write => "write only".to_owned(),
-            Self::Each(SyncMethod::DirectFsync) => "O_DIRECT, write and fsync each".to_owned(),
-            Self::Each(method) => format!("write and {method} each"),
-            Self::Then => format!("all writes, then {} each", SyncMethod::ORDINARY),
-            Self::HintThen => {
-                format!("all writes and sync_file_range, then {} each", SyncMethod::ORDINARY)
-            }
-            Self::Batch(SyncMethod::Uring) => "io_uring, unlinked (a trap)".to_owned(),
-            Self::Batch(SyncMethod::UringLink) => "io_uring, linked".to_owned(),
-            Self::Batch(method) => method.name().replace('+', ", "),
-            Self::Pool => format!("{THREADS} threads, write and {} each", SyncMethod::ORDINARY),
-            Self::Syncfs => "all writes, then one syncfs".to_owned(),
-            Self::OneFile => format!("one file, one {}", SyncMethod::ORDINARY),
-        }
-    }
-
-    /// What makes the records durable.
-    #[must_use]
-    pub const fn method(self) -> SyncMethod {
-        match self {
-            Self::Write => SyncMethod::None,
-            Self::Each(method) | Self::Batch(method) => method,
-            Self::Syncfs => SyncMethod::Syncfs,
-            Self::Then | Self::HintThen | Self::Pool | Self::OneFile => SyncMethod::ORDINARY,
-        }
-    }
-
-    /// Syncs that follow each other in a sample of `files`. Those that run together may share a
-    /// commit and a flush, so that one is all that the promise implies.
-    const fn syncs_in_turn(self, files: u64) -> u64 {
-        match self {
-            Self::Write | Self::Each(_) | Self::Then | Self::HintThen => files,
-            Self::Batch(_) | Self::Pool | Self::Syncfs | Self::OneFile => 1,
-        }
-    }
-
-    /// Whether it goes through `io_uring`.
-    #[must_use]
-    pub const fn needs_uring(self) -> bool {
-        matches!(self, Self::Batch(_))
-    }
-
-    /// Whether an fsync may run before its own write, so that it proves nothing.
-    #[must_use]
-    pub const fn is_trap(self) -> bool {
-        matches!(self, Self::Batch(SyncMethod::Uring))
-    }
-
-    /// Whether everything happens in the measuring thread, one after the other.
-    const fn is_sequential(self) -> bool {
-        !matches!(self, Self::Batch(_) | Self::Pool)
-    }
-}
+pub(super) const MEASURE: &str = "time for all files";
 
 /// The files of an arm.
-pub struct Files<'a> {
+pub(super) struct Files<'a> {
     dir: &'a OsDir,
     way: Way,
     names: Vec<String>,
@@ -156,7 +51,12 @@ enum Opened {
 
 impl<'a> Files<'a> {
     /// So many files of a record each, written and synced in this way, which must work here.
-    pub fn new(setup: &Setup<'a>, way: Way, files: usize, record_bytes: usize) -> Result<Self> {
+    pub(super) fn new(
+        setup: &Setup<'a>,
+        way: Way,
+        files: usize,
+        record_bytes: usize,
+    ) -> Result<Self> {
         let access = way.method().access();
         let (len, alignment) = if access.direct {
             let name = "files-alignment";
@@ -181,7 +81,7 @@ impl<'a> Files<'a> {
 
     /// How they are written and synced.
     #[must_use]
-    pub fn way(&self) -> Way {
+    pub(super) fn way(&self) -> Way {
         self.way
     }
 
@@ -293,7 +193,7 @@ impl<'a> Files<'a> {
 
     /// What its blocks showed.
     #[must_use]
-    pub fn result(&self, blocks: &[Block], setup: &Setup<'_>) -> ArmResult {
+    pub(super) fn result(&self, blocks: &[Block], setup: &Setup<'_>) -> ArmResult {
         let method = self.way.method();
         let promise = method.promise(System::HERE).unwrap_or(Promise::Nothing);
         let identity = Identity {
@@ -322,13 +222,6 @@ impl<'a> Files<'a> {
         let attribution = arm.attribution.filter(|_| self.way.is_sequential());
         ArmResult { values, attribution, ..arm }
     }
-}
-
-/// The median of the samples, even where they are too few for a table: each is of many files.
-#[must_use]
-pub fn median(summary: &Summary) -> Option<u64> {
-    let blocks = &summary.block_p50_ns;
-    (!blocks.is_empty()).then(|| stats::quantile(blocks, 0.5))
 }
 
 impl fmt::Debug for Files<'_> {
@@ -375,6 +268,7 @@ impl Arm for Files<'_> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::way::WAYS;
     use super::*;
 
     fn files<'a>(dir: &'a OsDir, way: Way) -> Files<'a> {
@@ -414,14 +308,5 @@ mod tests {
             files.settle().unwrap();
             assert!(dir.list().unwrap().is_empty(), "{way:?}");
         }
-    }
-
-    #[test]
-    fn each_way_has_a_name_of_its_own_without_a_slash() {
-        let mut names: Vec<String> = WAYS.into_iter().map(Way::name).collect();
-        assert!(names.iter().all(|name| !name.contains('/')), "--only splits names there");
-        names.sort();
-        names.dedup();
-        assert_eq!(names.len(), WAYS.len());
     }
 }

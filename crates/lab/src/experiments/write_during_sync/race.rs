@@ -1,7 +1,7 @@
 //! A writer at a fixed rate, and a syncer beside it: two threads, one file or two.
 //!
 //! Every write and every sync is kept as a span of time while the race runs; which writes
-//! overlapped a sync is sorted out after it ([`crate::overlap`]), so that nothing but two looks at
+//! overlapped a sync is sorted out after it ([`super::overlap`]), so that nothing but two looks at
 //! the clock stands between two writes.
 
 use std::sync::Arc;
@@ -12,23 +12,23 @@ use plimsoll_sync::{AlignedBuf, Dir, File, SyncMethod, finest_timer};
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
+use super::overlap::{self, Span};
 use crate::counters::{Elapsed, nanoseconds};
 use crate::layout::{LaidOut, Layout, noise};
-use crate::overlap::{self, Span};
 use crate::pace::Pace;
 use crate::result::Series;
 use crate::runner::{Arm, Block};
 use crate::summary::Summary;
 
 /// What a race measures, in the order of a block's lists.
-pub const MEASURES: [&str; 4] =
+pub(super) const MEASURES: [&str; 4] =
     ["write, no sync in flight", "write, sync in flight", "sync", "write, from intended start"];
 /// The list of writes with no sync in flight.
-pub const FREE: usize = 0;
+pub(super) const FREE: usize = 0;
 /// The list of writes with a sync in flight.
-pub const OVERLAPPED: usize = 1;
+pub(super) const OVERLAPPED: usize = 1;
 /// The list of syncs.
-pub const SYNC: usize = 2;
+pub(super) const SYNC: usize = 2;
 const FROM_INTENDED_START: usize = 3;
 
 /// A write was held up if it took at least so long, and so many times the usual.
@@ -41,28 +41,28 @@ const SERIES_MAX: usize = 20_000;
 
 /// How fast to write and to sync.
 #[derive(Debug, Clone, Copy)]
-pub struct Rates {
+pub(super) struct Rates {
     /// Bytes of a write.
-    pub write_bytes: u64,
+    pub(super) write_bytes: u64,
     /// Time from one start to the next.
-    pub write_every: Duration,
+    pub(super) write_every: Duration,
     /// Time from one sync to the next.
-    pub sync_every: Duration,
+    pub(super) sync_every: Duration,
     /// Time of a block.
-    pub block: Duration,
+    pub(super) block: Duration,
 }
 
 impl Rates {
     /// Writes of a block. What starts late starts at once, so a stall changes nothing.
     #[must_use]
-    pub fn writes(&self) -> usize {
+    pub(super) fn writes(&self) -> usize {
         let writes = self.block.as_nanos() / self.write_every.as_nanos() + 1;
         usize::try_from(writes).expect("a block is short")
     }
 
     /// Records of a file: four blocks, so that a growing file has grown when it is measured.
     #[must_use]
-    pub fn records(&self) -> u64 {
+    pub(super) fn records(&self) -> u64 {
         4 * self.writes() as u64
     }
 
@@ -75,7 +75,7 @@ impl Rates {
 
 /// What is synced while the writer writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Target {
+pub(super) enum Target {
     /// Nothing: the control.
     Nothing,
     /// The writer's file, through the writer's descriptor.
@@ -90,20 +90,20 @@ pub enum Target {
 
 /// Who races.
 #[derive(Debug, Clone, Copy)]
-pub struct Contest {
+pub(super) struct Contest {
     /// What is synced.
-    pub target: Target,
+    pub(super) target: Target,
     /// The calls of one sync, in order.
-    pub syncs: &'static [SyncMethod],
+    pub(super) syncs: &'static [SyncMethod],
     /// How the files are laid out.
-    pub layout: Layout,
+    pub(super) layout: Layout,
     /// How fast.
-    pub rates: Rates,
+    pub(super) rates: Rates,
 }
 
 /// A writer and a syncer, block after block.
 #[derive(Debug)]
-pub struct Race {
+pub(super) struct Race {
     contest: Contest,
     writer: LaidOut,
     payload: AlignedBuf,
@@ -126,28 +126,28 @@ struct Trace {
 
 /// How the writes and the syncs of a race got on.
 #[derive(Debug, Clone)]
-pub struct Outcome {
+pub(super) struct Outcome {
     /// Writes during which a sync was in flight.
-    pub overlapped: usize,
+    pub(super) overlapped: usize,
     /// One for each of [`MEASURES`].
-    pub summaries: Vec<Summary>,
+    pub(super) summaries: Vec<Summary>,
     /// Syncs in all.
-    pub syncs: usize,
+    pub(super) syncs: usize,
     /// Syncs during which a write took ten times the usual, and 100 µs or more.
-    pub held: usize,
+    pub(super) held: usize,
     /// Writes that took so long, with a sync in flight or not.
-    pub slow_writes: usize,
+    pub(super) slow_writes: usize,
     /// All of it over time.
-    pub series: Series,
+    pub(super) series: Series,
     /// What the kernel counted.
-    pub elapsed: Elapsed,
+    pub(super) elapsed: Elapsed,
     /// Syncs, or writes that synced themselves.
-    pub durable_operations: u64,
+    pub(super) durable_operations: u64,
 }
 
 impl Race {
     /// Files for a race, called by `name`. Not yet laid out.
-    pub fn create(
+    pub(super) fn create(
         dir: &dyn Dir,
         name: &str,
         contest: Contest,
@@ -183,7 +183,7 @@ impl Race {
     /// nobody syncs: of a file whose syncs never pause no write is free, and its own median would
     /// make every delay look usual.
     #[must_use]
-    pub fn outcome(&self, blocks: &[Block], usual_ns: u64) -> Outcome {
+    pub(super) fn outcome(&self, blocks: &[Block], usual_ns: u64) -> Outcome {
         let history = &self.history[self.history.len() - blocks.len()..];
         let summaries: Vec<Summary> = MEASURES
             .iter()
