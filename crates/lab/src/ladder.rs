@@ -11,6 +11,7 @@
 use plimsoll_sync::{Promise, SyncMethod};
 use serde::{Deserialize, Serialize};
 
+use crate::device::DeviceFacts;
 use crate::environment::Environment;
 use crate::result::{ArmResult, ExperimentResult};
 use crate::units;
@@ -187,16 +188,7 @@ fn judge(environment: &Environment, evidence: &Evidence) -> Ladder {
     let barriers_off = crate::verdict::barriers_off(environment);
     if flushes < 0.9 && (!fua || barriers_off) {
         ladder.grade = Grade::NoFlushReachesTheDevice;
-        let through = devices.iter().any(|d| d.write_cache.as_deref() == Some("write through"));
-        let why = if barriers_off {
-            "the filesystem is mounted without barriers"
-        } else if through {
-            "the kernel takes the cache to be write-through; if the drive has a volatile one, set \
-             queue/write_cache to 'write back'"
-        } else {
-            "nothing on the way asked for one"
-        };
-        ladder.reasons.push(why.to_owned());
+        ladder.reasons.push(why_no_flush(environment, barriers_off).to_owned());
         return ladder;
     }
     ladder.rung = Rung::Sent;
@@ -213,6 +205,33 @@ fn judge(environment: &Environment, evidence: &Evidence) -> Ladder {
         ladder.reasons.push("what a flush costs was not measured: run cache-flush".to_owned());
         return ladder;
     };
+    judge_flush(&mut ladder, empty_ns, full_ns, bytes);
+    if ladder.grade == Grade::ProtectedOrVirtualCache {
+        let unknown = if virtual_machine {
+            "whether the hypervisor passes flushes on: ask its operator, or cut its power"
+        } else {
+            "whether the device protects its cache: look for power-loss protection in its data sheet"
+        };
+        ladder.cannot_know.push(unknown.to_owned());
+    }
+    ladder
+}
+
+/// The likeliest reason why plain durable writes send no flush.
+fn why_no_flush(environment: &Environment, barriers_off: bool) -> &'static str {
+    let is_through = |d: &DeviceFacts| d.write_cache.as_deref() == Some("write through");
+    if barriers_off {
+        "the filesystem is mounted without barriers"
+    } else if environment.devices.iter().any(is_through) {
+        "the kernel takes the cache to be write-through; if the drive has a volatile one, set \
+         queue/write_cache to 'write back'"
+    } else {
+        "nothing on the way asked for one"
+    }
+}
+
+/// Grades a device by what its flush takes with nothing cached and with so many bytes cached.
+fn judge_flush(ladder: &mut Ladder, empty_ns: u64, full_ns: u64, bytes: u64) {
     ladder.rung = Rung::Plausible;
     ladder.reasons.push(format!(
         "a flush took {} with nothing cached and {} with {}",
@@ -220,26 +239,13 @@ fn judge(environment: &Environment, evidence: &Evidence) -> Ladder {
         units::time(full_ns),
         units::bytes(bytes)
     ));
-    if empties(empty_ns, full_ns, bytes) || empty_ns.min(full_ns) >= FLUSH_WORKS_NS {
-        ladder.grade = Grade::HonestVolatileCache;
-        return ladder;
-    }
-    ladder.grade = Grade::ProtectedOrVirtualCache;
-    ladder.cannot_know.push(
-        if virtual_machine {
-            "whether the hypervisor passes flushes on: ask its operator, or cut its power"
-        } else {
-            "whether the device protects its cache: look for power-loss protection in its data sheet"
-        }
-        .to_owned(),
-    );
-    ladder
+    let works = empties(empty_ns, full_ns, bytes) || empty_ns.min(full_ns) >= FLUSH_WORKS_NS;
+    ladder.grade = if works { Grade::HonestVolatileCache } else { Grade::ProtectedOrVirtualCache };
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::DeviceFacts;
     use crate::mount::Mount;
 
     fn on(
