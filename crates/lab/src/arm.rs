@@ -16,7 +16,7 @@ use crate::verdict::{self, Asked};
 
 /// What an arm is.
 #[derive(Debug, Clone)]
-pub struct Identity<'a> {
+pub(crate) struct Identity<'a> {
     /// Its name, unique in the experiment.
     pub name: String,
     /// How it syncs.
@@ -36,7 +36,7 @@ impl Identity<'_> {
     /// of it by so many operations; nothing is checked where that cannot be said. The attribution
     /// is that of a closed loop in one thread.
     #[must_use]
-    pub fn result(
+    pub(crate) fn result(
         self,
         blocks: &[Block],
         asked: impl FnOnce(u64) -> Option<Asked>,

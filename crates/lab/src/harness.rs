@@ -15,7 +15,7 @@ const OPERATIONS: usize = 50_000;
 
 /// Measures the cost of measuring.
 #[must_use]
-pub fn measure() -> Harness {
+pub(crate) fn measure() -> Harness {
     let file: &dyn File =
         &Latched::new(Idle, "idle".into(), Access::default(), std::sync::Arc::<Latch>::default());
     let mut whole = Vec::with_capacity(OPERATIONS);

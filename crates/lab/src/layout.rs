@@ -12,7 +12,7 @@ use plimsoll_sync::{Access, AlignedBuf, Allocation, Dir, File, Result, SyncMetho
 
 /// How the blocks under a write were prepared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Layout {
+pub(crate) enum Layout {
     /// Nothing was: each write makes the file longer.
     Append,
     /// Reserved with fallocate(2): the size is final, the blocks are marked unwritten.
@@ -25,12 +25,12 @@ pub enum Layout {
 
 impl Layout {
     /// Every layout, in the order in which reports print them.
-    pub const ALL: [Self; 4] =
+    pub(crate) const ALL: [Self; 4] =
         [Self::Append, Self::Fallocated, Self::ZeroFilled, Self::Overwritten];
 
     /// The name that results print.
     #[must_use]
-    pub const fn name(self) -> &'static str {
+    pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Append => "append",
             Self::Fallocated => "fallocated",
@@ -59,7 +59,7 @@ impl FromStr for Layout {
 
 /// A file of a layout, written one record after the other.
 #[derive(Debug)]
-pub struct LaidOut {
+pub(crate) struct LaidOut {
     file: Arc<dyn File>,
     /// Does not sync every write: preparing is not what is measured. Direct where the file is, so
     /// that nothing of it stays in the page cache.
@@ -73,7 +73,7 @@ pub struct LaidOut {
 
 impl LaidOut {
     /// A new file with room for `records` records, opened for `method`. Not yet laid out.
-    pub fn create(
+    pub(crate) fn create(
         dir: &dyn Dir,
         name: &str,
         method: SyncMethod,
@@ -90,13 +90,13 @@ impl LaidOut {
 
     /// The file.
     #[must_use]
-    pub fn file(&self) -> &Arc<dyn File> {
+    pub(crate) fn file(&self) -> &Arc<dyn File> {
         &self.file
     }
 
     /// Makes sure that `records` more fit as the layout wants them, and that nothing of the
     /// preparation is still to be written when this returns.
-    pub fn prepare(&mut self, records: u64) -> Result<()> {
+    pub(crate) fn prepare(&mut self, records: u64) -> Result<()> {
         assert!(records <= self.records, "{records} records never fit into {}", self.records);
         let full = self.next + records > self.records;
         if self.ready && !full {
@@ -119,7 +119,7 @@ impl LaidOut {
     }
 
     /// Where the next record goes.
-    pub fn advance(&mut self) -> u64 {
+    pub(crate) fn advance(&mut self) -> u64 {
         let byte_offset = self.next * self.record_bytes;
         self.next += 1;
         byte_offset
@@ -146,7 +146,7 @@ impl LaidOut {
 }
 
 /// Fills `bytes` with something that does not compress.
-pub fn noise(bytes: &mut [u8], seed: u64) {
+pub(crate) fn noise(bytes: &mut [u8], seed: u64) {
     use rand::{RngCore, SeedableRng};
     rand_pcg::Pcg64Mcg::seed_from_u64(seed).fill_bytes(bytes);
 }

@@ -13,7 +13,7 @@ const AWAKE: Duration = Duration::from_micros(60);
 
 /// Starts at a fixed rate.
 #[derive(Debug)]
-pub struct Pace {
+pub(crate) struct Pace {
     next: Instant,
     period: Duration,
 }
@@ -21,13 +21,13 @@ pub struct Pace {
 impl Pace {
     /// The first start is at `start`, the others follow every `period`.
     #[must_use]
-    pub fn new(start: Instant, period: Duration) -> Self {
+    pub(crate) fn new(start: Instant, period: Duration) -> Self {
         Self { next: start, period }
     }
 
     /// Waits for the next start, and returns when it should have been.
     #[expect(clippy::disallowed_methods, reason = "the start is a point in time, not a condition")]
-    pub fn wait(&mut self) -> Instant {
+    pub(crate) fn wait(&mut self) -> Instant {
         let intended = self.next;
         self.next += self.period;
         let left = intended.saturating_duration_since(Instant::now());

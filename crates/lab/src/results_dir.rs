@@ -11,7 +11,7 @@ use crate::scratch::CannotRun;
 
 /// A directory for results. If it was made for this run and nothing was saved, it is removed again.
 #[derive(Debug)]
-pub struct ResultsDir {
+pub(crate) struct ResultsDir {
     path: PathBuf,
     /// What had to be made, the outermost first.
     made: Vec<PathBuf>,
@@ -20,7 +20,7 @@ pub struct ResultsDir {
 impl ResultsDir {
     /// Makes the directory, with its parents, and checks that files of these `names` can be made in
     /// it. Results that are there already stay: nothing is overwritten.
-    pub fn create(path: &Path, names: &[String]) -> Result<Self, CannotRun> {
+    pub(crate) fn create(path: &Path, names: &[String]) -> Result<Self, CannotRun> {
         let what = "cannot write results to";
         let refuse = |reason| CannotRun { what, directory: path.to_owned(), reason };
         let mut results = Self { path: path.to_owned(), made: Vec::new() };
@@ -35,7 +35,7 @@ impl ResultsDir {
 
     /// Where it is.
     #[must_use]
-    pub fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 

@@ -23,7 +23,7 @@ const KEEP_FREE_AT_MOST: u64 = 4 << 30;
 
 /// A directory of our own below the one that is measured.
 #[derive(Debug)]
-pub struct Scratch {
+pub(crate) struct Scratch {
     path: PathBuf,
     dir: OsDir,
 }
@@ -43,13 +43,13 @@ pub struct CannotRun {
 impl Scratch {
     /// Where a run in `directory` would write. Touches nothing.
     #[must_use]
-    pub fn planned(directory: &Path) -> PathBuf {
+    pub(crate) fn planned(directory: &Path) -> PathBuf {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         directory.join(format!("{PREFIX}{}-{}", std::process::id(), now.subsec_nanos()))
     }
 
     /// Makes the directory `path`, one that [`Self::planned`] named.
-    pub fn create(path: PathBuf) -> Result<Self, CannotRun> {
+    pub(crate) fn create(path: PathBuf) -> Result<Self, CannotRun> {
         let parent = path.parent().unwrap_or(Path::new("."));
         let refused = |error: io::Error| CannotRun::because(parent, &cure(&error));
         fs::create_dir(&path).map_err(refused)?;
@@ -62,7 +62,7 @@ impl Scratch {
 
     /// The seam to it.
     #[must_use]
-    pub fn dir(&self) -> &OsDir {
+    pub(crate) fn dir(&self) -> &OsDir {
         &self.dir
     }
 }
@@ -86,7 +86,7 @@ impl CannotRun {
 
 /// What runs that were killed have left in `directory`: their processes are gone.
 #[must_use]
-pub fn leftovers(directory: &Path) -> Vec<PathBuf> {
+pub(crate) fn leftovers(directory: &Path) -> Vec<PathBuf> {
     let is_left = |path: &PathBuf| {
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         let pid = name.strip_prefix(PREFIX).and_then(|rest| rest.split('-').next());
@@ -99,7 +99,7 @@ pub fn leftovers(directory: &Path) -> Vec<PathBuf> {
 }
 
 /// The absolute path of a directory that exists.
-pub fn directory(path: &Path) -> Result<PathBuf, CannotRun> {
+pub(crate) fn directory(path: &Path) -> Result<PathBuf, CannotRun> {
     let refused = |error: io::Error| CannotRun::because(path, &cure(&error));
     let directory = fs::canonicalize(path).map_err(refused)?;
     if directory.is_dir() {
@@ -109,7 +109,7 @@ pub fn directory(path: &Path) -> Result<PathBuf, CannotRun> {
 }
 
 /// Refuses a place where measuring would mislead, or where `needed_bytes` would fill the disk.
-pub fn check_place(environment: &Environment, needed_bytes: u64) -> Result<(), CannotRun> {
+pub(crate) fn check_place(environment: &Environment, needed_bytes: u64) -> Result<(), CannotRun> {
     let refuse = |reason: &str| Err(CannotRun::because(&environment.directory, reason));
     match environment.mount.as_ref().map(|mount| (mount.kind(), &mount.filesystem)) {
         Some((Kind::Memory, name)) => refuse(&format!(

@@ -15,10 +15,10 @@
 //! short, random in order and interleaved with those of the other arms.
 
 /// Fewest blocks from which a comparison is made: below, the normal approximation of U is poor.
-pub const BLOCKS_TO_COMPARE: usize = 8;
+pub(crate) const BLOCKS_TO_COMPARE: usize = 8;
 
 /// How sure intervals are, and how small a chance makes a difference count.
-pub const CONFIDENCE: f64 = 0.95;
+pub(crate) const CONFIDENCE: f64 = 0.95;
 /// Standard deviations that hold [`CONFIDENCE`] of a normal distribution.
 const DEVIATIONS: f64 = 1.959_964;
 /// Samples that must lie beyond a quantile before it is printed.
@@ -33,7 +33,7 @@ const EXACT_UP_TO: usize = 1000;
 /// # Panics
 /// If there are no samples, or `q` is not a share.
 #[must_use]
-pub fn quantile(sorted: &[u64], q: f64) -> u64 {
+pub(crate) fn quantile(sorted: &[u64], q: f64) -> u64 {
     assert!(!sorted.is_empty() && (0.0..=1.0).contains(&q), "{} samples, q {q}", sorted.len());
     let rank = (q * count(sorted.len())).ceil();
     sorted[index(rank).clamp(1, sorted.len()) - 1]
@@ -42,7 +42,7 @@ pub fn quantile(sorted: &[u64], q: f64) -> u64 {
 /// Whether `n` samples can carry the quantile `q`: ten of them must lie beyond it. A median is
 /// carried by six, the fewest that give it an interval.
 #[must_use]
-pub fn carries(n: usize, q: f64) -> bool {
+pub(crate) fn carries(n: usize, q: f64) -> bool {
     if q <= 0.5 {
         return n >= MEDIAN_MIN;
     }
@@ -52,7 +52,7 @@ pub fn carries(n: usize, q: f64) -> bool {
 
 /// The 95 % confidence interval of quantile `q`, or `None` if there are too few samples for one.
 #[must_use]
-pub fn quantile_interval(sorted: &[u64], q: f64) -> Option<(u64, u64)> {
+pub(crate) fn quantile_interval(sorted: &[u64], q: f64) -> Option<(u64, u64)> {
     let n = sorted.len();
     let (below, above) = if n <= EXACT_UP_TO { exact_ranks(n, q)? } else { normal_ranks(n, q)? };
     Some((sorted[below - 1], sorted[above - 1]))
@@ -87,7 +87,7 @@ fn normal_ranks(n: usize, q: f64) -> Option<(usize, usize)> {
 /// The two-sided chance that series this different come from one source, by the Mann–Whitney U
 /// test with the normal approximation, corrected for ties and continuity.
 #[must_use]
-pub fn mann_whitney(a: &[u64], b: &[u64]) -> f64 {
+pub(crate) fn mann_whitney(a: &[u64], b: &[u64]) -> f64 {
     let (na, nb) = (count(a.len()), count(b.len()));
     let n = na + nb;
     let mut all: Vec<_> =
@@ -114,7 +114,7 @@ pub fn mann_whitney(a: &[u64], b: &[u64]) -> f64 {
 
 /// Whether two series of block medians differ, or `None` if there are too few blocks to say.
 #[must_use]
-pub fn differ(a: &[u64], b: &[u64]) -> Option<bool> {
+pub(crate) fn differ(a: &[u64], b: &[u64]) -> Option<bool> {
     (a.len().min(b.len()) >= BLOCKS_TO_COMPARE).then(|| mann_whitney(a, b) < 1.0 - CONFIDENCE)
 }
 
@@ -122,7 +122,7 @@ pub fn differ(a: &[u64], b: &[u64]) -> Option<bool> {
 /// which at most that share is there by chance. If nothing at all differs, the chance that any is
 /// below it is that share (Benjamini and Hochberg, "Controlling the False Discovery Rate", 1995).
 #[must_use]
-pub fn benjamini_hochberg(p_values: &[f64]) -> Vec<f64> {
+pub(crate) fn benjamini_hochberg(p_values: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..p_values.len()).collect();
     order.sort_by(|&a, &b| p_values[a].total_cmp(&p_values[b]));
     let mut corrected = vec![1.0; p_values.len()];

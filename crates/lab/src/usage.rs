@@ -8,7 +8,7 @@ use crate::counters::nanoseconds;
 use crate::layout::Layout;
 use crate::result::ExperimentResult;
 use crate::units;
-use crate::writer::Spec;
+use crate::writer::WriterSpec;
 
 /// What somebody wants to run on a disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -135,8 +135,8 @@ impl Usage {
     }
 }
 
-const fn spec(method: SyncMethod, layout: Layout, payload_bytes: u64) -> Spec {
-    Spec { method, layout, payload_bytes }
+const fn spec(method: SyncMethod, layout: Layout, payload_bytes: u64) -> WriterSpec {
+    WriterSpec { method, layout, payload_bytes }
 }
 
 #[cfg(test)]

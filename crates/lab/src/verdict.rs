@@ -38,7 +38,7 @@ const MEMORY_MAX: f64 = 0.01;
 
 /// What an arm asked of the device.
 #[derive(Debug, Clone, Copy)]
-pub struct Asked {
+pub(crate) struct Asked {
     /// What each operation was promised.
     pub promise: Promise,
     /// Operations.
@@ -55,20 +55,24 @@ pub struct Asked {
 impl Asked {
     /// Operations that each write `bytes` and sync once, by a call.
     #[must_use]
-    pub const fn new(promise: Promise, operations: u64, bytes: u64) -> Self {
+    pub(crate) const fn new(promise: Promise, operations: u64, bytes: u64) -> Self {
         Self { promise, operations, bytes, may_use_fua: false, syncs: 1 }
     }
 }
 
 /// What the counts say of the promise, on the devices and the mount of `environment`.
 #[must_use]
-pub fn check_promise(asked: Asked, elapsed: &Elapsed, environment: &Environment) -> Vec<Warning> {
+pub(crate) fn check_promise(
+    asked: Asked,
+    elapsed: &Elapsed,
+    environment: &Environment,
+) -> Vec<Warning> {
     check_counts(asked, elapsed, &environment.devices, barriers_off(environment))
 }
 
 /// Whether the filesystem is mounted so that it sends no flushes.
 #[must_use]
-pub fn barriers_off(environment: &Environment) -> bool {
+pub(crate) fn barriers_off(environment: &Environment) -> bool {
     let off = ["nobarrier", "barrier=0"];
     environment
         .mount
@@ -171,7 +175,7 @@ fn explain_missing_flushes(
 
 /// Why an arm's figures are more the machine's than the disk's.
 #[must_use]
-pub fn check_noise(elapsed: &Elapsed, cpus: usize) -> Vec<Warning> {
+pub(crate) fn check_noise(elapsed: &Elapsed, cpus: usize) -> Vec<Warning> {
     let wall = elapsed.wall_ns;
     let mut warnings = Vec::new();
     let mut noisy = |share: Option<f64>, limit: f64, text: &dyn Fn(String) -> String| {

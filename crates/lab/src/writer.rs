@@ -15,11 +15,11 @@ use crate::units;
 use crate::verdict::Asked;
 
 /// What a writer measures.
-pub const MEASURE: &str = "time to durable";
+pub(crate) const MEASURE: &str = "time to durable";
 
 /// What a writer does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Spec {
+pub(crate) struct WriterSpec {
     /// How each record is made durable.
     pub method: SyncMethod,
     /// How the blocks under it are prepared.
@@ -30,7 +30,7 @@ pub struct Spec {
 
 /// How its blocks and its file are cut.
 #[derive(Debug, Clone, Copy)]
-pub struct Shape {
+pub(crate) struct Shape {
     /// A block of the run, at the most.
     pub block: Size,
     /// Records in a file. A multiple of a block, so that most blocks need no preparation.
@@ -46,10 +46,10 @@ impl Shape {
     }
 }
 
-impl Spec {
+impl WriterSpec {
     /// `fdatasync/append/4KiB`; with nothing to write, `fsync/clean`.
     #[must_use]
-    pub fn name(self) -> String {
+    pub(crate) fn name(self) -> String {
         match self.payload_bytes {
             0 => format!("{}/clean", self.method),
             bytes => {
@@ -62,8 +62,8 @@ impl Spec {
 
 /// An arm: one writer, one file.
 #[derive(Debug)]
-pub struct Writer {
-    spec: Spec,
+pub(crate) struct Writer {
+    spec: WriterSpec,
     shape: Shape,
     promise: Promise,
     file: LaidOut,
@@ -72,9 +72,9 @@ pub struct Writer {
 
 impl Writer {
     /// The wanted ones of `specs` that can run here, and why the others cannot.
-    pub fn create_all(
+    pub(crate) fn create_all(
         setup: &Setup<'_>,
-        specs: &[Spec],
+        specs: &[WriterSpec],
         shape: Shape,
         watch: &Watch<'_>,
     ) -> Result<(Vec<Self>, Vec<Unavailable>)> {
@@ -93,7 +93,7 @@ impl Writer {
 
     fn create(
         setup: &Setup<'_>,
-        spec: Spec,
+        spec: WriterSpec,
         shape: Shape,
         name: &str,
     ) -> std::result::Result<Self, SyncError> {
@@ -124,14 +124,14 @@ impl Writer {
     /// the trap may do anything.
     fn asked(&self, operations: u64) -> Option<Asked> {
         let sure = self.spec.payload_bytes > 0 && self.spec.method != SyncMethod::Uring;
-        let Spec { method, payload_bytes: bytes, .. } = self.spec;
+        let WriterSpec { method, payload_bytes: bytes, .. } = self.spec;
         let may_use_fua = method.access().direct && !method.is_call();
         sure.then_some(Asked { may_use_fua, ..Asked::new(self.promise, operations, bytes) })
     }
 
     /// What its blocks showed.
     #[must_use]
-    pub fn result(&self, blocks: &[Block], setup: &Setup<'_>) -> ArmResult {
+    pub(crate) fn result(&self, blocks: &[Block], setup: &Setup<'_>) -> ArmResult {
         let identity = Identity {
             name: self.spec.name(),
             method: self.spec.method,
@@ -174,7 +174,7 @@ impl Arm for Writer {
 
 /// The methods that work here.
 #[must_use]
-pub fn working(setup: &Setup<'_>) -> Vec<SyncMethod> {
+pub(crate) fn working(setup: &Setup<'_>) -> Vec<SyncMethod> {
     let works = |(method, availability): &(SyncMethod, Availability)| {
         matches!(availability, Availability::Works(_)).then_some(*method)
     };

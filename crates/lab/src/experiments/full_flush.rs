@@ -16,7 +16,7 @@ use crate::layout::Layout;
 use crate::result::ArmResult;
 use crate::runner::{self, Rule, Size, Watch};
 use crate::units;
-use crate::writer::{self, Shape, Spec, Writer};
+use crate::writer::{self, Shape, Writer, WriterSpec};
 
 /// The experiment.
 #[derive(Debug)]
@@ -85,7 +85,7 @@ sync and little for a cache."
     }
 
     fn arm_names(&self, _: Profile) -> Vec<String> {
-        specs(&METHODS).into_iter().map(Spec::name).collect()
+        specs(&METHODS).into_iter().map(WriterSpec::name).collect()
     }
 
     fn run(&self, setup: &Setup<'_>, watch: &Watch<'_>) -> Result<Measured> {
@@ -116,12 +116,14 @@ sync and little for a cache."
 }
 
 /// The arms, of methods that work here.
-fn specs(methods: &[SyncMethod]) -> Vec<Spec> {
+fn specs(methods: &[SyncMethod]) -> Vec<WriterSpec> {
     let layouts = [Layout::Append, Layout::Overwritten];
     METHODS
         .into_iter()
         .filter(|method| methods.contains(method))
-        .flat_map(|method| layouts.map(|layout| Spec { method, layout, payload_bytes: CHUNK }))
+        .flat_map(|method| {
+            layouts.map(|layout| WriterSpec { method, layout, payload_bytes: CHUNK })
+        })
         .collect()
 }
 

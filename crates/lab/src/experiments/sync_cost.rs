@@ -19,7 +19,7 @@ use crate::layout::Layout;
 use crate::result::ArmResult;
 use crate::runner::{self, Rule, Size, Watch};
 use crate::units;
-use crate::writer::{self, Shape, Spec, Writer};
+use crate::writer::{self, Shape, Writer, WriterSpec};
 
 /// The experiment.
 #[derive(Debug)]
@@ -101,7 +101,7 @@ inside the machine can see."
     }
 
     fn arm_names(&self, profile: Profile) -> Vec<String> {
-        specs(profile, &SyncMethod::ALL).into_iter().map(Spec::name).collect()
+        specs(profile, &SyncMethod::ALL).into_iter().map(WriterSpec::name).collect()
     }
 
     fn run(&self, setup: &Setup<'_>, watch: &Watch<'_>) -> Result<Measured> {
@@ -136,10 +136,10 @@ fn rule(setup: &Setup<'_>) -> Rule {
 }
 
 /// The arms of a profile, of methods that work here.
-fn specs(profile: Profile, methods: &[SyncMethod]) -> Vec<Spec> {
+fn specs(profile: Profile, methods: &[SyncMethod]) -> Vec<WriterSpec> {
     let mut specs = Vec::new();
     let mut add = |method, layout, payload_bytes| {
-        let spec = Spec { method, layout, payload_bytes };
+        let spec = WriterSpec { method, layout, payload_bytes };
         if !specs.contains(&spec) {
             specs.push(spec);
         }
@@ -283,7 +283,7 @@ fn as_cheap(arms: &[ArmResult], best: &ArmResult) -> String {
 }
 
 fn name(method: SyncMethod, layout: Layout, payload_bytes: u64) -> String {
-    Spec { method, layout, payload_bytes }.name()
+    WriterSpec { method, layout, payload_bytes }.name()
 }
 
 /// `fsync on a growing file`
@@ -316,7 +316,7 @@ mod tests {
         let specs = specs(Profile::Quick, &SyncMethod::ALL);
         for method in SyncMethod::ALL {
             for layout in Layout::ALL {
-                let spec = Spec { method, layout, payload_bytes: PAGE };
+                let spec = WriterSpec { method, layout, payload_bytes: PAGE };
                 assert!(specs.contains(&spec), "{}", spec.name());
             }
         }
@@ -345,7 +345,7 @@ mod tests {
     fn the_article_syncs_clean_and_dirty_files() {
         let names: Vec<_> = specs(Profile::Article, &[SyncMethod::Fsync, SyncMethod::Fdatasync])
             .into_iter()
-            .map(Spec::name)
+            .map(WriterSpec::name)
             .collect();
         let expected =
             ["fsync/clean", "fdatasync/clean", "fsync/append/200B", "fsync/overwritten/200B"];

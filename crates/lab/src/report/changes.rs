@@ -3,10 +3,11 @@
 use comfy_table::Cell;
 
 use super::text::{Style, line, right, table, time};
-use crate::compare::{Comparison, Row, Sides, TOGETHER_MAX, Verdict};
-use crate::conditions::Condition;
+use crate::compare::conditions::Condition;
+use crate::compare::together::TOGETHER_MAX;
+use crate::compare::yardstick::Source;
+use crate::compare::{Comparison, Row, Sides, Verdict};
 use crate::units;
-use crate::yardstick::Source;
 
 /// Moving together by less than this is what medians do, as a share.
 const TOGETHER_WORTH_A_WORD: f64 = 0.05;

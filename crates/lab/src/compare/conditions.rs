@@ -20,7 +20,7 @@ pub struct Condition {
 
 /// What differs in how and on what two results were measured.
 #[must_use]
-pub fn that_differ(old: &ExperimentResult, new: &ExperimentResult) -> Vec<Condition> {
+pub(crate) fn that_differ(old: &ExperimentResult, new: &ExperimentResult) -> Vec<Condition> {
     let mut conditions = of_environments(&old.environment, &new.environment);
     let mut differ = |what: &str, old: &str, new: &str| {
         if old != new {
@@ -96,7 +96,7 @@ mod tests {
 
     #[test]
     fn what_else_differs_between_the_runs_is_named() {
-        let json = include_str!("../testdata/result-v1-sync-cost.json");
+        let json = include_str!("../../testdata/result-v1-sync-cost.json");
         let old = ExperimentResult::parse(json).unwrap();
         let mut new = old.clone();
         new.environment.kernel = Some("7.0.0".to_owned());

@@ -17,10 +17,10 @@
 
 use serde::Serialize;
 
-use crate::student;
+use super::student;
 
 /// Fewer measures than this do not say what measures do.
-pub const MEASURES_MIN: usize = 20;
+pub(crate) const MEASURES_MIN: usize = 20;
 
 /// Degrees of freedom of a yardstick that was not measured.
 const FREEDOM: f64 = 5.0;
@@ -169,7 +169,7 @@ impl Scale {
 /// # Panics
 /// If there are no values.
 #[must_use]
-pub fn median(mut values: Vec<f64>) -> f64 {
+pub(crate) fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values[values.len() / 2]
 }
@@ -177,7 +177,7 @@ pub fn median(mut values: Vec<f64>) -> f64 {
 /// As a number to calculate with.
 #[expect(clippy::cast_precision_loss, reason = "counts of runs and measures are small")]
 #[must_use]
-pub fn number(n: usize) -> f64 {
+pub(crate) fn number(n: usize) -> f64 {
     n as f64
 }
 

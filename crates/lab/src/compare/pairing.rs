@@ -1,12 +1,13 @@
 //! What the runs of two states have in common: their experiments, arms and measures paired by name,
 //! and what speaks for a change of each. Pure.
 
-use crate::compare::{Row, Run, Runs, Sides, TOGETHER_MEASURES, Tail, Verdict};
+use super::comparison::{Row, Run, Runs, Sides, Tail, Verdict};
+use super::together::TOGETHER_MEASURES;
+use super::yardstick::{self, Spread};
 use crate::result::{ArmResult, ExperimentResult};
 use crate::stats;
 use crate::summary::Summary;
 use crate::warning::Kind;
-use crate::yardstick::{self, Spread};
 
 /// Change of flushes or bytes per operation that is worth a word, as a share.
 const WORTH_A_WORD: f64 = 0.1;
@@ -16,24 +17,24 @@ const FLUSHES_MIN: f64 = 0.05;
 const KIB_MIN: f64 = 0.5;
 
 /// A row, and what speaks for a change, if anything can.
-pub(crate) struct Compared {
-    pub(crate) row: Row,
-    pub(crate) evidence: Option<Evidence>,
+pub(super) struct Compared {
+    pub(super) row: Row,
+    pub(super) evidence: Option<Evidence>,
 }
 
 /// What the runs and the blocks of a measure say.
-pub(crate) struct Evidence {
+pub(super) struct Evidence {
     /// Logarithm of new over old.
-    pub(crate) change: f64,
+    pub(super) change: f64,
     /// Between the runs of each side; `None` if there is one of each.
-    pub(crate) spread: Option<Spread>,
+    pub(super) spread: Option<Spread>,
     /// The chance of blocks this different, if nothing differed.
-    pub(crate) p_of_blocks: f64,
+    pub(super) p_of_blocks: f64,
 }
 
 /// One row for each measure that both have samples of. What the device did is the arm's, and stands
 /// in its first row.
-pub(crate) fn rows(experiment: &str, old: &[InRun<'_>], new: &[InRun<'_>]) -> Vec<Compared> {
+pub(super) fn rows(experiment: &str, old: &[InRun<'_>], new: &[InRun<'_>]) -> Vec<Compared> {
     let measures = names(old.iter().flat_map(|run| &run.arm.summaries).map(|s| &s.measure));
     let sides = |is: fn(&ArmResult) -> bool| Sides {
         old: old.iter().any(|run| is(run.arm)),
@@ -185,30 +186,30 @@ fn names<'a>(all: impl Iterator<Item = &'a String>) -> Vec<String> {
     names
 }
 
-pub(crate) fn experiments(runs: &[Run]) -> Vec<String> {
+pub(super) fn experiments(runs: &[Run]) -> Vec<String> {
     names(runs.iter().flatten().map(|result| &result.experiment))
 }
 
-pub(crate) fn arms(results: &[&ExperimentResult]) -> Vec<String> {
+pub(super) fn arms(results: &[&ExperimentResult]) -> Vec<String> {
     names(results.iter().flat_map(|result| &result.arms).map(|arm| &arm.name))
 }
 
-pub(crate) fn missing(names: &[String], from: &[String]) -> Vec<String> {
+pub(super) fn missing(names: &[String], from: &[String]) -> Vec<String> {
     names.iter().filter(|name| !from.contains(name)).cloned().collect()
 }
 
-pub(crate) fn of_experiment<'a>(runs: &'a [Run], name: &str) -> Vec<&'a ExperimentResult> {
+pub(super) fn of_experiment<'a>(runs: &'a [Run], name: &str) -> Vec<&'a ExperimentResult> {
     runs.iter().flatten().filter(|result| result.experiment == name).collect()
 }
 
 /// An arm in one run of a side.
-pub(crate) struct InRun<'a> {
+pub(super) struct InRun<'a> {
     arm: &'a ArmResult,
     /// What everything in its experiment did in that run, as a logarithm.
     mood: f64,
 }
 
-pub(crate) fn of_arm<'a>(
+pub(super) fn of_arm<'a>(
     results: &[&'a ExperimentResult],
     moods: &[f64],
     name: &str,
@@ -222,7 +223,7 @@ pub(crate) fn of_arm<'a>(
 
 /// How far all measures of an experiment lay together from where they usually lie, for each run of a
 /// side: the median of their distances, as logarithms. None where too few are there to say.
-pub(crate) fn moods(results: &[&ExperimentResult]) -> Vec<f64> {
+pub(super) fn moods(results: &[&ExperimentResult]) -> Vec<f64> {
     let mut apart: Vec<Vec<f64>> = vec![Vec::new(); results.len()];
     let first = results.iter().take(1).flat_map(|result| &result.arms);
     for (arm, summary) in first.flat_map(|arm| arm.summaries.iter().map(move |s| (arm, s))) {
