@@ -1,8 +1,8 @@
 //! Measures what durability costs on this disk, whether it is kept, and where the time goes.
 //!
 //! From [`session::Options`] through the [`runner`] (interleaved arms) to samples, summaries,
-//! [`warning`]s and a [`report`]. Each stage is a file. Results are saved as they come ([`result`]),
-//! and reports are made from saved results.
+//! [`warning`]s and a [`report`]. Each stage is a file. Results are saved as they come
+//! ([`result`]), and reports are made from saved results.
 //!
 //! An [`experiment`] is a question with arms; [`experiments::ALL`] lists them. Three files make the
 //! numbers trustworthy: `stats` assumes no distribution, `attribution` says where the time went,

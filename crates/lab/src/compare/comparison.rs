@@ -1,4 +1,4 @@
-//! What is said of two states of a disk, side by side: the values, as JSON has them. Pure.
+//! What a comparison of two states says: its values, as the JSON has them. Pure.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,7 +11,7 @@ use crate::result::ExperimentResult;
 
 /// What the JSON says it is.
 pub(crate) const FORMAT: &str = "plimsoll-lab-comparison";
-/// Version of the JSON.
+/// Version of the JSON that this program writes.
 pub(crate) const VERSION: u32 = 2;
 
 /// One run: a result of each experiment.
@@ -30,13 +30,13 @@ pub struct Comparison {
     pub runs: Runs,
     /// How far a measure moves from one run to the next.
     pub yardstick: Yardstick,
-    /// What the measures of an experiment did together: their median change, as a logarithm. Of
-    /// those with enough measures to say.
+    /// What the measures of each experiment did together: their median change, as a logarithm.
+    /// Experiments with too few measures are absent.
     pub together: BTreeMap<String, f64>,
-    /// The smallest change of one measure alone that would have been called, as a share: half of the
-    /// measures need more, half less. Absent if nothing could be compared.
+    /// The smallest change that a typical measure needs, alone, to be called, as a share: half of
+    /// the measures need more, half less. Absent if nothing could be compared.
     pub smallest: Option<f64>,
-    /// What both measured, in the order of the old one.
+    /// What both measured, in the order of the old state.
     pub rows: Vec<Row>,
     /// Experiments and arms (`experiment: arm`) that only the old runs have.
     pub only_in_old: Vec<String>,
@@ -70,18 +70,18 @@ pub struct Row {
     pub verdict: Verdict,
     /// Runs with a median of it.
     pub runs: Runs,
-    /// The old median; of several runs the geometric mean of theirs.
+    /// The old median, or the geometric mean of the medians of several runs.
     pub old_p50_ns: Option<u64>,
     /// The new median.
     pub new_p50_ns: Option<u64>,
-    /// New over old, less one; seen or not.
+    /// New over old, less one, whether or not it is called.
     pub change: Option<f64>,
-    /// How far it moves from run to run: standard deviation of the logarithm of its median, its own
-    /// and the yardstick's together.
+    /// How far it moves from run to run: the standard deviation of the logarithm of its median,
+    /// from its own runs and the yardstick.
     pub run_spread: Option<f64>,
-    /// The smallest change of it alone that would have been called, as a share.
+    /// The smallest change of this measure alone that would have been called, as a share.
     pub smallest: Option<f64>,
-    /// The chance of such a change, if nothing differed: by runs or by blocks, whichever is larger.
+    /// The chance of such a change if nothing differs, by runs or by blocks, whichever is larger.
     pub p: Option<f64>,
     /// The same, corrected for the number of comparisons.
     pub corrected_p: Option<f64>,
@@ -126,7 +126,7 @@ pub struct Tail {
     pub differs: Option<bool>,
 }
 
-/// On which side, in any of its runs.
+/// On which side something is so, in any of its runs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Sides {
     /// In the old one.
@@ -138,7 +138,7 @@ pub struct Sides {
 /// Why two sets of results cannot be compared.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CannotCompare {
-    /// Which of the two is meant cannot be known.
+    /// A run has two results of an experiment, and it is unclear which is meant.
     #[error("there are two results of {experiment} in {side}: name one file")]
     Twice {
         /// The experiment.
@@ -146,7 +146,7 @@ pub enum CannotCompare {
         /// `OLD` or `NEW`.
         side: &'static str,
     },
-    /// They ask different questions.
+    /// The two have no experiment in common.
     #[error("nothing to compare: OLD has {old}, NEW has {new}")]
     NothingInCommon {
         /// Experiments of the old run.
@@ -157,12 +157,12 @@ pub enum CannotCompare {
 }
 
 impl Comparison {
-    /// What makes the check fail: seen in a valid arm on a quiet machine, and beyond the limit.
+    /// The rows that fail the check: called slower, beyond the limit, on a quiet machine.
     pub fn failed(&self) -> impl Iterator<Item = &Row> {
         self.beyond_limit().filter(|row| !row.noisy.any())
     }
 
-    /// What would, had the machine been left in peace.
+    /// The rows that would fail it, had the machine been left in peace.
     pub fn undecided(&self) -> impl Iterator<Item = &Row> {
         self.beyond_limit().filter(|row| row.noisy.any())
     }
@@ -183,7 +183,7 @@ impl Row {
 }
 
 impl Sides {
-    /// Whether in any.
+    /// Whether on any side.
     #[must_use]
     pub const fn any(self) -> bool {
         self.old || self.new

@@ -1,4 +1,4 @@
-//! What differs between two results beside the figures, so that a change need not be the disk's. Pure.
+//! What else differs between two results, so that a change need not be the disk's. Pure.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::environment::Environment;
 use crate::result::ExperimentResult;
 
-/// Something that differs between the runs beside the figures.
+/// Something other than a figure that differs between the runs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Condition {
     /// What: `kernel`, `mount options`, `profile of sync-cost`.
@@ -18,7 +18,7 @@ pub struct Condition {
     pub new: String,
 }
 
-/// What differs in how and on what two results were measured.
+/// The conditions in which two results were measured and which differ.
 #[must_use]
 pub(crate) fn that_differ(old: &ExperimentResult, new: &ExperimentResult) -> Vec<Condition> {
     let mut conditions = of_environments(&old.environment, &new.environment);
@@ -42,7 +42,7 @@ pub(crate) fn that_differ(old: &ExperimentResult, new: &ExperimentResult) -> Vec
     conditions
 }
 
-/// What of two environments differs and matters. Memory, free space and directory do not.
+/// What differs between two environments and matters. Memory, free space and the directory do not.
 fn of_environments(old: &Environment, new: &Environment) -> Vec<Condition> {
     let known = |value: &Option<String>| value.clone().unwrap_or_else(|| "unknown".to_owned());
     let facts = |environment: &Environment| {

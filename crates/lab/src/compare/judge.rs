@@ -57,8 +57,8 @@ pub fn compare(
     })
 }
 
-/// Adds what else differs between the results of an experiment. Most of it is the same for all
-/// experiments and stands there once.
+/// Adds what else differs between the results of an experiment. Most experiments differ in the same
+/// ways, so each condition is added once.
 fn add_conditions(
     conditions: &mut Vec<Condition>,
     old: &[&ExperimentResult],
@@ -92,7 +92,7 @@ fn judge(mut compared: Vec<Compared>) -> Judged {
     let apart: Vec<f64> =
         told().map(|(row, evidence)| evidence.change - nothing(row).centre).collect();
     let yardstick = Yardstick::of(&spreads, &apart);
-    // What a p value has to be for one measure to be called alone.
+    // The p value below which one measure alone would be called.
     let alone = (1.0 - stats::CONFIDENCE) / yardstick::number(apart.len().max(1));
     let mut smallest = Vec::new();
     for Compared { row, evidence } in &mut compared {
@@ -311,8 +311,8 @@ mod tests {
         }
     }
 
-    /// Two runs a side agree by luck for some arms; without drawing their variance toward that of the
-    /// others, each such arm would be called changed.
+    /// Two runs a side agree by luck for some arms; without drawing their variance toward that of
+    /// the others, each such arm would be called changed.
     #[test]
     fn runs_that_agree_by_luck_do_not_make_a_difference_sure() {
         let mut disk = MoodyDisk::new(9, 100);
@@ -329,8 +329,8 @@ mod tests {
         assert_eq!(comparison.yardstick.source, yardstick::Source::Runs);
     }
 
-    /// Whole experiments moved by up to 30 % from run to run of one disk, which widened the yardstick
-    /// of every measure in them.
+    /// Whole experiments moved by up to 30 % from run to run of one disk, which widened the
+    /// yardstick of every measure in them.
     #[test]
     fn what_a_run_does_as_a_whole_is_not_in_the_yardstick() {
         let spread = |moods: [f64; 6]| {

@@ -8,7 +8,7 @@ pub(super) fn beyond(t: f64, freedom: f64) -> f64 {
     if t >= 0.0 { tail } else { 1.0 - tail }
 }
 
-/// The t that is exceeded with this chance, at most a half: what [`beyond`] undoes.
+/// The t that is exceeded with this chance, which is at most a half: the inverse of [`beyond`].
 #[must_use]
 pub(super) fn exceeded_by(chance: f64, freedom: f64) -> f64 {
     let (mut low, mut high) = (0.0, 1.0);

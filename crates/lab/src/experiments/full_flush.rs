@@ -22,17 +22,17 @@ use crate::writer::{self, Shape, Writer, WriterSpec};
 #[derive(Debug)]
 pub(super) struct FullFlush;
 
-/// The article's chunk, and how many of them it writes.
+/// The size of the article's chunks, and how many of them it writes.
 const CHUNK: u64 = 1 << 20;
 const ARTICLE_CHUNKS: usize = 1024;
-/// The article's times for all of it, host and device, and so its ratio.
+/// The article's times for all chunks, to the drive and to the medium; they give its ratio.
 const ARTICLE_HOST_MS: u32 = 302;
 const ARTICLE_DEVICE_MS: u32 = 3019;
 
 const SHAPE: Shape =
     Shape { block: Size { operations: 16, time: Duration::from_millis(100) }, records: 64 };
 
-/// Methods of all systems that differ in how far they go; those of this one are run.
+/// Methods of all systems that differ in how far they go. Those that work here are run.
 const METHODS: [SyncMethod; 8] = [
     SyncMethod::SyncFileRange,
     SyncMethod::Direct,
@@ -115,7 +115,7 @@ sync and little for a cache."
     }
 }
 
-/// The arms, of methods that work here.
+/// The arms, for the methods that work here.
 fn specs(methods: &[SyncMethod]) -> Vec<WriterSpec> {
     let layouts = [Layout::Append, Layout::Overwritten];
     METHODS

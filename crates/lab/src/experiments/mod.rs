@@ -1,4 +1,4 @@
-//! The experiments, one file each, named after its question.
+//! The experiments: a file or a folder each, named after its question.
 
 mod cache_flush;
 mod durable_rename;

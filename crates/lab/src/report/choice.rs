@@ -1,5 +1,5 @@
-//! Which charts a result is shown in. Chosen by what the arms say of themselves, so that an
-//! experiment that this file has never heard of has its charts too.
+//! Which charts show a result. They are chosen by what the arms say of themselves, so that even an
+//! experiment that this file does not know gets charts.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ use crate::result::{ArmResult, ExperimentResult};
 use crate::summary::Summary;
 use crate::units;
 
-/// Every chart of a result, the most telling first. Each arm with a measure is in one of them.
+/// The charts of a result, the most telling first. Each arm that was measured is in one of them.
 pub(super) fn figures(result: &ExperimentResult) -> Vec<Figure> {
     match result.experiment.as_str() {
         "sync-cost" => cost(result),
@@ -79,7 +79,7 @@ fn cost(result: &ExperimentResult) -> Vec<Figure> {
 
 /// A time that an article claims.
 fn claimed(result: &ExperimentResult) -> Option<(f64, String)> {
-    // Nothing has no place on a logarithmic axis.
+    // Zero has no place on a logarithmic axis.
     let timed = |claim: &Claim| claim.claimed_ns.filter(|&ns| ns > 0);
     let (claim, ns) = result.claims.iter().find_map(|claim| Some((claim, timed(claim)?)))?;
     Some((units::ratio(ns, 1), format!("article {}: {}", claim.article, units::short_time(ns))))
@@ -123,8 +123,8 @@ fn race(result: &ExperimentResult) -> Vec<Figure> {
     figures
 }
 
-/// The slowest writes over time: of all arms if they are few, else the quiet one and the worst one
-/// of each kind.
+/// The slowest writes over time: of all arms if there are few, else of the quiet one and the worst
+/// one of each group.
 fn stalls(result: &ExperimentResult) -> Option<Figure> {
     let has = |arm: &&ArmResult| arm.series.as_ref().is_some_and(|s| !s.writes.is_empty());
     let with: Vec<&ArmResult> = result.arms.iter().filter(has).collect();
@@ -177,7 +177,7 @@ fn stalls(result: &ExperimentResult) -> Option<Figure> {
     })
 }
 
-/// The arm without syncs, and that with the slowest write beside one.
+/// The arm without syncs, and the one with the slowest write beside a sync.
 fn telling<'a>(arms: &[&'a ArmResult]) -> Vec<&'a ArmResult> {
     let slowest = |arm: &&&ArmResult| {
         let writes = arm.series.iter().flat_map(|series| &series.writes);
@@ -317,13 +317,13 @@ fn group(title: &str, arms: &[&ArmResult], rank: bool) -> Group {
     Group { title: title.to_owned(), rows: arms.iter().map(row).collect(), reference: None }
 }
 
-/// The name without the layout, where that is said elsewhere.
+/// The name of an arm without its layout, which is said elsewhere.
 fn label(arm: &ArmResult) -> String {
     let bare = arm.name.strip_suffix(arm.layout.as_str()).and_then(|name| name.strip_suffix('/'));
     bare.unwrap_or(&arm.name).to_owned()
 }
 
-/// The arm of the lowest median, if there is a choice.
+/// The arm with the lowest median, if there are at least two to choose from.
 fn best<'a>(arms: &[&'a ArmResult]) -> Option<&'a str> {
     let valid = arms.iter().filter(|arm| arm.valid && arm.p50_ns().is_some());
     if valid.clone().count() < 2 {
@@ -367,7 +367,7 @@ fn spread(summary: &Summary) -> Option<Spread> {
     })
 }
 
-/// One of ten is no slower, if the samples can carry it.
+/// The 10th percentile, if there are enough samples for it.
 fn tenth(summary: &Summary) -> Option<u64> {
     if summary.n < 100 {
         return None;
@@ -400,7 +400,7 @@ fn with_key(figure: Figure, names: &[String]) -> Figure {
     Figure { note, ..figure }
 }
 
-/// Ranges, if there are any.
+/// A figure of ranges, if there are any.
 fn ranges(title: String, mut groups: Vec<Group>) -> Option<Figure> {
     groups.retain(|group| !group.rows.is_empty());
     if groups.is_empty() {

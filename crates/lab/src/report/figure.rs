@@ -7,7 +7,7 @@ use super::chart::Paper;
 /// A chart that can be drawn on paper of any width, and what is said beside it.
 pub(super) struct Figure {
     pub(super) title: String,
-    /// What is to be seen in it, for those who do not see it.
+    /// What one would see in it, for readers who cannot.
     pub(super) description: String,
     /// How to read it.
     pub(super) note: Markup,

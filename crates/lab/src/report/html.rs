@@ -24,7 +24,7 @@ use crate::warning::Warning;
 const WIDTHS: [(&str, f64); 2] = [("wide", 860.0), ("narrow", 328.0)];
 /// How our pages look: ink on paper, light and dark, for desks, phones and printers.
 const STYLE: &str = include_str!("style.css");
-/// Nothing from anywhere, and no script.
+/// The page may load nothing from anywhere, and run no script.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:";
 
 /// The page of some results, in their order.
@@ -59,8 +59,8 @@ pub fn render(results: &[ExperimentResult]) -> String {
     page(&title, "", &body)
 }
 
-/// A page of ours: one file, which may neither fetch nor run anything. `more_style` is CSS for what other
-/// pages do not have.
+/// A page of ours: one file, which may neither fetch nor run anything. `more_style` is CSS that
+/// only this page needs.
 #[must_use]
 pub fn page(title: &str, more_style: &str, body: &Markup) -> String {
     let page = html! {
@@ -82,7 +82,7 @@ pub fn page(title: &str, more_style: &str, body: &Markup) -> String {
     page.into_string()
 }
 
-/// Writes the page. On return it is durable, and at no time was there half of one under its name.
+/// Writes the page. It is durable on return, and no half-written file ever has its name.
 pub fn save(path: &Path, page: &str) -> Result<()> {
     let failed = |source| Error::Save { path: path.to_owned(), source };
     let Some(name) = path.file_name().and_then(|name| name.to_str()) else {
@@ -122,7 +122,8 @@ fn title(results: &[ExperimentResult]) -> String {
     format!("What durability costs on {}", devices.as_deref().unwrap_or("no disk"))
 }
 
-/// Distinct environments, with the experiments that ran in each. Free space changes as one measures.
+/// Distinct environments, with the experiments that ran in each. Free space does not
+/// count, as measuring changes it.
 fn environments(results: &[ExperimentResult]) -> Vec<(&Environment, Vec<&ExperimentResult>)> {
     let mut found: Vec<(&Environment, Vec<&ExperimentResult>)> = Vec::new();
     for result in results {
@@ -354,8 +355,8 @@ fn tied(text: &str) -> String {
     tied
 }
 
-/// What articles claim beside what was found. A result that does not carry its claims has them in
-/// its answer, in words.
+/// What articles claim, beside what was found here. Older results have their claims only in the
+/// answer.
 fn beside(claims: &[Claim]) -> Markup {
     html! {
         @if !claims.is_empty() {

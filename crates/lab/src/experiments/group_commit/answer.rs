@@ -33,7 +33,7 @@ pub(super) fn answer(arms: &[ArmResult]) -> Vec<String> {
     answer
 }
 
-/// The fewest writers that reach nine tenths of the most records.
+/// The fewest writers that reach nine tenths of the highest rate.
 #[must_use]
 pub(crate) fn best_width(arms: &[ArmResult]) -> Option<u64> {
     let shared = arms.iter().filter(|arm| arm.valid && arm.name.starts_with("shared/"));

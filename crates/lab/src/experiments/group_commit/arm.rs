@@ -74,7 +74,7 @@ impl Group {
             ("records_per_s".to_owned(), units::ratio(records, wall_ns) * 1e9),
             ("records_per_sync".to_owned(), units::ratio(records, arm.durable_operations)),
         ]);
-        // Of many threads the counters say little.
+        // The counters are those of one thread, and say little about many.
         ArmResult { values, attribution: None, ..arm }
     }
 }
@@ -89,7 +89,7 @@ fn open_each(
 
 impl Arm for Group {
     fn prepare(&mut self) -> plimsoll_sync::Result<()> {
-        // Filled once, and then written over by whoever comes by.
+        // The file is filled once; after that, every writer writes over it.
         self.file.prepare(RECORDS)
     }
 
@@ -153,7 +153,7 @@ fn write_alone(
     Ok(samples)
 }
 
-/// Appends record after record to the log that all share.
+/// Appends record after record to the log that all writers share.
 fn write_together(
     log: &SharedLog,
     record: &[u8],

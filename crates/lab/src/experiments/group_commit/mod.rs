@@ -2,9 +2,12 @@
 //!
 //! Source: the question behind every log with more than one client (group commit; `DeWitt` et al.,
 //! "Implementation Techniques for Main Memory Database Systems", SIGMOD 1984). Writers that each
-//! sync for themselves stand beside writers of which one syncs for all that came meanwhile.
+//! sync for themselves are measured beside writers of whom one syncs for all who came meanwhile.
 //!
-//! A closed loop per writer: its next record comes when the one before is durable.
+//! Each writer is a closed loop: its next record comes when the one before is durable.
+//!
+//! `experiment.rs` has the question and the run, `plan.rs` the arms, `arm.rs` how one is measured,
+//! `shared_log.rs` the log that its writers share, and `answer.rs` makes the sentences.
 
 mod answer;
 mod arm;

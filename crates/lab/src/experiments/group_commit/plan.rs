@@ -14,12 +14,12 @@ pub(super) const METHOD: SyncMethod =
 const QUICK: [usize; 5] = [1, 4, 16, 64, 256];
 pub(super) const FULL: [usize; 9] = [1, 2, 4, 8, 16, 32, 64, 128, 256];
 
-/// Who syncs.
+/// Which writer syncs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Syncs {
     /// Each writer for itself, through a handle of its own.
     Private,
-    /// One writer at a time, for all that wrote meanwhile.
+    /// One writer at a time, for all who wrote meanwhile.
     Shared,
 }
 

@@ -1,5 +1,5 @@
-//! The smallest log that commits in groups: the first to come leads, and syncs for all that came
-//! before it began; the others wait, and one of them leads next.
+//! The smallest log that commits in groups: the first writer to come leads, and syncs for all who
+//! came before its sync began. The others wait, and one of them leads next.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
@@ -7,7 +7,7 @@ use plimsoll_sync::File;
 
 use super::plan::{METHOD, RECORD_BYTES, RECORDS};
 
-/// See the head of this file.
+/// A log that many threads append to, and whose records share syncs.
 pub(super) struct SharedLog {
     file: Arc<dyn File>,
     state: Mutex<State>,
@@ -34,7 +34,7 @@ impl SharedLog {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).syncs
     }
 
-    /// Durable on return.
+    /// Appends a record. It is durable on return.
     pub(super) fn append(&self, record: &[u8]) -> plimsoll_sync::Result<()> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.waiting.extend_from_slice(record);
@@ -54,7 +54,7 @@ impl SharedLog {
             state.leading = true;
             let group = std::mem::take(&mut state.waiting);
             let last = state.appended;
-            // A file that is full is written over: the log is not read back.
+            // A full file is written over from its start, as nobody reads this log back.
             let end = RECORDS * RECORD_BYTES as u64;
             let fits = state.byte_offset + group.len() as u64 <= end;
             let at = if fits { state.byte_offset } else { 0 };
@@ -82,7 +82,7 @@ mod tests {
 
     use super::*;
 
-    /// Keeps what it was given; fails from the given sync on.
+    /// Keeps what is written; its syncs fail from number `fails_at` on.
     #[derive(Debug)]
     struct Recorder {
         written: Mutex<Vec<u8>>,

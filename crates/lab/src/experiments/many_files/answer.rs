@@ -15,7 +15,7 @@ const ARTICLE_EACH: Duration = Duration::from_millis(154);
 const ARTICLE_DIRECT: Duration = Duration::from_millis(153);
 const ARTICLE_URING: Duration = Duration::from_millis(30);
 
-/// Durable files cost at least so many times the mere writes, or the article's claim does not hold.
+/// The article's claim holds if durable files cost at least so many times the mere writes.
 const COSTLY_FROM: f64 = 10.0;
 /// Direct I/O makes a difference if it changes the time by more than this share.
 const DIFFERENCE: f64 = 0.2;
@@ -44,7 +44,7 @@ pub(super) fn answer(arms: &[(Way, ArmResult)], claims: &[Claim]) -> Vec<String>
     answer
 }
 
-/// The way to pay least for many files, and what it gives away.
+/// The cheapest way to write as many files, and what it gives away.
 fn cheapest(arms: &[(Way, ArmResult)], baseline: u64) -> Option<String> {
     let promise = &find(arms, BASELINE)?.promise;
     let (way, arm, best) = arms

@@ -17,7 +17,7 @@ use crate::runner::{self, Rule, Size, Watch};
 #[derive(Debug)]
 pub(crate) struct ManyFiles;
 
-/// A block is one sample: what lies between two of them must not be counted.
+/// A block is one sample, as what happens between two samples must not be counted.
 const SIZE: Size = Size { operations: 1, time: Duration::from_secs(60) };
 
 impl Experiment for ManyFiles {
@@ -71,7 +71,8 @@ saves in syncs it may cost in searching and in reclaiming space."
             Profile::Full => 120,
             Profile::Article => 60,
         };
-        // One arm's files at a time; removed blocks may be free only later.
+        // Only one arm has its files at a time, but blocks may become free only some time after
+        // removal.
         let disk_bytes = (4 * FILES * DIRECT_BYTES) as u64;
         Cost { budget: Duration::from_secs(seconds), disk_bytes }
     }
@@ -123,7 +124,7 @@ fn rule(setup: &Setup<'_>) -> Rule {
     Rule { budget: setup.budget, blocks_min: 20, precision, samples: None, seed: setup.seed }
 }
 
-/// Why a way cannot be gone here.
+/// Why a way does not work here, if it does not.
 fn why_not(way: Way, setup: &Setup<'_>) -> Result<Option<String>> {
     let method = way.method();
     if !setup.works(method) {
@@ -143,7 +144,7 @@ fn why_not(way: Way, setup: &Setup<'_>) -> Result<Option<String>> {
     Ok(None)
 }
 
-/// The article's direct write of 200 B, which no kernel takes: tried, not assumed.
+/// Tries the article's direct write of 200 B, which we expect the kernel to refuse.
 fn direct_as_printed(setup: &Setup<'_>) -> Result<Option<Unavailable>> {
     let name = "many-files-direct";
     let file = setup.dir.create(name, DIRECT.method().access())?;

@@ -1,8 +1,8 @@
-//! Many small files, written and synced all at once: one arm, and the ways to do it.
+//! An arm: many small files, written and synced together in one of the ways.
 //!
 //! The files of a block are created, opened and made durable as empty files before it, and removed
-//! after it, so that nothing but writing and syncing them is timed and counted. A block is one sample:
-//! the time for all of them.
+//! after it, so that nothing but writing and syncing them is timed and counted. A block is one
+//! sample: the time for all of them.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -36,10 +36,10 @@ pub(super) struct Files<'a> {
     way: Way,
     names: Vec<String>,
     payload: AlignedBuf,
-    /// Open during a block only: all arms' files together would be too many.
+    /// Open during a block only: the files of all arms together would be too many.
     open: Opened,
     fsyncs_before_their_write: u64,
-    /// Counted with the first block, which is thrown away.
+    /// Those of the first block, which is thrown away.
     fsyncs_while_warming_up: Option<u64>,
 }
 
@@ -50,7 +50,7 @@ enum Opened {
 }
 
 impl<'a> Files<'a> {
-    /// So many files of a record each, written and synced in this way, which must work here.
+    /// An arm of so many files of one record each, for a way that must work here.
     pub(super) fn new(
         setup: &Setup<'a>,
         way: Way,
@@ -85,7 +85,7 @@ impl<'a> Files<'a> {
         self.way
     }
 
-    /// The last way needs only one.
+    /// The names of the files that are created: one for [`Way::OneFile`], all of them otherwise.
     fn created(&self) -> &[String] {
         if self.way == Way::OneFile { &self.names[..1] } else { &self.names }
     }
@@ -97,7 +97,7 @@ impl<'a> Files<'a> {
         }
     }
 
-    /// All files, once. Returns the time that it took, and the fsyncs that came too early.
+    /// Writes all files once. Returns how long that took, and how many fsyncs came too early.
     fn write_all(&self) -> plimsoll_sync::Result<(Duration, u64)> {
         let method = self.way.method();
         if let (Way::Batch(_), Opened::Batch(batch)) = (self.way, &self.open) {
@@ -152,7 +152,7 @@ impl<'a> Files<'a> {
         Ok((start.elapsed(), 0))
     }
 
-    /// Threads take file after file. They stand ready before the clock starts.
+    /// Threads take file after file. They are ready before the clock starts.
     fn write_in_a_pool(&self, method: SyncMethod) -> plimsoll_sync::Result<Duration> {
         let files = self.handles();
         let payload: &[u8] = &self.payload;
@@ -181,7 +181,7 @@ impl<'a> Files<'a> {
         })
     }
 
-    /// What the device must have seen; the trap may do anything.
+    /// What the device must have seen. Of the trap nothing can be asked.
     fn asked(&self, samples: u64, promise: Promise) -> Option<Asked> {
         let files = self.names.len() as u64;
         let syncs = self.way.syncs_in_turn(files);
@@ -191,7 +191,7 @@ impl<'a> Files<'a> {
         (!self.way.is_trap()).then_some(asked)
     }
 
-    /// What its blocks showed.
+    /// The result of its blocks.
     #[must_use]
     pub(super) fn result(&self, blocks: &[Block], setup: &Setup<'_>) -> ArmResult {
         let method = self.way.method();
@@ -207,7 +207,7 @@ impl<'a> Files<'a> {
         // A block is one sample, of many operations.
         let samples = blocks.len() as u64;
         let mut arm = identity.result(blocks, |_operations| self.asked(samples, promise), setup);
-        // That a small file takes a whole block is what is being measured.
+        // Small files take whole blocks; that is what is measured, and no reason to warn.
         arm.warnings.retain(|warning| warning.kind != Kind::WriteAmplification);
         let mut values = BTreeMap::new();
         if let Some(total) = median(&arm.summaries[0]) {
@@ -231,7 +231,7 @@ impl fmt::Debug for Files<'_> {
 }
 
 impl Arm for Files<'_> {
-    /// New, empty, durable files, with one sync of the directory for all of them.
+    /// Creates empty files and makes them durable with one sync of the directory.
     fn prepare(&mut self) -> plimsoll_sync::Result<()> {
         let access = self.way.method().access();
         let create = |name: &String| risky::create(self.dir, name, access);
@@ -256,7 +256,7 @@ impl Arm for Files<'_> {
         Ok(())
     }
 
-    /// What was written goes with the files: nothing of theirs stays dirty.
+    /// Removes the files, so that none of their data stays dirty.
     fn settle(&mut self) -> plimsoll_sync::Result<()> {
         self.open = Opened::Nothing;
         for name in self.created() {

@@ -6,11 +6,12 @@ use crate::stats;
 use crate::summary::Summary;
 use crate::units;
 
-/// A value of an arm whose fsyncs are not tied to their writes: how many completed before their own
-/// write did, in all its samples.
+/// A value of the arm whose fsyncs are not tied to their writes: how many completed before their
+/// own write did, in all samples.
 pub(super) const TOO_EARLY: &str = "fsyncs_before_their_write";
 
-/// The median of the samples, even where they are too few for a table: each is of many files.
+/// The median of the samples. Each is of many files, so it is told even if there are too few
+/// samples for a table.
 #[must_use]
 pub(super) fn median(summary: &Summary) -> Option<u64> {
     let blocks = &summary.block_p50_ns;
@@ -26,7 +27,7 @@ pub(super) fn find(arms: &[(Way, ArmResult)], way: Way) -> Option<&ArmResult> {
     arms.iter().find(|(found, arm)| *found == way && arm.valid).map(|(_, arm)| arm)
 }
 
-/// The arms, each with how many times faster than the baseline it is.
+/// Adds to each arm how many times as fast as the baseline it is.
 pub(super) fn with_speedup(mut arms: Vec<(Way, ArmResult)>) -> Vec<(Way, ArmResult)> {
     let Some(baseline) = find(&arms, BASELINE).and_then(total) else { return arms };
     for (_, arm) in &mut arms {

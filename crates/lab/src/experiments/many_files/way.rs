@@ -6,7 +6,7 @@ use plimsoll_sync::SyncMethod;
 pub(super) const FILES: usize = 100;
 /// The article's record.
 pub(super) const RECORD_BYTES: usize = 200;
-/// What direct I/O writes instead: a page, which is what a record of 200 B costs anyway.
+/// What direct I/O writes instead of a record: a page, which a record of 200 B costs anyway.
 pub(super) const DIRECT_BYTES: usize = 4096;
 /// Threads of the pool.
 pub(super) const THREADS: usize = 4;
@@ -48,7 +48,7 @@ pub(super) const WAYS: [Way; 12] = [
     Way::OneFile,
 ];
 
-/// What the others are compared with.
+/// The way that the others are compared with.
 pub(super) const BASELINE: Way = Way::Each(SyncMethod::ORDINARY);
 pub(super) const DIRECT: Way = Way::Each(SyncMethod::DirectFsync);
 pub(super) const LINKED: Way = Way::Batch(SyncMethod::UringLink);
@@ -86,8 +86,8 @@ impl Way {
         }
     }
 
-    /// Syncs that follow each other in a sample of `files`. Those that run together may share a
-    /// commit and a flush, so that one is all that the promise implies.
+    /// How many syncs follow one another in a sample of `files`. Syncs that run together may share
+    /// a commit and a flush, so that their promises imply only one.
     pub(super) const fn syncs_in_turn(self, files: u64) -> u64 {
         match self {
             Self::Write | Self::Each(_) | Self::Then | Self::HintThen => files,
@@ -107,7 +107,7 @@ impl Way {
         matches!(self, Self::Batch(SyncMethod::Uring))
     }
 
-    /// Whether everything happens in the measuring thread, one after the other.
+    /// Whether the measuring thread does everything itself, step by step.
     pub(super) const fn is_sequential(self) -> bool {
         !matches!(self, Self::Batch(_) | Self::Pool)
     }

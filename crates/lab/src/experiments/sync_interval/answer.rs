@@ -8,7 +8,8 @@ use crate::stats;
 use crate::units;
 use crate::warning::Kind;
 
-/// Its factors over one sync at the end, for an interval beyond its line and for its smallest one.
+/// The article's factors over one sync at the end, for an interval beyond its line and for its
+/// smallest one.
 const ARTICLE_FACTORS: [(u64, f64); 2] = [(MIB, 4.8), (16 * KIB, 169.0)];
 
 /// From this factor on, syncing tanks performance: half of the time is spent on it.
@@ -111,7 +112,7 @@ fn claim(end: &ArmResult, writer: &[(u64, &ArmResult)]) -> Option<Claim> {
         factor if factor < 1.1 => Holds::DoesNotHold,
         _ => Holds::InPart,
     };
-    // Each sync wakes this thread up, so a thread that waits for a CPU makes syncs look dear.
+    // Each sync wakes this thread up, so if it has to wait for a CPU, syncs look dear.
     let busy = |arm: &ArmResult| arm.warnings.iter().any(|warning| warning.kind == Kind::Noisy);
     let but = if too_few {
         ", of too few trials to judge"
@@ -208,8 +209,8 @@ mod tests {
         assert!(answer_of(512 * KIB).contains("holds here in part"));
     }
 
-    /// On a machine with no CPU to spare each sync once took a tick of 4 ms, and every 4 KiB cost 484
-    /// times one sync at the end, where it costs 11 times when the machine is left in peace.
+    /// On a machine with no CPU to spare each sync once took a tick of 4 ms, and every 4 KiB cost
+    /// 484 times one sync at the end, where it costs 11 times when the machine is left in peace.
     #[test]
     fn a_busy_machine_or_too_few_trials_make_no_plain_verdict() {
         let trial = trial(Profile::Quick);

@@ -32,7 +32,7 @@ pub(super) struct TrialWriter<'a> {
 
 /// One sync of a trial.
 struct Synced {
-    /// From the first write that it covers until it returned.
+    /// The time from the first write that it covers until it returned.
     at_risk: Duration,
     time: Duration,
 }
@@ -97,7 +97,8 @@ impl<'a> TrialWriter<'a> {
         })
     }
 
-    /// As above, with the syncs in another thread. Handing over waits for that thread to be free.
+    /// Writes a trial with the syncs in another thread. Handing over waits until that thread is
+    /// free.
     fn write_beside_syncs(&self, syncs: &mut Vec<Synced>) -> Written {
         thread::scope(|scope| {
             let (hand_over, batches) = mpsc::sync_channel(0);
@@ -108,7 +109,7 @@ impl<'a> TrialWriter<'a> {
                 })
             });
             let written = self.write(|first| {
-                // If the syncer is gone a sync has failed: the file takes no more writes, and the
+                // If the syncer is gone, a sync has failed: the file takes no more writes, and the
                 // failure is reported below.
                 hand_over.send(first).ok();
                 Ok(())
@@ -141,7 +142,7 @@ impl<'a> TrialWriter<'a> {
         let arm = identity.result(blocks, asked, setup);
         written.sort_unstable();
         let values = values(self.schedule, self.trial, &arm.summaries, median(&written), end_ns);
-        // Beside another thread, the time of this one says little.
+        // If another thread syncs, the time of this one says little.
         let attribution = arm.attribution.filter(|_| self.schedule.syncer == Syncer::Writer);
         ArmResult { values, attribution, ..arm }
     }

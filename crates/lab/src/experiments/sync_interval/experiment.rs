@@ -18,7 +18,7 @@ use crate::runner::{self, Rule, Size, Watch};
 #[derive(Debug)]
 pub(crate) struct SyncInterval;
 
-/// The article's trials.
+/// How many trials the article runs.
 const ARTICLE_TRIALS: usize = 20;
 
 impl Experiment for SyncInterval {
@@ -73,7 +73,7 @@ written."
             Profile::Full => 120,
             Profile::Article => 300,
         };
-        // One trial at a time: its file is emptied when it ends.
+        // Only one trial runs at a time, and its file is emptied when it ends.
         Cost { budget: Duration::from_secs(seconds), disk_bytes: trial(profile).bytes }
     }
 
@@ -96,7 +96,7 @@ written."
         let size = Size { operations: 1, time: trial.time };
         let blocks =
             runner::run(&mut arms, MEASURES.len(), size, &rule(setup), setup.counters, watch)?;
-        // A trial that was cut short is no trial.
+        // A trial that was cut short does not count.
         if watch.cancel.load(Ordering::Relaxed) {
             return Err(Error::Interrupted);
         }
@@ -120,7 +120,7 @@ written."
     }
 }
 
-/// The article's call, where something else stands in for it.
+/// The article's call as unavailable, if something else stands in for it.
 fn stood_in_for(setup: &Setup<'_>, method: SyncMethod) -> Vec<Unavailable> {
     let asked = SyncMethod::Fdatasync;
     let stood_in_for = |u: &Unavailable| method != asked && u.name == asked.name();

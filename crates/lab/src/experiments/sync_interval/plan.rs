@@ -55,9 +55,9 @@ pub(super) enum When {
 /// Which thread syncs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Syncer {
-    /// The one that writes, which waits.
+    /// The thread that writes; it waits for each sync.
     Writer,
-    /// Another one, at most one interval behind.
+    /// Another thread, at most one interval behind.
     Background,
 }
 
@@ -81,7 +81,7 @@ impl Schedule {
         }
     }
 
-    /// Bytes that one sync covers, of a trial of so many.
+    /// How many bytes one sync covers, in a trial of `trial_bytes`.
     pub(super) fn batch_bytes(self, trial_bytes: u64) -> u64 {
         match self.when {
             When::Never | When::End => trial_bytes,
@@ -89,8 +89,8 @@ impl Schedule {
         }
     }
 
-    /// Most bytes that a power cut can take: in the background one interval is being synced while
-    /// the next is being written.
+    /// The most bytes that a power cut can take. In the background, one interval is being synced
+    /// while the next one is being written.
     pub(super) fn at_risk_bytes(self, trial_bytes: u64) -> u64 {
         match (self.when, self.syncer) {
             (When::Every(bytes), Syncer::Background) => 2 * bytes,
@@ -99,7 +99,8 @@ impl Schedule {
     }
 }
 
-/// The arms of trials of so many bytes: an interval as long as a trial is a sync at its end.
+/// The arms, for trials of so many bytes. An interval as long as a trial is left out: it is a sync
+/// at the end.
 pub(super) fn schedules(trial_bytes: u64) -> Vec<Schedule> {
     let syncer = Syncer::Writer;
     let mut schedules =

@@ -9,8 +9,8 @@ use crate::stats;
 use crate::summary::Summary;
 use crate::units;
 
-/// What is said of an arm whose trials wrote `written` bytes, at the median, where a trial with one
-/// sync at its end takes `end_ns`.
+/// The values of an arm whose trials wrote `written` bytes at the median, if 1 MiB with one sync at
+/// the end takes `end_ns`.
 pub(super) fn values(
     schedule: Schedule,
     trial: Trial,
@@ -31,7 +31,7 @@ pub(super) fn values(
     values.into_iter().filter_map(known).collect()
 }
 
-/// The time of 1 MiB, of a trial that wrote `written` bytes in `time`.
+/// The time for 1 MiB, if a trial wrote `written` bytes in `time`.
 pub(super) fn per_mib(time: Duration, written: u64) -> Duration {
     let ns = time.as_nanos() * u128::from(MIB) / u128::from(written.max(1));
     Duration::from_nanos(u64::try_from(ns).unwrap_or(u64::MAX))
@@ -41,18 +41,19 @@ pub(super) fn median(sorted: &[u64]) -> Option<u64> {
     (!sorted.is_empty()).then(|| stats::quantile(sorted, 0.5))
 }
 
-/// What an interval costs beside one sync at the end.
+/// What an interval costs, compared with one sync at the end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Price {
     /// Under 10 % more.
     Cheap,
-    /// 10 % more or worse, and the trials differ.
+    /// At least 10 % more, and the trials differ.
     Dear,
-    /// More, but the trials do not say so; or there are too few of them.
+    /// Perhaps more: the trials do not differ, or there are too few of them.
     Unclear,
 }
 
-/// Of sorted times of trials: with one sync at the end, and with this interval.
+/// The price of an interval, from sorted times of trials with one sync at the end and with this
+/// interval.
 pub(super) fn price(end: &[u64], interval: &[u64]) -> Price {
     let (Some(end_ns), Some(ns)) = (median(end), median(interval)) else {
         return Price::Unclear;
@@ -65,15 +66,15 @@ pub(super) fn price(end: &[u64], interval: &[u64]) -> Price {
     }
 }
 
-/// The place in `sweep`, largest interval first, of the smallest interval that is cheap, with no dear
-/// one among those above it: one cheap trial behind dear ones would be luck.
+/// Which of `sweep`, largest interval first, is the smallest that is cheap with no dear one above
+/// it. A cheap interval below a dear one would be luck.
 pub(super) fn knee(end: &[u64], sweep: &[&[u64]]) -> Option<usize> {
     let prices = sweep.iter().map(|interval| price(end, interval));
     let before_dear = prices.enumerate().take_while(|&(_, price)| price != Price::Dear);
     before_dear.filter(|&(_, price)| price == Price::Cheap).map(|(place, _)| place).last()
 }
 
-/// Tells programs which arm is the knee of its place: it has a value `is_knee`.
+/// Marks the knee of each syncing thread for programs: its arm gets a value `is_knee`.
 pub(super) fn mark_knees(schedules: &[Schedule], arms: &mut [ArmResult]) {
     let end = schedules
         .iter()

@@ -6,10 +6,11 @@ use crate::claim::{Claim, Holds};
 use crate::layout::Layout;
 use crate::units;
 
-/// Fewer writes than this that met a sync say nothing.
+/// If fewer writes than this met a sync, no answer is given.
 const OVERLAPPED_MIN: usize = 40;
 
-/// Below this share of syncs that held a write up the answer is no, above the other it is yes.
+/// The answer is no if a smaller share of syncs than this held a write up, and yes if a larger
+/// share than the other did.
 const NO_BELOW: f64 = 0.02;
 const YES_ABOVE: f64 = 0.5;
 
@@ -85,7 +86,8 @@ fn in_words(found: &Found) -> String {
     )
 }
 
-/// The article's claim, beside the same syncs of another file, which hold up as many by chance.
+/// The article's claim, held against the same syncs of another file, which hold writes up by
+/// chance.
 pub(super) fn article(found: &[&Found]) -> Option<Claim> {
     let arms = |target: Target| {
         found.iter().filter(move |found| found.target == target && found.layout == Layout::Append)

@@ -86,7 +86,7 @@ delays writes with no sync in sight, which the control arm 'no sync' shows."
         let rule = Rule {
             budget: setup.budget,
             blocks_min: stats::BLOCKS_TO_COMPARE,
-            // The question is about the tail, which every block makes better known.
+            // The question is about the tail, and every block makes it better known.
             precision: 0.0,
             samples: None,
             seed: setup.seed,
@@ -116,7 +116,7 @@ delays writes with no sync in sight, which the control arm 'no sync' shows."
     }
 }
 
-/// The arms that can run here and are wanted.
+/// The arms that are wanted and can run here.
 fn rivals(setup: &Setup<'_>) -> Vec<(Rival, Layout)> {
     let can = |rival: &Rival| rival.syncs.iter().all(|&method| setup.works(method));
     all_rivals(setup.profile)

@@ -6,8 +6,12 @@
 //! so the default here writes thousands of times a second and says of every write whether a sync
 //! was in flight; the article's own rates are the profile `article`.
 //!
-//! An open loop: writes start at a fixed rate whatever the one before took, and the measure "from
-//! intended start" counts the waiting in (no coordinated omission).
+//! It is an open loop: writes start at a fixed rate, however long the one before took, and the
+//! measure "from intended start" includes the waiting (no coordinated omission).
+//!
+//! `experiment.rs` has the question and the run, `plan.rs` the arms, `race.rs` how one is measured,
+//! `overlap.rs` says which writes met a sync, `values.rs` goes from a race to a result, and
+//! `answer.rs` to sentences.
 
 mod answer;
 mod experiment;

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-/// From when to when something ran.
+/// When something began and when it ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Span {
     /// Its start.
@@ -23,8 +23,8 @@ impl Span {
     }
 }
 
-/// For each write, the sync that it overlapped, if any: the first one. Both lists are in order of
-/// time, and the spans of each do not overlap among themselves.
+/// For each write, the first sync that it overlapped, if any. Both lists are in order of time, and
+/// the spans of each list do not overlap one another.
 #[must_use]
 pub(super) fn overlapped(writes: &[Span], syncs: &[Span]) -> Vec<Option<usize>> {
     let mut sync = 0;

@@ -1,8 +1,8 @@
 //! A writer at a fixed rate, and a syncer beside it: two threads, one file or two.
 //!
-//! Every write and every sync is kept as a span of time while the race runs; which writes
-//! overlapped a sync is sorted out after it ([`super::overlap`]), so that nothing but two looks at
-//! the clock stands between two writes.
+//! While the race runs, every write and every sync is kept as a span of time. Which writes
+//! overlapped a sync is sorted out afterwards ([`super::overlap`]), so that between two writes
+//! there are only two readings of the clock.
 
 use std::sync::Arc;
 use std::thread;
@@ -31,11 +31,11 @@ pub(super) const OVERLAPPED: usize = 1;
 pub(super) const SYNC: usize = 2;
 const FROM_INTENDED_START: usize = 3;
 
-/// A write was held up if it took at least so long, and so many times the usual.
+/// A write was held up if it took at least so long, and so many times as long as usual.
 const HELD_MIN: Duration = Duration::from_micros(100);
 const HELD_TIMES: u32 = 10;
 
-/// Width of a bucket of the saved series, and the most of them.
+/// The width of a bucket of the saved series, and the most buckets.
 const BUCKET: Duration = Duration::from_millis(10);
 const SERIES_MAX: usize = 20_000;
 
@@ -53,20 +53,22 @@ pub(super) struct Rates {
 }
 
 impl Rates {
-    /// Writes of a block. What starts late starts at once, so a stall changes nothing.
+    /// How many writes a block has. A write that is late starts at once, so a stall changes
+    /// nothing.
     #[must_use]
     pub(super) fn writes(&self) -> usize {
         let writes = self.block.as_nanos() / self.write_every.as_nanos() + 1;
         usize::try_from(writes).expect("a block is short")
     }
 
-    /// Records of a file: four blocks, so that a growing file has grown when it is measured.
+    /// How many records a file has: four blocks of them, so that a growing file has grown when it
+    /// is measured.
     #[must_use]
     pub(super) fn records(&self) -> u64 {
         4 * self.writes() as u64
     }
 
-    /// Writes between two syncs.
+    /// How many writes there are between two syncs.
     fn writes_between(&self) -> usize {
         let between = self.sync_every.as_nanos() / self.write_every.as_nanos();
         usize::try_from(between).expect("a block is short")
@@ -88,7 +90,7 @@ pub(super) enum Target {
     EveryWrite,
 }
 
-/// Who races.
+/// What a race is between.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Contest {
     /// What is synced.
@@ -110,13 +112,13 @@ pub(super) struct Race {
     /// What the syncer syncs.
     synced: Option<Arc<dyn File>>,
     other: Option<LaidOut>,
-    /// Draws by how much a sync starts after its due time, up to the time between two writes. In
-    /// step with the writes, each sync would meet only the write that starts with it.
+    /// Draws how long after its due time a sync starts, up to the time between two writes. In step
+    /// with the writes, each sync would meet only the write that starts with it.
     phase: Pcg64Mcg,
     history: Vec<Trace>,
 }
 
-/// What happened in a block, before it is sorted.
+/// What happened in a block, before writes are sorted by whether they met a sync.
 #[derive(Debug)]
 struct Trace {
     started: Instant,
@@ -124,20 +126,20 @@ struct Trace {
     syncs: Vec<Span>,
 }
 
-/// How the writes and the syncs of a race got on.
+/// What the writes and the syncs of a race did to each other.
 #[derive(Debug, Clone)]
 pub(super) struct Outcome {
-    /// Writes during which a sync was in flight.
+    /// How many writes met a sync in flight.
     pub(super) overlapped: usize,
     /// One for each of [`MEASURES`].
     pub(super) summaries: Vec<Summary>,
-    /// Syncs in all.
+    /// How many syncs there were.
     pub(super) syncs: usize,
-    /// Syncs during which a write took ten times the usual, and 100 µs or more.
+    /// How many syncs held a write up: it took ten times the usual, and 100 µs or more.
     pub(super) held: usize,
-    /// Writes that took so long, with a sync in flight or not.
+    /// How many writes took so long, with a sync in flight or without.
     pub(super) slow_writes: usize,
-    /// All of it over time.
+    /// All writes and syncs over time.
     pub(super) series: Series,
     /// What the kernel counted.
     pub(super) elapsed: Elapsed,
@@ -146,7 +148,7 @@ pub(super) struct Outcome {
 }
 
 impl Race {
-    /// Files for a race, called by `name`. Not yet laid out.
+    /// Creates the files of a race, whose names begin with `name`. They are not laid out yet.
     pub(super) fn create(
         dir: &dyn Dir,
         name: &str,
@@ -179,9 +181,9 @@ impl Race {
         Ok(Self { contest, writer, payload, synced, other, phase, history: Vec::new() })
     }
 
-    /// What `blocks`, the last ones that were run, showed. `usual_ns` is what a write takes when
-    /// nobody syncs: of a file whose syncs never pause no write is free, and its own median would
-    /// make every delay look usual.
+    /// The outcome of `blocks`, the last ones that were run. `usual_ns` is how long a write takes
+    /// when nobody syncs. The race itself cannot tell: if syncs never pause, no write is free, and
+    /// its median would make every delay look usual.
     #[must_use]
     pub(super) fn outcome(&self, blocks: &[Block], usual_ns: u64) -> Outcome {
         let history = &self.history[self.history.len() - blocks.len()..];
@@ -290,8 +292,8 @@ fn write_at_rate(
     }
 }
 
-/// Syncs at the rate until the block is over, the last sync ending inside it as far as one can
-/// tell. What is written to another file is written before the sync's time begins.
+/// Syncs at the rate until the block is over: no sync is due after its end. Writes to another file
+/// come before a sync, and its time does not include them.
 fn sync_at_rate(
     file: &Arc<dyn File>,
     methods: &[SyncMethod],

@@ -14,7 +14,7 @@ use crate::summary::Summary;
 use crate::units;
 use crate::verdict::{self, Asked};
 
-/// Fewer syncs than this that held a write up are chance.
+/// If fewer syncs than this held a write up, it was chance.
 const HELD_TELLS: usize = 3;
 
 /// An arm and what its writes and syncs did to each other.
@@ -43,7 +43,7 @@ impl Found {
         let promise = promise.unwrap_or(Promise::Nothing);
         let mut warnings = verdict::check_noise(&elapsed, setup.environment.cpus);
         if operations > 0 {
-            // Only a write that syncs itself says how much a sync has to write.
+            // Only where each write syncs itself is it known how much a sync has to write.
             let bytes = if rival.target == Target::EveryWrite { write_bytes } else { 0 };
             let asked = Asked::new(promise, operations, bytes);
             warnings.extend(verdict::check_promise(asked, &elapsed, setup.environment));
@@ -72,7 +72,7 @@ impl Found {
         Self { target: rival.target, layout, syncs, held, overlapped, slow_writes, arm }
     }
 
-    /// The share of syncs that held a write up; none, if so few did that it may be chance.
+    /// The share of syncs that held a write up; zero if so few did that it may be chance.
     pub(super) fn held_share(&self) -> f64 {
         if self.held < HELD_TELLS { 0.0 } else { units::ratio(self.held as u64, self.syncs as u64) }
     }
@@ -82,8 +82,8 @@ impl Found {
     }
 }
 
-/// What a write takes on this layout when nobody syncs: the control's median, or where the control
-/// does not run, the lowest of the writes that met no sync.
+/// How long a write takes on this layout when nobody syncs: the median of the control. Where the
+/// control does not run, it is the lowest median of writes that met no sync.
 pub(super) fn usual_ns(rivals: &[(Rival, Layout)], blocks: &[Vec<Block>], layout: Layout) -> u64 {
     let medians = |control: bool| {
         let arms = rivals.iter().zip(blocks).filter(move |((rival, of), _)| {

@@ -11,11 +11,12 @@ use crate::summary::Summary;
 use crate::units;
 use crate::warning::Kind;
 
-/// A write is stalled from here on; from the second on it is the article's kind of stall.
+/// A write that takes so long is stalled; one that takes the longer time is stalled as in the
+/// article.
 const STALL: Duration = Duration::from_millis(100);
 const LONG_STALL: Duration = Duration::from_secs(1);
 
-/// From this factor on, a sync waits for the random writes.
+/// A sync that takes so many times as long waits for the random writes.
 const WAITS: f64 = 2.0;
 
 pub(super) fn answer(
@@ -81,7 +82,8 @@ fn beside(quiet: &ArmResult, torture: &ArmResult) -> Option<String> {
     ))
 }
 
-/// The article's claim, and what was found here. `reached`: whether enough was dirty for it to show.
+/// The article's claim, and what was found here. `reached` says whether enough was dirty for the
+/// claim to show.
 fn claim(pairs: &[(&ArmResult, &ArmResult)], reached: Option<bool>) -> Option<Claim> {
     let slowest = |number: usize| {
         pairs.iter().filter_map(|(_, torture)| torture.summaries[number].max_ns).max()
@@ -112,7 +114,7 @@ fn claim(pairs: &[(&ArmResult, &ArmResult)], reached: Option<bool>) -> Option<Cl
         Some(factor) => format!(", syncs take up to {} times as long", units::figure(factor)),
         None => String::new(),
     };
-    // The arms with the random writer always wait for a CPU; the control says whether it is busy.
+    // Arms with the random writer always wait for a CPU; the control shows whether others use it.
     let noisy = |(quiet, _): &(&ArmResult, &ArmResult)| {
         quiet.warnings.iter().any(|warning| warning.kind == Kind::Noisy)
     };
@@ -130,7 +132,7 @@ fn claim(pairs: &[(&ArmResult, &ArmResult)], reached: Option<bool>) -> Option<Cl
     Some(Claim { article: 2, claim: claim.to_owned(), claimed_ns: None, here, verdict })
 }
 
-/// The median of blocks: there may be too few samples for one of samples.
+/// The median of the samples, or that of the blocks if there are too few samples.
 fn middle(summary: &Summary) -> Option<u64> {
     let blocks = &summary.block_p50_ns;
     summary.p50_ns.or_else(|| (!blocks.is_empty()).then(|| stats::quantile(blocks, 0.5)))

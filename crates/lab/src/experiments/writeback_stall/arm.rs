@@ -1,4 +1,5 @@
-//! An arm: overwrites and syncs at a fixed rate, in half of the arms beside the random writer.
+//! An arm: a thread overwrites a small file and syncs it at a fixed rate. In the arms `torture` the
+//! random writer runs beside it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,7 +20,7 @@ use crate::result::ArmResult;
 use crate::runner::{Arm, Block};
 use crate::verdict::Asked;
 
-/// How often dirty pages are looked at until then.
+/// How often dirty pages are looked at until few are left.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 /// An arm.
@@ -55,10 +56,10 @@ impl<'a> Stall<'a> {
     /// Overwrites and syncs at the rate, until the block is over.
     fn measure(&self, block: &mut Block, trace: &mut Trace) -> plimsoll_sync::Result<()> {
         let started = Instant::now();
-        // The first block is thrown away: it need not take a minute.
+        // The first block is thrown away, so it need not take a minute.
         let first = self.history.is_empty();
         let until = started + if first { 3 * self.plan.write_every } else { block.time() };
-        // One period later, when the random writer is at work.
+        // The first start is one period later, when the random writer is at work.
         let mut pace = Pace::new(started + self.plan.write_every, self.plan.write_every);
         loop {
             if pace.wait() >= until || self.cancel.load(Ordering::Relaxed) {
@@ -100,7 +101,7 @@ impl<'a> Stall<'a> {
         }
         ArmResult {
             values: values(history),
-            // Starts are due at fixed times: the loop is not closed.
+            // Starts are due at fixed times, so the loop is not closed.
             attribution: None,
             series: Some(series(history, self.plan.write_every)),
             ..arm
@@ -146,7 +147,7 @@ impl Arm for Stall<'_> {
     }
 }
 
-/// Tells a thread to stop, also when this one panics: the scope of both would wait for ever.
+/// Tells the other thread to stop, even if this one panics: else their scope would wait for ever.
 struct StopOnDrop<'a>(&'a AtomicBool);
 
 impl Drop for StopOnDrop<'_> {
@@ -155,7 +156,8 @@ impl Drop for StopOnDrop<'_> {
     }
 }
 
-/// Waits until little is dirty, but not for ever: nothing of ours is, and others may write on.
+/// Waits until little is dirty, but not for ever: what is dirty is not ours, and others may go on
+/// writing.
 #[expect(clippy::disallowed_methods, reason = "nobody tells when pages are written: one must look")]
 fn wait_until_calm(at_most: Duration, cancel: &AtomicBool) {
     let until = Instant::now() + at_most;

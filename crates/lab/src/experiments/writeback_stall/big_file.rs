@@ -13,7 +13,8 @@ use crate::error::{Error, Result};
 use crate::layout::noise;
 use crate::units;
 
-/// The big file is prepared in pieces of this size, each synced, so that stopping is soon noticed.
+/// The big file is prepared in pieces of this size. Each is synced, so that a request to stop is
+/// soon noticed.
 const PIECE_BYTES: u64 = 64 * MIB;
 
 /// The big file.
@@ -27,7 +28,7 @@ pub(super) struct BigFile {
 }
 
 impl BigFile {
-    /// Written in order, a page at a time, and synced.
+    /// Writes the file in order, a page at a time, and syncs it.
     pub(super) fn prepare(
         file: Arc<dyn File>,
         bytes: u64,
@@ -54,7 +55,7 @@ impl BigFile {
         Ok(Self { file, pages: bytes / PAGE, push, payload, seed })
     }
 
-    /// Writes random pages until told to stop. Returns MiB for each second.
+    /// Writes random pages until told to stop. Returns how many MiB it wrote per second.
     pub(super) fn torture(&self, block: u64, stop: &AtomicBool) -> plimsoll_sync::Result<f64> {
         let mut rng = Pcg64Mcg::seed_from_u64(self.seed.wrapping_add(block));
         let started = Instant::now();

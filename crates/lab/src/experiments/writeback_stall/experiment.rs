@@ -107,14 +107,14 @@ either."
         let rule = Rule {
             budget: setup.budget.saturating_sub(begun.elapsed()),
             blocks_min: stats::BLOCKS_TO_COMPARE,
-            // The question is about the tail, which every block makes better known.
+            // The question is about the tail, and every block makes it better known.
             precision: 0.0,
             samples: (setup.profile == Profile::Article).then_some(plan.size.operations),
             seed: setup.seed,
         };
         let blocks =
             runner::run(&mut arms, MEASURES.len(), plan.size, &rule, setup.counters, watch)?;
-        // A block that was cut short is no block.
+        // A block that was cut short does not count.
         if watch.cancel.load(Ordering::Relaxed) {
             return Err(Error::Interrupted);
         }
@@ -135,7 +135,7 @@ either."
     }
 }
 
-/// What writes back without emptying the device's cache, or else what there is.
+/// The call that writes back without emptying the device's cache, or else an ordinary sync.
 fn push_method(setup: &Setup<'_>) -> SyncMethod {
     let method = SyncMethod::SyncFileRange;
     if setup.works(method) { method } else { SyncMethod::ORDINARY }

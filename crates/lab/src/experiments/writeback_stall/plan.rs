@@ -18,24 +18,24 @@ pub(super) const PAGE: u64 = 4096;
 /// The small file: what the article says, and what its program does.
 pub(super) const WRITE_BYTES: [u64; 2] = [PAGE, MIB];
 
-/// The big file takes at most this share of memory and of free space, one in so many.
+/// The big file takes at most one part in so many of memory and of free space.
 const SHARE: u64 = 8;
 
-/// With less than this dirty a block may begin.
+/// A block may begin when less than this is dirty.
 pub(super) const CALM_BYTES: u64 = 64 * MIB;
 
 /// Sizes and rates of a profile.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Plan {
-    /// Of the big file, unless memory or the disk is small.
+    /// The size of the big file, unless memory or the disk is small.
     pub(super) file_bytes: u64,
-    /// Whether the big file is as large as that anyway.
+    /// Whether the big file has that size in any case.
     file_is_fixed: bool,
-    /// Pages after which the random writer starts writeback itself and waits for it.
+    /// After so many pages the random writer starts writeback itself and waits for it.
     pub(super) push_pages: Option<u64>,
     pub(super) write_every: Duration,
     pub(super) size: Size,
-    /// How long to wait for what others left dirty.
+    /// How long to wait at most for what others left dirty.
     pub(super) calm: Duration,
 }
 
@@ -90,7 +90,7 @@ pub(super) fn small_writes(profile: Profile) -> Vec<SmallWrite> {
     sizes.iter().flat_map(arms).collect()
 }
 
-/// The size of the big file where there is so much memory and free space.
+/// The size of the big file, with so much memory and free space.
 pub(super) fn file_bytes(plan: Plan, memory_bytes: Option<u64>, free_bytes: Option<u64>) -> u64 {
     if plan.file_is_fixed {
         return plan.file_bytes;

@@ -14,9 +14,10 @@ use crate::warning::{Kind, Warning};
 pub(super) struct Trace {
     /// What was dirty when it began.
     pub(super) dirty_at_start: Option<DirtyPages>,
-    /// Start of each operation since the start of the block, its write, its sync.
+    /// When each operation began, from the start of the block; the time of its write and of its
+    /// sync.
     pub(super) operations: Vec<(Duration, Duration, Duration)>,
-    /// What was dirty after each.
+    /// When each operation ended, and what was dirty then.
     pub(super) dirty: Vec<(Duration, DirtyPages)>,
     pub(super) writer_mib_s: Option<f64>,
     pub(super) length: Duration,
@@ -48,7 +49,7 @@ pub(super) fn series(history: &[Trace], bucket: Duration) -> Series {
     for trace in history {
         for &(at, write, sync) in &trace.operations {
             let (at_ms, ns) = (millis(base + at) / bucket_ms * bucket_ms, nanoseconds(write));
-            // Writes that a stall delayed share a bucket: the slowest stays.
+            // Writes that a stall delayed share a bucket; the slowest of them stays.
             match series.writes.last_mut().filter(|last| last.0 == at_ms) {
                 Some(last) => last.1 = last.1.max(ns),
                 None => series.writes.push((at_ms, ns, false)),
@@ -63,7 +64,7 @@ pub(super) fn series(history: &[Trace], bucket: Duration) -> Series {
     series
 }
 
-/// What others had dirty when blocks of the control began.
+/// Warns if others had much dirty when blocks of the control began.
 pub(super) fn restless(history: &[Trace]) -> Option<Warning> {
     let most =
         history.iter().filter_map(|trace| trace.dirty_at_start).map(|dirty| dirty.sum_bytes());
@@ -76,9 +77,10 @@ pub(super) fn restless(history: &[Trace]) -> Option<Warning> {
     Some(Warning::new(Kind::OthersWrote, text))
 }
 
-/// From how many dirty bytes on the kernel holds writers up: midway between where it begins to write
-/// back and where it stops them (kernel, mm/page-writeback.c, `dirty_freerun_ceiling`). About, because
-/// it counts shares of the memory that is available and not of all.
+/// From about how many dirty bytes on the kernel holds writers up: midway between where it begins
+/// to write back and where it stops them (kernel, mm/page-writeback.c, `dirty_freerun_ceiling`).
+/// This is not exact, as the kernel takes shares of the memory that is available, not of all
+/// memory.
 pub(super) fn held_up_from(limits: &[String], memory_bytes: Option<u64>) -> Option<u64> {
     let value = |name: &str| -> Option<u64> {
         let of = |limit: &String| limit.strip_prefix(name)?.strip_prefix('=')?.parse().ok();
