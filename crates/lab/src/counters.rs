@@ -6,7 +6,8 @@
 use std::fs;
 use std::time::Instant;
 
-use crate::device::{Device, DeviceCounts};
+use crate::device::Device;
+pub use crate::device::DeviceCounts;
 
 /// From this much time on, CPU time that is counted in ticks of 10 ms says something.
 const TICKS_MEAN_SOMETHING_NS: u64 = 250_000_000;

@@ -8,8 +8,8 @@ use std::thread;
 
 use serde::{Deserialize, Serialize};
 
-use crate::device::{Device, DeviceFacts};
-use crate::mount::Mount;
+pub use crate::device::{Device, DeviceFacts};
+pub use crate::mount::Mount;
 
 /// The machine, the filesystem and the device that a result was measured on.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -43,3 +43,4 @@ pub mod warning;
 mod writer;
 
 pub use error::{Error, Result};
+pub use scratch::CannotRun;

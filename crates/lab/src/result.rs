@@ -18,12 +18,12 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::error::Category;
 
-use crate::attribution::Attribution;
+pub use crate::attribution::Attribution;
 use crate::claim::Claim;
 use crate::counters::Elapsed;
 use crate::environment::Environment;
 use crate::error::{Error, Result};
-use crate::summary::Summary;
+pub use crate::summary::Summary;
 use crate::units;
 use crate::warning::{Kind, Warning};
 

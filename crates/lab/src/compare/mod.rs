@@ -15,13 +15,16 @@
 //! * Tails are compared by whether the intervals of p99 overlap. These are optimistic, because slow
 //!   samples come in groups. So they are a hint, and fail no check.
 
-pub(crate) mod comparison;
-pub(crate) mod conditions;
+mod comparison;
+mod conditions;
 mod judge;
 mod pairing;
 mod student;
-pub(crate) mod together;
-pub(crate) mod yardstick;
+mod together;
+mod yardstick;
 
 pub use comparison::{CannotCompare, Comparison, Row, Run, Runs, Sides, Tail, Verdict};
+pub use conditions::Condition;
 pub use judge::compare;
+pub(crate) use together::TOGETHER_MAX;
+pub use yardstick::{Source, Yardstick};

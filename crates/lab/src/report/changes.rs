@@ -3,10 +3,7 @@
 use comfy_table::Cell;
 
 use super::text::{Style, line, right, table, time};
-use crate::compare::conditions::Condition;
-use crate::compare::together::TOGETHER_MAX;
-use crate::compare::yardstick::Source;
-use crate::compare::{Comparison, Row, Sides, Verdict};
+use crate::compare::{Comparison, Condition, Row, Sides, Source, TOGETHER_MAX, Verdict};
 use crate::units;
 
 /// As a share: medians always move together by less than this, which needs no mention.
