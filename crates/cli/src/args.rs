@@ -8,7 +8,7 @@ use clap::{Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use plimsoll_lab::experiment::{Experiment, Profile};
 use plimsoll_lab::experiments;
-use plimsoll_lab::lab::Options;
+use plimsoll_lab::session::Options;
 use plimsoll_lab::usage::Usage;
 
 use crate::disk_args::DiskCommand;

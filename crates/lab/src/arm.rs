@@ -1,4 +1,4 @@
-//! From the blocks of an arm to its result: the same for every arm whose blocks are samples and
+//! From the blocks of an arm to its result, for every arm whose blocks consist of samples and
 //! counts.
 
 use std::collections::BTreeMap;
@@ -14,9 +14,9 @@ use crate::runner::Block;
 use crate::summary::Summary;
 use crate::verdict::{self, Asked};
 
-/// What an arm is.
+/// What is known of an arm before it is measured.
 #[derive(Debug, Clone)]
-pub struct Identity<'a> {
+pub(crate) struct Identity<'a> {
     /// Its name, unique in the experiment.
     pub name: String,
     /// How it syncs.
@@ -27,16 +27,16 @@ pub struct Identity<'a> {
     pub promise: Promise,
     /// Bytes of one operation.
     pub payload_bytes: u64,
-    /// What was measured, in the order of a block's lists.
+    /// What was measured, in the order of the lists of a block.
     pub measures: &'a [&'a str],
 }
 
 impl Identity<'_> {
-    /// What `blocks` showed of it. It is invalid if the device's counts contradict what was `asked`
-    /// of it by so many operations; nothing is checked where that cannot be said. The attribution
-    /// is that of a closed loop in one thread.
+    /// The result of the arm, from its `blocks`. It is invalid if the counts of the device
+    /// contradict what so many operations `asked` of it; if that cannot be said, they are not
+    /// checked. The attribution is that of a closed loop in one thread.
     #[must_use]
-    pub fn result(
+    pub(crate) fn result(
         self,
         blocks: &[Block],
         asked: impl FnOnce(u64) -> Option<Asked>,

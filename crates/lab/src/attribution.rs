@@ -1,11 +1,11 @@
 //! Where the time of an operation went. Pure.
 //!
-//! The parts are sums over blocks, divided by the operations; they add up to the mean. The kernel
-//! counts the device's time in whole milliseconds, so a part is only as good as the blocks are
-//! many, and never said of a single operation.
+//! Each part is a sum over blocks, divided by the number of operations; the parts add up to the
+//! mean. The kernel counts the device's time in whole milliseconds, so a part needs many blocks to
+//! be good, and nothing is said of a single operation.
 //!
-//! What none of the counters explains is the kernel and the filesystem: locks, the journal's
-//! thread, completions. It is a remainder, and called one.
+//! Time that no counter explains is attributed to the kernel and the filesystem: locks, the
+//! journal's thread, completions. It is a remainder, and reports call it one.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,7 +15,7 @@ use crate::units;
 /// Nanoseconds per operation, by where they went.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attribution {
-    /// All of them: the mean, with the harness.
+    /// The mean time of an operation, with what measuring costs: the sum of all parts.
     pub mean_ns: u64,
     /// Running on a CPU, in user space and in system calls.
     pub own_cpu_ns: u64,
@@ -27,14 +27,14 @@ pub struct Attribution {
     pub device_flush_ns: Option<u64>,
     /// The rest: journal, locks, completions; and the device, where it cannot be counted.
     pub kernel_and_filesystem_ns: u64,
-    /// Time that the device worked while the thread did something else, and which is therefore
-    /// left out above.
+    /// Time for which the device worked while the thread did something else. No part above counts
+    /// it.
     pub device_overlapped_ns: u64,
 }
 
 impl Attribution {
-    /// Of the time that `operations` took one after the other, or `None` if the kernel does not
-    /// count a thread's time.
+    /// The parts of the time that `operations` took one after the other, or `None` if the kernel
+    /// does not count a thread's time.
     #[must_use]
     pub fn of(elapsed: &Elapsed, operations: u64) -> Option<Self> {
         let (cpu, run_queue) = (elapsed.cpu_ns?, elapsed.run_queue_ns?);
@@ -80,7 +80,7 @@ impl Attribution {
         parts
     }
 
-    /// `52 % device flush, 30 % own CPU, …`, without what is below one percent.
+    /// `52 % device flush, 30 % own CPU, …`, without parts below one percent.
     #[must_use]
     pub fn in_words(&self) -> String {
         let words = |&(name, ns): &(&str, u64)| {
@@ -90,7 +90,7 @@ impl Attribution {
         self.parts().iter().filter_map(words).collect::<Vec<_>>().join(", ")
     }
 
-    /// Share of the time that went into waiting for a CPU.
+    /// The share of the time that the thread waited for a CPU.
     #[must_use]
     pub fn run_queue_share(&self) -> f64 {
         units::ratio(self.run_queue_ns, self.mean_ns)

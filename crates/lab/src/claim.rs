@@ -9,7 +9,7 @@ pub struct Claim {
     pub article: u32,
     /// What it claims: `a write waits for a sync in another thread`.
     pub claim: String,
-    /// The time that it claims, where that can be drawn beside ours.
+    /// The time that it claims, if that can be drawn beside ours.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub claimed_ns: Option<u64>,
     /// What was found here: `0 % of syncs held a write up`.
@@ -24,11 +24,11 @@ pub struct Claim {
 pub enum Holds {
     /// As claimed.
     Holds,
-    /// The effect is there, and smaller; or sometimes.
+    /// The effect is there, but smaller, or only sometimes.
     InPart,
     /// The effect is not there.
     DoesNotHold,
-    /// What was measured cannot say.
+    /// Too little was measured to say.
     Undecided,
 }
 

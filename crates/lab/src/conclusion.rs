@@ -9,20 +9,20 @@ use crate::usage::{Fit, Holds, Usage};
 /// The conclusion of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Conclusion {
-    /// In sentences, the most important first.
+    /// Its sentences, the most important first.
     pub sentences: Vec<String>,
-    /// Whether the disk gives what its use asks; `None` if nothing was asked.
+    /// Whether the disk gives what the intended use asks; `None` if no use was named.
     pub fits: Option<Holds>,
 }
 
 impl Conclusion {
-    /// Whether a limit was asked for and is not known to be kept.
+    /// Whether a limit was asked for, and the disk is not known to keep it.
     #[must_use]
     pub fn fails(&self) -> bool {
         matches!(self.fits, Some(Holds::No | Holds::Undecided))
     }
 
-    /// What `results` of one run say, for somebody who wants to run `usage` there.
+    /// Concludes from the `results` of one run, for somebody who wants to run `usage` there.
     #[must_use]
     pub fn of(results: &[ExperimentResult], usage: Option<&Usage>) -> Option<Self> {
         let profile = DurabilityProfile::of(results)?;

@@ -1,14 +1,15 @@
 //! What the kernel counts while a block runs: our own time, everybody's, and the device's.
 //!
-//! All of it is unprivileged, and each part may be missing (another system, an old kernel, a
-//! container that hides it): then it is `None`, and what depends on it is not said.
+//! Reading needs no privilege. Each part may be missing (another system, an old kernel, a container
+//! that hides it): then it is `None`, and reports say nothing that depends on it.
 
 use std::fs;
 use std::time::Instant;
 
-use crate::device::{Device, DeviceCounts};
+use crate::device::Device;
+pub use crate::device::DeviceCounts;
 
-/// Time after which CPU time counted in ticks of 10 ms says something.
+/// From this much time on, CPU time that is counted in ticks of 10 ms says something.
 const TICKS_MEAN_SOMETHING_NS: u64 = 250_000_000;
 
 /// Reads the counters, at the start and at the end of a block.
@@ -33,21 +34,21 @@ pub struct Reading {
 /// What happened between two readings.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Elapsed {
-    /// Time that went by.
+    /// Time that passed.
     pub wall_ns: u64,
     /// Time the measuring thread ran on a CPU, in user space and in the kernel.
     pub cpu_ns: Option<u64>,
-    /// Time it was ready to run and had to wait for a CPU.
+    /// Time for which that thread was ready to run and had to wait for a CPU.
     pub run_queue_ns: Option<u64>,
-    /// Time in which somebody waited for a CPU, for I/O, for memory (PSI, "some").
+    /// Time in which any process waited for a CPU, for I/O or for memory (PSI, "some").
     pub pressure: Pressure,
-    /// Time that the hypervisor gave to others, over all CPUs.
+    /// Time that the hypervisor gave to other guests, over all CPUs.
     pub steal_ns: Option<u64>,
-    /// CPU time of everything, this process included, over all CPUs. In ticks of 10 ms.
+    /// CPU time of all processes, this one included, over all CPUs. In ticks of 10 ms.
     pub machine_cpu_ns: Option<u64>,
     /// CPU time of this process, over all CPUs. In ticks of 10 ms.
     pub process_cpu_ns: Option<u64>,
-    /// Requests of the device.
+    /// Requests that the device completed.
     pub device: Option<DeviceCounts>,
 }
 
@@ -62,7 +63,7 @@ pub struct Pressure {
     pub memory_us: Option<u64>,
 }
 
-/// Pages that the kernel has yet to write, anybody's (proc(5), `/proc/meminfo`).
+/// Pages of all processes that the kernel has yet to write (proc(5), `/proc/meminfo`).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct DirtyPages {
     /// Waiting to be written back.
@@ -78,14 +79,15 @@ struct MachineTicks {
 }
 
 impl Counters {
-    /// Counters of this thread, this machine and these devices.
+    /// Counts for this thread, this machine and these devices.
     #[must_use]
     pub fn new(devices: Vec<Device>) -> Self {
         // USER_HZ has been 100 on every Linux architecture in use for two decades.
         Self { devices, ticks_per_second: 100 }
     }
 
-    /// The counters now. Takes some tens of microseconds, so never inside a timed operation.
+    /// Reads the counters. Takes some tens of microseconds, so never call it inside a timed
+    /// operation.
     #[must_use]
     pub fn read(&self) -> Reading {
         let file = |path: &str| fs::read_to_string(path).ok();
@@ -97,7 +99,8 @@ impl Counters {
             io_us: pressure("/proc/pressure/io"),
             memory_us: pressure("/proc/pressure/memory"),
         };
-        // Last, and in this order, so that the files above are not counted as work of the block.
+        // These come last, in this order, so that reading the files above is not counted as work of
+        // the block.
         let device = self.device_counts();
         let run_queue_ns = run_queue_ns();
         let cpu_ns = cpu_ns();
@@ -108,7 +111,7 @@ impl Counters {
     /// What happened since `start`.
     #[must_use]
     pub fn since(&self, start: &Reading) -> Elapsed {
-        // The clock and the thread first, for the same reason.
+        // The clock and the thread come first, for the same reason.
         let wall_ns = nanoseconds(start.at.elapsed());
         let (cpu_ns, run_queue_ns) = (cpu_ns(), run_queue_ns());
         let device = self.device_counts();
@@ -147,13 +150,13 @@ impl Counters {
 }
 
 impl DirtyPages {
-    /// What is dirty now. Takes some tens of microseconds.
+    /// Reads what is dirty now. Takes some tens of microseconds.
     #[must_use]
     pub fn now() -> Option<Self> {
         parse_dirty(&fs::read_to_string("/proc/meminfo").ok()?)
     }
 
-    /// Everything that is not on a device yet.
+    /// All bytes that are not on a device yet.
     #[must_use]
     pub const fn sum_bytes(&self) -> u64 {
         self.dirty_bytes.saturating_add(self.writeback_bytes)
@@ -161,7 +164,7 @@ impl DirtyPages {
 }
 
 impl Elapsed {
-    /// Adds what happened in another block. What either does not know, the sum does not know.
+    /// Adds what happened in another block. A count that either lacks is missing from the sum.
     pub fn add(&mut self, other: &Self) {
         let plus = |a: Option<u64>, b: Option<u64>| Some(a? + b?);
         self.wall_ns += other.wall_ns;
@@ -179,8 +182,8 @@ impl Elapsed {
         });
     }
 
-    /// CPU time of everything but this process. Ticks are coarse, so `None` unless there are enough
-    /// of them, and only sums are subtracted: the errors of single blocks would not cancel out.
+    /// CPU time of all other processes. Ticks are coarse, so this is `None` for short times. Ask it
+    /// of a sum over blocks only: the errors of single blocks would not cancel out.
     #[must_use]
     pub fn others_cpu_ns(&self) -> Option<u64> {
         let known = self.wall_ns >= TICKS_MEAN_SOMETHING_NS;
@@ -202,7 +205,7 @@ impl Elapsed {
     }
 }
 
-/// A duration in nanoseconds; centuries saturate.
+/// A duration in nanoseconds. Saturates after five centuries.
 #[must_use]
 pub fn nanoseconds(duration: std::time::Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
@@ -217,7 +220,7 @@ fn run_queue_ns() -> Option<u64> {
 }
 
 /// `cpu_ns run_delay_ns timeslices` (kernel, Documentation/scheduler/sched-stats.rst). The first is
-/// as old as the last switch of threads, so it is not used.
+/// only brought up to date when threads switch, so it is not used.
 fn parse_run_queue(schedstat: &str) -> Option<u64> {
     schedstat.split_whitespace().nth(1)?.parse().ok()
 }
@@ -237,7 +240,7 @@ fn parse_machine(stat: &str) -> Option<MachineTicks> {
     Some(MachineTicks { busy: user + nice + system + irq + softirq, steal })
 }
 
-/// User and system ticks of the process; its name in parentheses may hold anything.
+/// User and system ticks of the process. Its name, in parentheses, may contain anything.
 fn parse_process(stat: &str) -> Option<u64> {
     let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
     let user: u64 = fields.next()?.parse().ok()?;

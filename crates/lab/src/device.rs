@@ -1,7 +1,7 @@
 //! The block devices under a directory, and what the kernel counts of them.
 //!
-//! Counts are per device, not per file: whoever else writes there is in them. They need no
-//! privilege: `/sys/block/<device>/stat` is readable by all (kernel,
+//! Counts are per device, not per file: they include whatever others write there. Reading them
+//! needs no privilege: `/sys/block/<device>/stat` is readable by all (kernel,
 //! Documentation/block/stat.rst). The kernel counts a flush as a write too, so flushes are taken
 //! out of the writes here, and nowhere else.
 
@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::mount::Mount;
 
-/// Bytes in the sectors that the kernel counts, whatever the device's own are.
+/// The kernel counts in sectors of this size, whatever size the device's own sectors have.
 const SECTOR_BYTES: u64 = 512;
 
 /// A whole block device, as sysfs knows it.
@@ -30,14 +30,15 @@ pub struct DeviceFacts {
     pub name: String,
     /// Model, where the device tells one.
     pub model: Option<String>,
-    /// `write back` or `write through`: the *kernel's* view, which decides whether it sends flushes.
+    /// `write back` or `write through`: the *kernel's* view, which decides whether it sends
+    /// flushes.
     pub write_cache: Option<String>,
-    /// Whether single writes can be forced to the medium (FUA). Such writes need no flush, and are
-    /// not counted anywhere.
+    /// Whether single writes can be forced to the medium (FUA). Such writes need no flush, and the
+    /// kernel does not count them.
     pub fua: Option<bool>,
     /// The active I/O scheduler.
     pub scheduler: Option<String>,
-    /// Whether it has spinning disks.
+    /// Whether it is a spinning disk.
     pub rotational: Option<bool>,
     /// Logical sector size in bytes.
     pub logical_block_bytes: Option<u32>,
@@ -52,17 +53,17 @@ pub struct DeviceCounts {
     pub writes: u64,
     /// Bytes written.
     pub write_bytes: u64,
-    /// Milliseconds that writes spent at the device, added up over writes.
+    /// Milliseconds that writes spent at the device, summed over all writes.
     pub write_ms: u64,
     /// Flush requests.
     pub flushes: u64,
-    /// Milliseconds that flushes spent at the device.
+    /// Milliseconds that flushes spent at the device, summed over all flushes.
     pub flush_ms: u64,
 }
 
 impl Device {
-    /// The whole devices that hold the filesystem numbered `number`, or mounted from its source where
-    /// the number is no device's, as with btrfs. Empty where there are none.
+    /// The whole devices that hold the filesystem with device number `number`. Where no device has
+    /// that number, as with btrfs, the source of the mount decides. Empty if there are none.
     #[must_use]
     pub fn under(number: (u32, u32), mount: &Mount) -> Vec<Self> {
         let mut nodes = Vec::new();
@@ -111,7 +112,7 @@ impl Device {
     }
 }
 
-/// All devices of the btrfs filesystem that has this one: its data may be on any of them.
+/// All devices of the btrfs filesystem that this one belongs to: its data may be on any of them.
 fn btrfs_siblings(device: &OsStr) -> Vec<PathBuf> {
     let filesystems = fs::read_dir("/sys/fs/btrfs").into_iter().flatten().flatten();
     let mut devices = filesystems.map(|filesystem| filesystem.path().join("devices"));
@@ -120,7 +121,8 @@ fn btrfs_siblings(device: &OsStr) -> Vec<PathBuf> {
     siblings.flatten().map(|sibling| sibling.path()).collect()
 }
 
-/// A partition leads to its disk, a stacked device (dm, md) to those it is made of.
+/// Adds the whole disks under a device: a partition leads to its disk, a stacked device (dm, md) to
+/// those that it is made of.
 fn collect_leaves(sysfs: &Path, leaves: &mut Vec<PathBuf>) {
     if sysfs.join("partition").exists() {
         if let Some(disk) = sysfs.parent() {
@@ -175,7 +177,7 @@ fn parse_counts(stat: &str) -> Option<DeviceCounts> {
     })
 }
 
-/// `none [mq-deadline] kyber` has its active one in brackets.
+/// The scheduler that is in use: `none [mq-deadline] kyber` has it in brackets.
 fn active_scheduler(all: &str) -> String {
     let active = all.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
     active.map_or(all, |(active, _)| active).to_owned()

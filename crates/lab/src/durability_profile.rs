@@ -1,8 +1,8 @@
 //! What an engine can load: the best way to sync on this disk, per promise, and how much may stay
 //! unsynced. Pure, but for saving.
 //!
-//! Made from saved results and from nothing else; docs/durability-profile.md describes the file. A
-//! profile says which figures it rests on, so that a program can judge whether it still fits.
+//! A profile is made from saved results and from nothing else; docs/durability-profile.md describes
+//! the file. It says which figures it rests on, so that a program can judge whether it still fits.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -19,17 +19,17 @@ use crate::result::{ArmResult, ExperimentResult, save_json};
 pub const FORMAT: &str = "plimsoll-durability-profile";
 /// Version of the format that this program writes.
 pub const VERSION: u32 = 1;
-/// Its name.
+/// The name of the file.
 pub const FILE: &str = "durability-profile.json";
 
-/// What was found about a disk, as a program wants it.
+/// What was found about a disk, in the form that a program wants.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DurabilityProfile {
     /// [`FORMAT`].
     pub format: String,
     /// [`VERSION`].
     pub version: u32,
-    /// When the first of its experiments began, in UTC (RFC 3339).
+    /// When the first of the experiments began, in UTC (RFC 3339).
     pub measured_at: String,
     /// What it was measured on: a profile fits no other place.
     pub environment: Environment,
@@ -39,8 +39,8 @@ pub struct DurabilityProfile {
     pub best: BTreeMap<String, Way>,
     /// How much may stay unsynced, and what that costs, fewest bytes first.
     pub loss_window: Vec<LossPoint>,
-    /// The fewest bytes at risk that cost under a tenth more than one sync at the end, synced from a
-    /// thread in the background if that was measured.
+    /// The fewest bytes at risk that cost under a tenth more than one sync at the end; with the
+    /// syncs in a background thread, if that was measured.
     pub knee: Option<LossPoint>,
     /// How many writers should share a sync.
     pub group_commit: Option<GroupWidth>,
@@ -57,7 +57,7 @@ pub struct Way {
     pub layout: String,
     /// The median time of 4 KiB.
     pub p50_ns: u64,
-    /// What 99 of 100 do not exceed; absent if too few were measured.
+    /// The 99th percentile; absent if too few samples were taken.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub p99_ns: Option<u64>,
 }
@@ -72,10 +72,10 @@ pub struct LossPoint {
     /// How long a byte stays unsynced, at the median.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub at_risk_ms: Option<f64>,
-    /// What is written meanwhile.
+    /// How fast the writer writes at that interval.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub throughput_mib_s: Option<f64>,
-    /// Time for 1 MiB that 99 of 100 do not exceed; absent if too few were measured.
+    /// The 99th percentile of the time for 1 MiB; absent if too few samples were taken.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub p99_ns_per_mib: Option<u64>,
 }
@@ -83,14 +83,15 @@ pub struct LossPoint {
 /// How many writers should share a sync.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct GroupWidth {
-    /// The fewest that reach nine tenths of the most records.
+    /// The fewest writers that reach nine tenths of the highest rate.
     pub writers: u64,
     /// Records that they make durable per second.
     pub records_per_s: f64,
 }
 
 impl DurabilityProfile {
-    /// What `results` of one place say, or `None` if there are none. What was not measured is absent.
+    /// The profile of one place, from its `results`; `None` if there are none. What was not
+    /// measured is absent.
     #[must_use]
     pub fn of(results: &[ExperimentResult]) -> Option<Self> {
         let first = results.first()?;
@@ -105,7 +106,8 @@ impl DurabilityProfile {
             .collect();
         loss_window.sort_by(|a, b| a.at_risk_bytes.total_cmp(&b.at_risk_bytes));
         let is_knee = |arm: &&ArmResult| arm.values.contains_key("is_knee");
-        // Of a knee in the writing thread and one in the background the latter comes last.
+        // The knee of the background thread comes after that of the writing thread, so take the
+        // last.
         let knee =
             arms("sync-interval").iter().filter(is_knee).filter_map(LossPoint::of).next_back();
         Some(Self {

@@ -1,6 +1,6 @@
 //! What a number depends on: recorded in every result, so that it can be understood elsewhere.
 //!
-//! Every part may be unknown; unknown is not written as a default.
+//! Every part may be unknown. An unknown part is absent, never a default.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,8 +8,8 @@ use std::thread;
 
 use serde::{Deserialize, Serialize};
 
-use crate::device::{Device, DeviceFacts};
-use crate::mount::Mount;
+pub use crate::device::{Device, DeviceFacts};
+pub use crate::mount::Mount;
 
 /// The machine, the filesystem and the device that a result was measured on.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,7 +38,7 @@ pub struct Environment {
     pub mount: Option<Mount>,
     /// Size of the filesystem.
     pub total_bytes: Option<u64>,
-    /// What was free when the run began.
+    /// How much was free when the run began.
     pub free_bytes: Option<u64>,
     /// The devices under it.
     pub devices: Vec<DeviceFacts>,
@@ -47,11 +47,11 @@ pub struct Environment {
 }
 
 impl Environment {
-    /// What can be found out about `directory`, which must be absolute and free of links, and the
+    /// Finds out what it can about `directory`, which must be absolute and free of links, and which
     /// devices to count on.
     #[must_use]
     pub fn of(directory: &Path) -> (Self, Vec<Device>) {
-        // One mount point that is not text must not hide the others.
+        // A mount point that is not valid text must not hide the others.
         let mountinfo = fs::read("/proc/self/mountinfo").unwrap_or_default();
         let mount = Mount::of(directory, &String::from_utf8_lossy(&mountinfo));
         let devices = match (&mount, plimsoll_sync::device_number(directory)) {
@@ -141,7 +141,7 @@ fn line(path: &str) -> Option<String> {
     (!line.is_empty()).then_some(line)
 }
 
-/// The value of `name : value`, the first time it stands there.
+/// The value of the first line that reads `name : value`.
 fn field(text: &str, name: &str) -> Option<String> {
     text.lines().find_map(|line| {
         let (key, value) = line.split_once(':')?;

@@ -1,20 +1,20 @@
-//! Why a run ended without a result, grouped by whose turn it is.
+//! Why a run ended without a result, grouped by who can act on it.
 
 use std::io::ErrorKind;
 use std::path::PathBuf;
 
 use crate::scratch::CannotRun;
 
-/// A run ended without a result. Whatever it wrote for measuring is removed again.
+/// Why a run ended without a result. The files that it wrote for measuring are removed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Nothing can be measured here. The text says why and what to do; nothing was left behind.
+    /// Nothing can be measured here. The text says why and what to do. No file was left behind.
     #[error(transparent)]
     CannotRun(#[from] CannotRun),
 
-    /// The disk failed while it was measured. After a failed sync nothing measured on that file can
-    /// be trusted, so the run ends.
+    /// The disk failed while it was measured. After a failed sync no figure of that file can be
+    /// trusted, so the run ends.
     #[error("the disk failed while it was measured, so the run ended")]
     Disk(#[source] plimsoll_sync::Error),
 
@@ -45,5 +45,5 @@ impl From<plimsoll_sync::Error> for Error {
     }
 }
 
-/// What running returns.
+/// What every step of a run returns.
 pub type Result<T> = std::result::Result<T, Error>;

@@ -1,4 +1,4 @@
-//! What an experiment is: a question with arms, and a sentence for an answer.
+//! What an experiment is: a question, arms that are measured for it, and an answer in sentences.
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -29,25 +29,25 @@ pub trait Experiment: Debug + Sync {
     /// What a profile costs.
     fn cost(&self, profile: Profile) -> Cost;
 
-    /// The names of the arms that a profile can have, here or elsewhere.
+    /// The names of the arms that a profile can have, on any system.
     fn arm_names(&self, profile: Profile) -> Vec<String>;
 
-    /// Measures, and answers.
+    /// Measures the arms that are wanted and can run here, and answers the question.
     fn run(&self, setup: &Setup<'_>, watch: &Watch<'_>) -> Result<Measured>;
 }
 
 /// How thoroughly to measure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Profile {
-    /// Enough for a first answer, in a minute.
+    /// Enough for a first answer.
     Quick,
-    /// All arms, narrow intervals, tails.
+    /// All arms, with narrow intervals and tails.
     Full,
     /// The sizes and rates of the article that asked the question.
     Article,
 }
 
-/// What an experiment may cost.
+/// What an experiment may take.
 #[derive(Debug, Clone, Copy)]
 pub struct Cost {
     /// Time.
@@ -61,17 +61,17 @@ pub struct Cost {
 pub struct Setup<'a> {
     /// The directory to write in: nothing else is touched.
     pub dir: &'a OsDir,
-    /// What works there.
+    /// Which sync methods work there, and why the others do not.
     pub methods: &'a [(SyncMethod, Availability)],
     /// The kernel's counters.
     pub counters: &'a Counters,
-    /// What is measured on.
+    /// What the figures depend on.
     pub environment: &'a Environment,
     /// How thoroughly.
     pub profile: Profile,
     /// Time for it.
     pub budget: Duration,
-    /// Draws the order of the arms.
+    /// Draws the order of the arms and the bytes that are written.
     pub seed: u64,
     /// If not empty: only arms that one of these [`names`].
     pub only: &'a [String],
@@ -88,12 +88,12 @@ pub struct Measured {
     pub claims: Vec<Claim>,
     /// What was measured.
     pub arms: Vec<ArmResult>,
-    /// What could not be.
+    /// What could not be measured.
     pub unavailable: Vec<Unavailable>,
 }
 
-/// Whether `part` names `arm`: the parts of a name are separated by slashes, and one of them must
-/// begin so. `fsync/append` is not `o_direct+fsync/append`.
+/// Whether `part` names `arm`: slashes separate the parts of a name, and `part` must begin where
+/// one of them begins. So `fsync/append` does not name `o_direct+fsync/append`.
 #[must_use]
 pub fn names(part: &str, arm: &str) -> bool {
     arm.starts_with(part) || arm.contains(&format!("/{part}"))

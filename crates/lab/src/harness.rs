@@ -1,4 +1,4 @@
-//! What measuring itself costs: the loop of a writer, around an operation that does nothing.
+//! What measuring itself costs: the loop of a writer around an operation that does nothing.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -10,12 +10,12 @@ use crate::counters::nanoseconds;
 use crate::result::Harness;
 use crate::stats;
 
-/// Enough for a median, in a few milliseconds.
+/// Enough operations for a median; they take a few milliseconds.
 const OPERATIONS: usize = 50_000;
 
 /// Measures the cost of measuring.
 #[must_use]
-pub fn measure() -> Harness {
+pub(crate) fn measure() -> Harness {
     let file: &dyn File =
         &Latched::new(Idle, "idle".into(), Access::default(), std::sync::Arc::<Latch>::default());
     let mut whole = Vec::with_capacity(OPERATIONS);
@@ -37,7 +37,7 @@ pub fn measure() -> Harness {
     Harness { operation_p50_ns: median(whole), clock_p50_ns: median(clock) }
 }
 
-/// Does nothing, at once.
+/// A file that does nothing and returns at once.
 #[derive(Debug)]
 struct Idle;
 

@@ -5,23 +5,25 @@
 //! 3. *plausible*: what the device answered fits what a device can do.
 //! 4. *survived*: the bytes were there after a power cut.
 //!
-//! Invariant: below the last rung nothing is called safe. The best that can be said is that nothing
-//! was found against it.
+//! Invariant: below the last rung, no disk is called safe. The best that can be said is that
+//! nothing was found against its word.
 
 use plimsoll_sync::{Promise, SyncMethod};
 use serde::{Deserialize, Serialize};
 
+use crate::device::DeviceFacts;
 use crate::environment::Environment;
 use crate::result::{ArmResult, ExperimentResult};
 use crate::units;
 use crate::warning::Kind;
 
-/// A cache that is emptied faster than this is not emptied: no single device writes so fast.
+/// A cache that seems to be emptied faster than this is not emptied: no single device writes so
+/// fast.
 const EMPTIED_GIB_S_MAX: f64 = 16.0;
-/// A flush that takes as long does something, whatever was cached.
+/// A flush that takes so long does something, however much was cached.
 const FLUSH_WORKS_NS: u64 = 300_000;
-/// A disk turns 7,200 times a minute or less often, as a rule: half a turn takes 4.2 ms. Below this no
-/// spinning disk has written anywhere.
+/// Most disks turn 7,200 times a minute or less: half a turn takes 4.2 ms. In less time than this,
+/// no spinning disk has written anything.
 const SPINNING_NS_MIN: u64 = 1_000_000;
 
 /// How far the word of a disk was checked.
@@ -38,17 +40,17 @@ pub enum Rung {
     Survived,
 }
 
-/// What kind of device answers so.
+/// What kind of device gives such answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Grade {
     /// A volatile cache, which is emptied when asked.
     HonestVolatileCache,
-    /// A cache that survives power cuts, or one in a hypervisor: a flush costs nothing.
+    /// A flush costs nothing: the cache survives power cuts, or it is a hypervisor's.
     ProtectedOrVirtualCache,
-    /// The kernel sends no flush to it.
+    /// The kernel sends no flush to the device.
     NoFlushReachesTheDevice,
-    /// What it answers cannot be.
+    /// No device can answer so.
     Impossible,
     /// Too little is known.
     Unknown,
@@ -61,9 +63,9 @@ pub struct Ladder {
     pub rung: Rung,
     /// What kind of device it is.
     pub grade: Grade,
-    /// Why, in sentences with figures.
+    /// The reasons, as sentences with figures.
     pub reasons: Vec<String>,
-    /// What this cannot know.
+    /// What these measurements cannot know.
     pub cannot_know: Vec<String>,
 }
 
@@ -74,14 +76,14 @@ struct Evidence {
     flushes: Option<f64>,
     /// The median of the cheapest durable write.
     durable_ns: Option<u64>,
-    /// The flush of nothing, and that of the most, with how much that was.
+    /// The median of a flush with nothing cached, that with the most cached, and how much that was.
     flush: Option<(u64, u64, u64)>,
-    /// Bytes that were reported durable never reached the device.
+    /// Whether bytes that were reported durable never reached the device.
     bytes_missing: bool,
 }
 
 impl Ladder {
-    /// What `results` of one disk say, whichever experiments there are.
+    /// Judges one disk by its `results`, whichever experiments there are.
     #[must_use]
     pub fn of(environment: &Environment, results: &[ExperimentResult]) -> Self {
         judge(environment, &Evidence::of(results))
@@ -128,7 +130,7 @@ impl Evidence {
             result.map_or(&[][..], |result| &result.arms)
         };
         let promised = |arm: &&ArmResult| {
-            // syncfs is left out: what it does is the filesystem's affair, see docs/durability.md.
+            // syncfs is left out: what it does depends on the filesystem, see docs/durability.md.
             let media = arm.promise == Promise::Media.name() && arm.payload_bytes > 0;
             media && arm.method != SyncMethod::Syncfs.name()
         };
@@ -187,16 +189,7 @@ fn judge(environment: &Environment, evidence: &Evidence) -> Ladder {
     let barriers_off = crate::verdict::barriers_off(environment);
     if flushes < 0.9 && (!fua || barriers_off) {
         ladder.grade = Grade::NoFlushReachesTheDevice;
-        let through = devices.iter().any(|d| d.write_cache.as_deref() == Some("write through"));
-        let why = if barriers_off {
-            "the filesystem is mounted without barriers"
-        } else if through {
-            "the kernel takes the cache to be write-through; if the drive has a volatile one, set \
-             queue/write_cache to 'write back'"
-        } else {
-            "nothing on the way asked for one"
-        };
-        ladder.reasons.push(why.to_owned());
+        ladder.reasons.push(why_no_flush(environment, barriers_off).to_owned());
         return ladder;
     }
     ladder.rung = Rung::Sent;
@@ -213,6 +206,33 @@ fn judge(environment: &Environment, evidence: &Evidence) -> Ladder {
         ladder.reasons.push("what a flush costs was not measured: run cache-flush".to_owned());
         return ladder;
     };
+    judge_flush(&mut ladder, empty_ns, full_ns, bytes);
+    if ladder.grade == Grade::ProtectedOrVirtualCache {
+        let unknown = if virtual_machine {
+            "whether the hypervisor passes flushes on: ask its operator, or cut its power"
+        } else {
+            "whether the device protects its cache: look for power-loss protection in its data sheet"
+        };
+        ladder.cannot_know.push(unknown.to_owned());
+    }
+    ladder
+}
+
+/// The likeliest reason why plain durable writes send no flush.
+fn why_no_flush(environment: &Environment, barriers_off: bool) -> &'static str {
+    let is_through = |d: &DeviceFacts| d.write_cache.as_deref() == Some("write through");
+    if barriers_off {
+        "the filesystem is mounted without barriers"
+    } else if environment.devices.iter().any(is_through) {
+        "the kernel takes the cache to be write-through; if the drive has a volatile one, set \
+         queue/write_cache to 'write back'"
+    } else {
+        "nothing on the way asked for one"
+    }
+}
+
+/// Grades a device by what its flush takes with nothing cached and with so many bytes cached.
+fn judge_flush(ladder: &mut Ladder, empty_ns: u64, full_ns: u64, bytes: u64) {
     ladder.rung = Rung::Plausible;
     ladder.reasons.push(format!(
         "a flush took {} with nothing cached and {} with {}",
@@ -220,26 +240,13 @@ fn judge(environment: &Environment, evidence: &Evidence) -> Ladder {
         units::time(full_ns),
         units::bytes(bytes)
     ));
-    if empties(empty_ns, full_ns, bytes) || empty_ns.min(full_ns) >= FLUSH_WORKS_NS {
-        ladder.grade = Grade::HonestVolatileCache;
-        return ladder;
-    }
-    ladder.grade = Grade::ProtectedOrVirtualCache;
-    ladder.cannot_know.push(
-        if virtual_machine {
-            "whether the hypervisor passes flushes on: ask its operator, or cut its power"
-        } else {
-            "whether the device protects its cache: look for power-loss protection in its data sheet"
-        }
-        .to_owned(),
-    );
-    ladder
+    let works = empties(empty_ns, full_ns, bytes) || empty_ns.min(full_ns) >= FLUSH_WORKS_NS;
+    ladder.grade = if works { Grade::HonestVolatileCache } else { Grade::ProtectedOrVirtualCache };
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::DeviceFacts;
     use crate::mount::Mount;
 
     fn on(

@@ -1,8 +1,8 @@
 //! How the blocks of a file are prepared before a write lands in them.
 //!
-//! The layout decides how much metadata a durable write drags along, which on most filesystems
-//! matters more than the sync method: a growing file commits a new size, a reserved one commits
-//! that a block is now written, an overwritten one commits nothing but a timestamp.
+//! The layout decides how much metadata a durable write has to commit with its data, which on most
+//! filesystems matters more than the sync method: a growing file commits a new size, a reserved one
+//! commits that a block is now written, an overwritten one commits nothing but a timestamp.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,12 +12,12 @@ use plimsoll_sync::{Access, AlignedBuf, Allocation, Dir, File, Result, SyncMetho
 
 /// How the blocks under a write were prepared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Layout {
-    /// Nothing was: each write makes the file longer.
+pub(crate) enum Layout {
+    /// No blocks were prepared: each write makes the file longer.
     Append,
     /// Reserved with fallocate(2): the size is final, the blocks are marked unwritten.
     Fallocated,
-    /// Written with zeros once and synced; each block is overwritten once.
+    /// Written once with zeros and synced; then each block is overwritten once.
     ZeroFilled,
     /// Written with data and synced; the same blocks are overwritten again and again.
     Overwritten,
@@ -25,12 +25,12 @@ pub enum Layout {
 
 impl Layout {
     /// Every layout, in the order in which reports print them.
-    pub const ALL: [Self; 4] =
+    pub(crate) const ALL: [Self; 4] =
         [Self::Append, Self::Fallocated, Self::ZeroFilled, Self::Overwritten];
 
     /// The name that results print.
     #[must_use]
-    pub const fn name(self) -> &'static str {
+    pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Append => "append",
             Self::Fallocated => "fallocated",
@@ -57,12 +57,12 @@ impl FromStr for Layout {
     }
 }
 
-/// A file of a layout, written one record after the other.
+/// A file of one layout, written record after record.
 #[derive(Debug)]
-pub struct LaidOut {
+pub(crate) struct LaidOut {
     file: Arc<dyn File>,
-    /// Does not sync every write: preparing is not what is measured. Direct where the file is, so
-    /// that nothing of it stays in the page cache.
+    /// A handle to prepare the file with. It does not sync every write, as preparing is not
+    /// measured. It is direct if the file is, so that no page of it stays in the page cache.
     preparing: Arc<dyn File>,
     layout: Layout,
     record_bytes: u64,
@@ -72,8 +72,8 @@ pub struct LaidOut {
 }
 
 impl LaidOut {
-    /// A new file with room for `records` records, opened for `method`. Not yet laid out.
-    pub fn create(
+    /// Creates a file for `records` records and opens it for `method`. It is not laid out yet.
+    pub(crate) fn create(
         dir: &dyn Dir,
         name: &str,
         method: SyncMethod,
@@ -90,13 +90,13 @@ impl LaidOut {
 
     /// The file.
     #[must_use]
-    pub fn file(&self) -> &Arc<dyn File> {
+    pub(crate) fn file(&self) -> &Arc<dyn File> {
         &self.file
     }
 
-    /// Makes sure that `records` more fit as the layout wants them, and that nothing of the
-    /// preparation is still to be written when this returns.
-    pub fn prepare(&mut self, records: u64) -> Result<()> {
+    /// Makes room for `records` more records, prepared as the layout says. When this returns,
+    /// nothing of the preparation remains to be written.
+    pub(crate) fn prepare(&mut self, records: u64) -> Result<()> {
         assert!(records <= self.records, "{records} records never fit into {}", self.records);
         let full = self.next + records > self.records;
         if self.ready && !full {
@@ -118,8 +118,8 @@ impl LaidOut {
         self.preparing.sync(SyncMethod::ORDINARY).map(|_kept| ())
     }
 
-    /// Where the next record goes.
-    pub fn advance(&mut self) -> u64 {
+    /// The offset of the next record; moves on to the one after it.
+    pub(crate) fn advance(&mut self) -> u64 {
         let byte_offset = self.next * self.record_bytes;
         self.next += 1;
         byte_offset
@@ -130,8 +130,8 @@ impl LaidOut {
         (self.records * self.record_bytes).next_multiple_of(alignment)
     }
 
-    /// Data that neither compresses nor reads as zeros, in pieces of 4 KiB as a database would
-    /// write it: bigger pieces would make bigger folios, and an msync writes whole ones.
+    /// Writes data that neither compresses nor reads as zeros, in pieces of 4 KiB, as a database
+    /// would. Bigger pieces would make bigger folios, and an msync writes whole folios.
     fn fill(&self, bytes: u64) -> Result<()> {
         let mut piece = AlignedBuf::zeroed(4096, self.file.alignment());
         let mut byte_offset = 0;
@@ -145,8 +145,8 @@ impl LaidOut {
     }
 }
 
-/// Fills `bytes` with something that does not compress.
-pub fn noise(bytes: &mut [u8], seed: u64) {
+/// Fills `bytes` with data that does not compress.
+pub(crate) fn noise(bytes: &mut [u8], seed: u64) {
     use rand::{RngCore, SeedableRng};
     rand_pcg::Pcg64Mcg::seed_from_u64(seed).fill_bytes(bytes);
 }

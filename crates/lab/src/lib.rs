@@ -1,50 +1,46 @@
 //! Measures what durability costs on this disk, whether it is kept, and where the time goes.
 //!
-//! From [`lab::Options`] through the [`runner`] (interleaved arms) to samples, [`summary`],
-//! [`warning`] and [`report`]; each stage is a file, results are saved as they come ([`result`]),
-//! and reports are made from saved results.
+//! From [`session::Options`] through the [`runner`] (interleaved arms) to samples, summaries,
+//! [`warning`]s and a [`report`]. Each stage is a file. Results are saved as they come
+//! ([`result`]), and reports are made from saved results.
 //!
-//! An [`experiment`] is a question with arms; [`experiments::ALL`] lists them. What makes the numbers
-//! trustworthy is in [`stats`] (no distribution assumed), [`attribution`] (where the time went),
-//! [`verdict`] (did it really sync, and was it left in peace).
+//! An [`experiment`] is a question with arms; [`experiments::ALL`] lists them. Three files make the
+//! numbers trustworthy: `stats` assumes no distribution, `attribution` says where the time went,
+//! and `verdict` says whether an arm really synced and was left in peace.
+//!
+//! [`counters`] and [`environment`] are public because `bench/` measures with them, too.
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
-pub mod arm;
-pub mod attribution;
+mod arm;
+mod attribution;
 pub mod claim;
 pub mod compare;
 pub mod conclusion;
-pub mod conditions;
 pub mod counters;
-pub mod device;
+mod device;
 pub mod durability_profile;
 pub mod environment;
 mod error;
 pub mod experiment;
 pub mod experiments;
-pub mod files;
-pub mod harness;
-pub mod lab;
+mod harness;
 pub mod ladder;
-pub mod layout;
-pub mod mount;
-pub mod overlap;
-pub mod pace;
-mod pairing;
-pub mod race;
+mod layout;
+mod mount;
+mod pace;
 pub mod report;
 pub mod result;
-pub mod results_dir;
+mod results_dir;
 pub mod runner;
-pub mod scratch;
-pub mod stats;
-pub mod student;
-pub mod summary;
+mod scratch;
+pub mod session;
+mod stats;
+mod summary;
 pub mod units;
 pub mod usage;
-pub mod verdict;
+mod verdict;
 pub mod warning;
-pub mod writer;
-pub mod yardstick;
+mod writer;
 
 pub use error::{Error, Result};
+pub use scratch::CannotRun;

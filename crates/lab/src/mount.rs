@@ -11,26 +11,27 @@ pub struct Mount {
     pub filesystem: String,
     /// Where it is mounted.
     pub mounted_at: PathBuf,
-    /// What it is mounted from: a device, or a name.
+    /// What it is mounted from: a device or a name.
     pub source: String,
     /// Options of the mount and of the filesystem, comma-separated.
     pub options: String,
 }
 
-/// What a filesystem means to somebody who measures durability on it.
+/// Where a filesystem keeps its data, which decides what measuring durability on it means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// On a device of this machine.
     Local,
     /// In memory: nothing is durable.
     Memory,
-    /// Two filesystems stacked; syncs are the lower one's, copies-up are not.
+    /// Two filesystems stacked: syncs go to the one that holds the file, but copying a file up is
+    /// not part of any sync.
     Overlay,
-    /// On another machine, whose promises cannot be seen from here.
+    /// On another machine, whose promises cannot be checked from here.
     Network,
     /// Served by a process, which may do anything.
     Fuse,
-    /// A window into the kernel, with no files on any disk.
+    /// A view into the kernel (procfs, sysfs): no file of it is on any disk.
     Kernel,
 }
 
@@ -42,11 +43,11 @@ impl Mount {
             .lines()
             .filter_map(parse_line)
             .filter(|mount| path.starts_with(&mount.mounted_at))
-            // Of two at one place the later hides the earlier.
+            // Of two mounts at one place the later one hides the earlier.
             .max_by_key(|mount| mount.mounted_at.components().count())
     }
 
-    /// What its type means for durability.
+    /// Where a filesystem of this type keeps its data.
     #[must_use]
     pub fn kind(&self) -> Kind {
         match self.filesystem.as_str() {
@@ -90,7 +91,8 @@ fn parse_line(line: &str) -> Option<Mount> {
     })
 }
 
-/// Spaces, tabs, newlines and backslashes are written as `\040` and the like.
+/// Undoes the escapes of mountinfo, which writes spaces, tabs, newlines and backslashes as `\040`
+/// and the like.
 fn unescape(text: &str) -> String {
     let mut parts = text.split('\\');
     let mut plain = parts.next().unwrap_or_default().to_owned();

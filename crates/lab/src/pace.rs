@@ -1,33 +1,34 @@
-//! Operations at a fixed rate, whatever the one before took.
+//! Starts operations at a fixed rate, however long the one before took. Shared by write-during-sync
+//! and writeback-stall.
 //!
 //! An operation that starts late because its predecessor was slow has made somebody wait. So its
-//! time is counted from when it *should* have started; otherwise a stall of a second would count
-//! as one slow operation instead of as the hundreds that it delayed (coordinated omission, Tene).
+//! time is counted from when it *should* have started. Otherwise a stall of a second would count as
+//! one slow operation instead of as the hundreds that it delayed (coordinated omission, Tene).
 
 use std::hint;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The last stretch before a start is spent awake: sleeping overshoots.
+/// The last stretch before a start is spun away, because a sleep overshoots.
 const AWAKE: Duration = Duration::from_micros(60);
 
 /// Starts at a fixed rate.
 #[derive(Debug)]
-pub struct Pace {
+pub(crate) struct Pace {
     next: Instant,
     period: Duration,
 }
 
 impl Pace {
-    /// The first start is at `start`, the others follow every `period`.
+    /// The first start is at `start`; another follows every `period`.
     #[must_use]
-    pub fn new(start: Instant, period: Duration) -> Self {
+    pub(crate) fn new(start: Instant, period: Duration) -> Self {
         Self { next: start, period }
     }
 
-    /// Waits for the next start, and returns when it should have been.
+    /// Waits for the next start, and returns the moment at which it was due.
     #[expect(clippy::disallowed_methods, reason = "the start is a point in time, not a condition")]
-    pub fn wait(&mut self) -> Instant {
+    pub(crate) fn wait(&mut self) -> Instant {
         let intended = self.next;
         self.next += self.period;
         let left = intended.saturating_duration_since(Instant::now());

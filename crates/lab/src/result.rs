@@ -4,8 +4,9 @@
 //! Fields are added freely; a field that changes its meaning or goes away raises [`VERSION`], and
 //! old versions stay readable. docs/results.md describes the format.
 //!
-//! A file that is read may be anything: cut off, damaged, huge, of another program. [`load`] names
-//! it and says what is wrong; it neither panics nor takes memory without bound.
+//! A file that is read may contain anything: it may be cut off, damaged, huge, or another
+//! program's. [`load`] names such a file and says what is wrong with it; it neither panics nor
+//! takes memory without bound.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -17,12 +18,12 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::error::Category;
 
-use crate::attribution::Attribution;
+pub use crate::attribution::Attribution;
 use crate::claim::Claim;
 use crate::counters::Elapsed;
 use crate::environment::Environment;
 use crate::error::{Error, Result};
-use crate::summary::Summary;
+pub use crate::summary::Summary;
 use crate::units;
 use crate::warning::{Kind, Warning};
 
@@ -30,7 +31,7 @@ use crate::warning::{Kind, Warning};
 pub const FORMAT: &str = "plimsoll-lab-result";
 /// Version of the format that this program writes.
 pub const VERSION: u32 = 1;
-/// Largest file that is read. The largest that is written has some megabytes.
+/// The largest file that is read. The largest that is written has some megabytes.
 pub const FILE_BYTES_MAX: u64 = 256 << 20;
 
 /// The result of one experiment.
@@ -60,8 +61,8 @@ pub struct ExperimentResult {
     pub parameters: Vec<String>,
     /// The answer, in sentences.
     pub answer: Vec<String>,
-    /// What articles claim, and whether it holds here. Results from before there was this field have
-    /// it in the answer only.
+    /// What articles claim, and whether it holds here. Results that are older than this field say
+    /// it only in the answer.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub claims: Vec<Claim>,
     /// What measuring itself costs.
@@ -79,9 +80,9 @@ pub struct ExperimentResult {
 /// What measuring itself costs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Harness {
-    /// One operation that does nothing, through the same loop: the median.
+    /// The median time of an operation that does nothing, measured in the same loop.
     pub operation_p50_ns: u64,
-    /// Two looks at the clock: the median of what lies between them.
+    /// The median time between two readings of the clock.
     pub clock_p50_ns: u64,
 }
 
@@ -98,27 +99,27 @@ pub struct ArmResult {
     pub promise: String,
     /// Bytes of one operation.
     pub payload_bytes: u64,
-    /// Blocks it was measured in.
+    /// How many blocks it was measured in.
     pub blocks: usize,
-    /// Operations whose durability was asked for.
+    /// How many operations asked for durability.
     pub durable_operations: u64,
-    /// False if the counts contradict the promise: do not use its figures.
+    /// False if the counts contradict the promise: then do not use the figures.
     pub valid: bool,
-    /// What was measured; the first leads.
+    /// What was measured; the first summary leads.
     pub summaries: Vec<Summary>,
     /// What the device did per durable operation.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub per_operation: Option<PerOperation>,
-    /// What else is known of it, by name with its unit last: `at_risk_bytes`, `throughput_mib_s`.
+    /// Other values, by names that end in their unit: `at_risk_bytes`, `throughput_mib_s`.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub values: BTreeMap<String, f64>,
-    /// What the machine did beside it.
+    /// What the machine did meanwhile.
     #[serde(default)]
     pub machine: Machine,
-    /// Where the time went, for arms whose operations follow each other without a pause.
+    /// Where the time went, for arms whose operations follow one another without a pause.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub attribution: Option<Attribution>,
-    /// The stalls over time, for arms where they are the question.
+    /// Stalls over time, for arms that are about stalls.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub series: Option<Series>,
     /// Reasons to distrust it.
@@ -136,48 +137,48 @@ pub struct PerOperation {
     pub device_kib: f64,
 }
 
-/// What the machine did while an arm was measured, as shares of that time. What the system does not
-/// count, or what was too short for its ticks, is absent.
+/// What the machine did while an arm was measured, as shares of that time. A share is absent if the
+/// system does not count it, or if the time was too short for its ticks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Machine {
-    /// Waiting of the measuring thread for a CPU.
+    /// Time for which the measuring thread waited for a CPU.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub run_queue_share: Option<f64>,
-    /// CPU time of everybody else: 1 is one CPU.
+    /// CPU time of all other processes: 1 is one CPU.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub others_cpu_share: Option<f64>,
-    /// CPU time that the hypervisor gave to others: 1 is one CPU.
+    /// CPU time that the hypervisor gave to other guests: 1 is one CPU.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub steal_share: Option<f64>,
-    /// Time in which somebody waited for a CPU (PSI, "some").
+    /// Time in which any process waited for a CPU (PSI, "some").
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub cpu_pressure_share: Option<f64>,
-    /// Time in which somebody waited for I/O (PSI, "some").
+    /// Time in which any process waited for I/O (PSI, "some").
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub io_pressure_share: Option<f64>,
-    /// Time in which somebody waited for memory (PSI, "some").
+    /// Time in which any process waited for memory (PSI, "some").
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub memory_pressure_share: Option<f64>,
 }
 
-/// Writes and syncs over time. Times count from the start of the arm, pauses between its blocks
-/// left out.
+/// Writes and syncs over time. Times count from the start of the arm and leave out the pauses
+/// between its blocks.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Series {
     /// Width of a bucket of `writes`.
     pub bucket_ms: u64,
-    /// The slowest write of each bucket: start of the bucket in milliseconds, nanoseconds, whether a
-    /// sync was in flight during it.
+    /// The slowest write of each bucket: start of the bucket in milliseconds, time of the write in
+    /// nanoseconds, whether a sync was in flight meanwhile.
     pub writes: Vec<(u64, u64, bool)>,
-    /// Syncs: start in microseconds, nanoseconds, whether they held a write up.
+    /// Syncs: start in microseconds, time in nanoseconds, whether it held a write up.
     pub syncs: Vec<(u64, u64, bool)>,
-    /// What the kernel had yet to write, where that is the question: milliseconds, dirty bytes, bytes
-    /// under writeback.
+    /// What the kernel had yet to write, for arms that are about writeback: when in milliseconds,
+    /// dirty bytes, bytes under writeback.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub dirty: Vec<(u64, u64, u64)>,
 }
 
-/// What could not be measured here.
+/// Something that could not be measured here.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Unavailable {
     /// The method, or the arm.
@@ -225,7 +226,7 @@ impl ArmResult {
 }
 
 impl PerOperation {
-    /// What the device did, shared out over `operations`; `None` where it cannot be counted.
+    /// What the device did, divided by `operations`; `None` if that cannot be counted.
     #[must_use]
     pub fn of(elapsed: &Elapsed, operations: u64) -> Option<Self> {
         let counts = elapsed.device.filter(|_| operations > 0)?;
@@ -238,7 +239,7 @@ impl PerOperation {
 }
 
 impl Machine {
-    /// What was counted during `elapsed`.
+    /// The shares of `elapsed`.
     #[must_use]
     pub fn during(elapsed: &Elapsed) -> Self {
         let share = |ns: Option<u64>| Some(units::ratio(ns?, elapsed.wall_ns));
@@ -273,8 +274,8 @@ impl ExperimentResult {
         self.arms.iter().any(|arm| !arm.valid)
     }
 
-    /// Saves as `<experiment>.json` in `dir`, which must exist. On return the file is durable, and
-    /// at no time was there a half-written one under its name.
+    /// Saves as `<experiment>.json` in `dir`, which must exist. The file is durable on return, and
+    /// no half-written file ever has its name.
     pub fn save(&self, dir: &Path) -> Result<PathBuf> {
         save_json(dir, &format!("{}.json", self.experiment), self)
     }
@@ -287,7 +288,7 @@ impl ExperimentResult {
         Ok(result)
     }
 
-    /// What the rest of the program relies on.
+    /// Checks what the rest of the program relies on.
     fn check(&self) -> std::result::Result<(), String> {
         let mut names = BTreeSet::new();
         for arm in &self.arms {
@@ -299,7 +300,7 @@ impl ExperimentResult {
                 return Err(format!("damaged: arm {name:?} is there twice"));
             }
         }
-        // They are printed on terminals, which obey escape sequences.
+        // Names are printed on terminals, which obey escape sequences.
         match names.into_iter().chain([&self.experiment]).find(|n| n.contains(char::is_control)) {
             Some(name) => Err(format!("damaged: control characters in the name {name:?}")),
             None => Ok(()),
@@ -307,8 +308,8 @@ impl ExperimentResult {
     }
 }
 
-/// Saves `value` as `name` in `dir`, which must exist. On return the file is durable, and at no time
-/// was there a half-written one under its name.
+/// Saves `value` as `name` in `dir`, which must exist. The file is durable on return, and no
+/// half-written file ever has its name.
 pub(crate) fn save_json(dir: &Path, name: &str, value: &impl Serialize) -> Result<PathBuf> {
     let path = dir.join(name);
     let failed = |source| Error::Save { path: path.clone(), source };
@@ -341,7 +342,7 @@ pub enum LoadError {
         /// The file.
         path: PathBuf,
     },
-    /// It is damaged, of another program, or of a newer version of this one.
+    /// The file is damaged, or comes from another program or a newer version of this one.
     #[error("{}: {reason}", path.display())]
     NotAResult {
         /// The file.
@@ -360,10 +361,10 @@ pub enum LoadError {
     },
 }
 
-/// The results in a file, or in all `*.json` files of a directory, in the order of their names. A
-/// file holds one result, as [`ExperimentResult::save`] writes it, or an array, as `--json` prints
-/// it. Files of a directory that say they are of another format are left out; one that cannot be
-/// understood is an error.
+/// Reads the results in a file, or in all `*.json` files of a directory, in the order of their
+/// names. A file holds one result, as [`ExperimentResult::save`] writes it, or an array, as
+/// `--json` prints it. In a directory, files that name another format are skipped; a file that
+/// cannot be understood is an error.
 pub fn load(path: &Path) -> std::result::Result<Vec<ExperimentResult>, LoadError> {
     let unreadable = |source| LoadError::Read { path: path.to_owned(), source };
     if !fs::metadata(path).map_err(unreadable)?.is_dir() {
@@ -384,8 +385,8 @@ pub fn load(path: &Path) -> std::result::Result<Vec<ExperimentResult>, LoadError
     Ok(results)
 }
 
-/// The runs in a file or a directory: a file is one, and so are the results that lie in a directory
-/// itself, and those of each directory in it, in the order of their names.
+/// Reads the runs in a file or a directory. A file is one run. In a directory, the results beside
+/// each other are one run, and each directory in it is another, in the order of their names.
 pub fn load_runs(path: &Path) -> std::result::Result<Vec<Vec<ExperimentResult>>, LoadError> {
     let mut runs = Vec::new();
     let mut add = |loaded| match loaded {
@@ -420,7 +421,8 @@ fn load_file(
     let wrong = |reason| LoadError::NotAResult { path: path.to_owned(), reason };
     let file = fs::File::open(path).map_err(unreadable)?;
     let too_large = || LoadError::TooLarge { path: path.to_owned() };
-    // The size is asked before anything is read, and held to after: pipes and devices have none.
+    // The size is checked before anything is read, and again while reading, as pipes and devices
+    // have none.
     if file.metadata().map_err(unreadable)?.len() > FILE_BYTES_MAX {
         return Err(too_large());
     }
@@ -450,7 +452,7 @@ fn load_file(
     }
 }
 
-/// What is asked of a file before anything else: is it ours, and can we read it?
+/// What is read of a file first: is it ours, and can we read its version?
 #[derive(Deserialize)]
 struct Head {
     format: Option<String>,
@@ -474,7 +476,7 @@ fn head_of(json: &str) -> std::result::Result<Head, String> {
     parsed(json).map_err(|why| format!("not a readable result of plimsoll lab: {why}"))
 }
 
-/// As JSON; what is wrong is said in words. serde_json bounds how deep it goes.
+/// Parses JSON, or says in words what is wrong. serde_json bounds how deep it goes.
 fn parsed<T: DeserializeOwned>(json: &str) -> std::result::Result<T, String> {
     serde_json::from_str(json).map_err(|error| match error.classify() {
         Category::Eof if json.trim().is_empty() => "it is empty".to_owned(),
@@ -483,8 +485,8 @@ fn parsed<T: DeserializeOwned>(json: &str) -> std::result::Result<T, String> {
     })
 }
 
-/// Writes a file under a name that may be taken. On return it is durable, and at no time was there a
-/// half-written one.
+/// Writes a file under a name that may be taken. It is durable on return, and no half-written file
+/// ever has its name.
 pub(crate) fn write_durably(dir: &Path, name: &str, bytes: &[u8]) -> plimsoll_sync::Result<()> {
     let dir = OsDir::open(dir)?;
     let method = SyncMethod::ORDINARY;

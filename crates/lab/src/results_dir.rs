@@ -1,5 +1,5 @@
-//! The directory that results go to: made before anything is measured, so that a run of minutes does
-//! not end without a place for what it found.
+//! The directory for results: made before anything is measured, so that a run of minutes does not
+//! end without a place for its results.
 
 use std::fs;
 use std::io;
@@ -9,18 +9,19 @@ use plimsoll_sync::{Dir, OsDir};
 
 use crate::scratch::CannotRun;
 
-/// A directory for results. If it was made for this run and nothing was saved, it is removed again.
+/// A directory for results. If it was made for this run and nothing was saved in it, it is removed
+/// when this is dropped.
 #[derive(Debug)]
-pub struct ResultsDir {
+pub(crate) struct ResultsDir {
     path: PathBuf,
-    /// What had to be made, the outermost first.
+    /// The directories that had to be made, the outermost first.
     made: Vec<PathBuf>,
 }
 
 impl ResultsDir {
     /// Makes the directory, with its parents, and checks that files of these `names` can be made in
     /// it. Results that are there already stay: nothing is overwritten.
-    pub fn create(path: &Path, names: &[String]) -> Result<Self, CannotRun> {
+    pub(crate) fn create(path: &Path, names: &[String]) -> Result<Self, CannotRun> {
         let what = "cannot write results to";
         let refuse = |reason| CannotRun { what, directory: path.to_owned(), reason };
         let mut results = Self { path: path.to_owned(), made: Vec::new() };
@@ -35,7 +36,7 @@ impl ResultsDir {
 
     /// Where it is.
     #[must_use]
-    pub fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
@@ -46,7 +47,7 @@ impl ResultsDir {
         missing.reverse();
         for path in missing {
             fs::create_dir(&path)?;
-            // A result is durable only if the way to it is.
+            // A result is durable only if every directory on the way to it is.
             let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
             OsDir::open(parent.unwrap_or(Path::new("."))).and_then(|dir| dir.sync()).map_err(
                 |error| io::Error::new(error.kind().unwrap_or(io::ErrorKind::Other), error),
@@ -61,7 +62,7 @@ impl ResultsDir {
 
 impl Drop for ResultsDir {
     fn drop(&mut self) {
-        // Fails, as it should, where something was saved.
+        // Removing fails, as it should, where something was saved.
         for path in self.made.iter().rev() {
             fs::remove_dir(path).ok();
         }

@@ -19,12 +19,13 @@ use crate::counters::{Counters, Elapsed};
 use crate::error::{Error, Result};
 use crate::stats;
 
-/// One thing that is measured, against others.
+/// One thing that is measured beside others.
 pub trait Arm {
     /// Makes the next block possible. Not timed.
     fn prepare(&mut self) -> plimsoll_sync::Result<()>;
 
-    /// Runs one block: operations into `block`, until it is full. Timed by the arm itself.
+    /// Runs operations and adds their times to `block`, until it is full. The arm itself takes the
+    /// times.
     fn run(&mut self, block: &mut Block) -> plimsoll_sync::Result<()>;
 
     /// Leaves nothing dirty behind for the next arm. Not timed.
@@ -36,12 +37,13 @@ pub trait Arm {
 pub struct Rule {
     /// Time for all arms together.
     pub budget: Duration,
-    /// Fewest blocks of an arm, however narrow its interval.
+    /// The fewest blocks of an arm, however narrow its interval.
     pub blocks_min: usize,
-    /// All arms are done when the interval of each median reaches this far to either side, as a share
-    /// of the median. Zero: only the budget ends it.
+    /// All arms are done when the interval of each median reaches no further than this to either
+    /// side, as a share of the median. If zero, only the budget ends the run.
     pub precision: f64,
-    /// All arms are done after so many samples of their leading measure each, and not before.
+    /// If set, all arms are done when each has so many samples of its leading measure, and not
+    /// before.
     pub samples: Option<usize>,
     /// Draws the order of the arms.
     pub seed: u64,
@@ -50,9 +52,9 @@ pub struct Rule {
 /// One block of one arm.
 #[derive(Debug, Clone)]
 pub struct Block {
-    /// Samples in nanoseconds, one list per measure of the experiment; the first one leads.
+    /// Samples in nanoseconds, one list for each measure of the experiment; the first list leads.
     pub samples: Vec<Vec<u64>>,
-    /// Operations whose durability was asked for; flushes are counted per these.
+    /// How many operations asked for durability; flushes are counted per each of these.
     pub durable_operations: u64,
     /// What the kernel counted meanwhile.
     pub elapsed: Elapsed,
@@ -61,25 +63,25 @@ pub struct Block {
     started: Instant,
 }
 
-/// Room for samples that is taken before a block begins; growing beyond it costs a moment.
+/// Room for so many samples is allocated before a block begins; growing beyond it costs a moment.
 const RESERVE: usize = 4096;
 
 /// How large a block may be.
 #[derive(Debug, Clone, Copy)]
 pub struct Size {
-    /// Operations at the most.
+    /// The most operations.
     pub operations: usize,
-    /// Time at the most, but for the operation that is under way.
+    /// The most time; the operation that is under way may still end.
     pub time: Duration,
 }
 
-/// The caller's eyes and its hand on the brake.
+/// How the caller follows a run, and how it stops one.
 #[derive(Clone, Copy)]
 #[expect(missing_debug_implementations, reason = "a closure has nothing to show")]
 pub struct Watch<'a> {
-    /// Set to stop soon: between two blocks.
+    /// Set by the caller to stop the run after the current block.
     pub cancel: &'a AtomicBool,
-    /// Told after every block.
+    /// Called after every block.
     pub progress: &'a dyn Fn(Progress),
 }
 
@@ -99,7 +101,7 @@ pub struct Progress {
 }
 
 impl Watch<'_> {
-    /// Fails if somebody asked for the run to stop.
+    /// Fails if the caller asked the run to stop.
     pub fn check(&self) -> Result<()> {
         if self.cancel.load(Ordering::Relaxed) { Err(Error::Interrupted) } else { Ok(()) }
     }
@@ -125,7 +127,7 @@ impl Block {
             && now.duration_since(self.started) < self.limit_time
     }
 
-    /// A block that was not run, of these samples.
+    /// A block with these samples, which was not run.
     #[cfg(test)]
     pub(crate) fn from_samples(samples: Vec<Vec<u64>>) -> Self {
         let size = Size { operations: 0, time: Duration::ZERO };
@@ -142,8 +144,8 @@ impl Block {
 /// Runs `arms` by `rule`, and returns the blocks of each. Each block has `measures` lists of
 /// samples and is at most of `size`.
 ///
-/// Warm-up is part of the design and not a phase: the first block of every arm is run and thrown
-/// away, because it maps, opens rings and faults code in.
+/// Warming up is not a phase of its own: the first block of every arm is run and thrown away,
+/// because it maps memory, opens rings and faults code in.
 pub fn run<A: Arm>(
     arms: &mut [A],
     measures: usize,
@@ -178,7 +180,8 @@ pub fn run<A: Arm>(
             });
         }
         arms_done = blocks.iter().filter(|blocks| rule.is_met(blocks)).count();
-        // All go on until all are done: arms are compared, so they must have seen the same machine.
+        // Arms go on until all are done: they are compared, so they must have seen the same
+        // machine.
         if arms_done == arms.len() {
             break;
         }

@@ -1,7 +1,7 @@
 //! The directory that a run writes in: checked before, removed after.
 //!
-//! Invariant: only the directory made here, and only files made in it, are ever removed. It is
-//! removed when the value is dropped, so on every way out but a killed process.
+//! Invariant: only the directory that was made here, and only files in it, are ever removed. This
+//! happens when the value is dropped: on every way out, unless the process is killed.
 
 use std::fs;
 use std::io;
@@ -13,17 +13,17 @@ use plimsoll_sync::{Dir, OsDir, Space};
 use crate::environment::Environment;
 use crate::mount::Kind;
 
-/// Names of scratch directories begin so.
+/// How the names of scratch directories begin.
 const PREFIX: &str = ".plimsoll-lab-";
-/// Share of the filesystem that must stay free, one in so many.
+/// One part in so many of the filesystem must stay free.
 const KEEP_FREE: u64 = 10;
-/// What must stay free of a large one. Others who write there need room, not a share of the disk,
-/// and what is free does not count what is reserved.
+/// Of a large filesystem, so many bytes must stay free. Others who write there need room, not a
+/// share of the disk, and the free space that is reported leaves out what is reserved.
 const KEEP_FREE_AT_MOST: u64 = 4 << 30;
 
-/// A directory of our own below the one that is measured.
+/// A directory of our own, inside the one that is measured.
 #[derive(Debug)]
-pub struct Scratch {
+pub(crate) struct Scratch {
     path: PathBuf,
     dir: OsDir,
 }
@@ -32,24 +32,24 @@ pub struct Scratch {
 #[derive(Debug, thiserror::Error)]
 #[error("{what} {}: {reason}", directory.display())]
 pub struct CannotRun {
-    /// What cannot be done there.
+    /// What cannot be done there, as in `cannot measure`.
     pub what: &'static str,
     /// The directory.
     pub directory: PathBuf,
-    /// Why not, and the cure.
+    /// Why not, and what to do about it.
     pub reason: String,
 }
 
 impl Scratch {
     /// Where a run in `directory` would write. Touches nothing.
     #[must_use]
-    pub fn planned(directory: &Path) -> PathBuf {
+    pub(crate) fn planned(directory: &Path) -> PathBuf {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         directory.join(format!("{PREFIX}{}-{}", std::process::id(), now.subsec_nanos()))
     }
 
-    /// Makes the directory `path`, one that [`Self::planned`] named.
-    pub fn create(path: PathBuf) -> Result<Self, CannotRun> {
+    /// Makes the directory `path`, which [`Self::planned`] named.
+    pub(crate) fn create(path: PathBuf) -> Result<Self, CannotRun> {
         let parent = path.parent().unwrap_or(Path::new("."));
         let refused = |error: io::Error| CannotRun::because(parent, &cure(&error));
         fs::create_dir(&path).map_err(refused)?;
@@ -60,9 +60,9 @@ impl Scratch {
         Ok(Self { path, dir })
     }
 
-    /// The seam to it.
+    /// The directory, as the seam sees it.
     #[must_use]
-    pub fn dir(&self) -> &OsDir {
+    pub(crate) fn dir(&self) -> &OsDir {
         &self.dir
     }
 }
@@ -70,7 +70,7 @@ impl Scratch {
 impl Drop for Scratch {
     fn drop(&mut self) {
         for name in self.dir.list().unwrap_or_default() {
-            // What cannot be removed is left for its owner to see.
+            // A file that cannot be removed stays, for its owner to see.
             fs::remove_file(self.path.join(name)).ok();
         }
         fs::remove_dir(&self.path).ok();
@@ -84,13 +84,13 @@ impl CannotRun {
     }
 }
 
-/// What runs that were killed have left in `directory`: their processes are gone.
+/// Scratch directories in `directory` whose processes are gone: killed runs left them behind.
 #[must_use]
-pub fn leftovers(directory: &Path) -> Vec<PathBuf> {
+pub(crate) fn leftovers(directory: &Path) -> Vec<PathBuf> {
     let is_left = |path: &PathBuf| {
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         let pid = name.strip_prefix(PREFIX).and_then(|rest| rest.split('-').next());
-        // Where processes cannot be looked up, nothing is called left over.
+        // Where processes cannot be looked up, no directory is called left over.
         let known = Path::new("/proc/self").exists();
         known && pid.is_some_and(|pid| !Path::new("/proc").join(pid).exists())
     };
@@ -99,7 +99,7 @@ pub fn leftovers(directory: &Path) -> Vec<PathBuf> {
 }
 
 /// The absolute path of a directory that exists.
-pub fn directory(path: &Path) -> Result<PathBuf, CannotRun> {
+pub(crate) fn directory(path: &Path) -> Result<PathBuf, CannotRun> {
     let refused = |error: io::Error| CannotRun::because(path, &cure(&error));
     let directory = fs::canonicalize(path).map_err(refused)?;
     if directory.is_dir() {
@@ -108,8 +108,9 @@ pub fn directory(path: &Path) -> Result<PathBuf, CannotRun> {
     Err(CannotRun::because(path, "it is not a directory; pass one with --dir"))
 }
 
-/// Refuses a place where measuring would mislead, or where `needed_bytes` would fill the disk.
-pub fn check_place(environment: &Environment, needed_bytes: u64) -> Result<(), CannotRun> {
+/// Refuses a place where measuring would mislead, or where `needed_bytes` would nearly fill the
+/// disk.
+pub(crate) fn check_place(environment: &Environment, needed_bytes: u64) -> Result<(), CannotRun> {
     let refuse = |reason: &str| Err(CannotRun::because(&environment.directory, reason));
     match environment.mount.as_ref().map(|mount| (mount.kind(), &mount.filesystem)) {
         Some((Kind::Memory, name)) => refuse(&format!(

@@ -3,29 +3,30 @@
 //! No distribution is assumed and nothing is rejected as an outlier: latencies are skewed, have
 //! several modes, and their outliers are the point.
 //!
-//! * A quantile is the smallest sample that at least that share of the samples do not exceed.
+//! * The quantile `q` is the smallest sample that at least the share `q` of the samples do not
+//!   exceed.
 //! * Intervals come from order statistics: the number of samples below the true quantile is
 //!   binomial (Conover, "Practical Nonparametric Statistics", §3.2).
 //! * Two series are compared with the Mann–Whitney U test, as benchstat does.
 //! * Of many comparisons one in twenty looks different by chance: their p values are corrected
 //!   (Benjamini and Hochberg 1995).
 //!
-//! Samples that follow each other closely are not independent: a busy moment slows a hundred in a
-//! row. So intervals of the median and comparisons are made from the medians of *blocks*, which are
-//! short, random in order and interleaved with those of the other arms.
+//! Samples that follow one another closely are not independent: a busy moment slows a hundred in a
+//! row. So intervals of the median, and comparisons, are made from the medians of *blocks*, which
+//! are short, run in random order and interleaved with those of the other arms.
 
-/// Fewest blocks from which a comparison is made: below, the normal approximation of U is poor.
-pub const BLOCKS_TO_COMPARE: usize = 8;
+/// The fewest blocks that are compared: with fewer, the normal approximation of U is poor.
+pub(crate) const BLOCKS_TO_COMPARE: usize = 8;
 
-/// How sure intervals are, and how small a chance makes a difference count.
-pub const CONFIDENCE: f64 = 0.95;
+/// How sure an interval is. A difference counts if its chance is below one less this.
+pub(crate) const CONFIDENCE: f64 = 0.95;
 /// Standard deviations that hold [`CONFIDENCE`] of a normal distribution.
 const DEVIATIONS: f64 = 1.959_964;
-/// Samples that must lie beyond a quantile before it is printed.
+/// So many samples must lie beyond a quantile before it is printed.
 const BEYOND: f64 = 10.0;
-/// Samples of which a median can be told.
+/// The fewest samples that carry a median.
 const MEDIAN_MIN: usize = 6;
-/// Up to this many samples ranks come from the exact binomial distribution.
+/// Up to so many samples, ranks come from the exact binomial distribution.
 const EXACT_UP_TO: usize = 1000;
 
 /// The quantile `q` of sorted samples.
@@ -33,26 +34,26 @@ const EXACT_UP_TO: usize = 1000;
 /// # Panics
 /// If there are no samples, or `q` is not a share.
 #[must_use]
-pub fn quantile(sorted: &[u64], q: f64) -> u64 {
+pub(crate) fn quantile(sorted: &[u64], q: f64) -> u64 {
     assert!(!sorted.is_empty() && (0.0..=1.0).contains(&q), "{} samples, q {q}", sorted.len());
     let rank = (q * count(sorted.len())).ceil();
     sorted[index(rank).clamp(1, sorted.len()) - 1]
 }
 
-/// Whether `n` samples can carry the quantile `q`: ten of them must lie beyond it. A median is
-/// carried by six, the fewest that give it an interval.
+/// Whether `n` samples can carry the quantile `q`: ten of them must lie beyond it. A median needs
+/// six, the fewest that give it an interval.
 #[must_use]
-pub fn carries(n: usize, q: f64) -> bool {
+pub(crate) fn carries(n: usize, q: f64) -> bool {
     if q <= 0.5 {
         return n >= MEDIAN_MIN;
     }
-    // Ten samples of ten thousand are not fewer than ten because 0.999 has no exact binary form.
+    // 0.999 has no exact binary form, so ten of ten thousand samples may look like fewer than ten.
     count(n) * (1.0 - q) >= BEYOND - 1e-6
 }
 
 /// The 95 % confidence interval of quantile `q`, or `None` if there are too few samples for one.
 #[must_use]
-pub fn quantile_interval(sorted: &[u64], q: f64) -> Option<(u64, u64)> {
+pub(crate) fn quantile_interval(sorted: &[u64], q: f64) -> Option<(u64, u64)> {
     let n = sorted.len();
     let (below, above) = if n <= EXACT_UP_TO { exact_ranks(n, q)? } else { normal_ranks(n, q)? };
     Some((sorted[below - 1], sorted[above - 1]))
@@ -87,7 +88,7 @@ fn normal_ranks(n: usize, q: f64) -> Option<(usize, usize)> {
 /// The two-sided chance that series this different come from one source, by the Mann–Whitney U
 /// test with the normal approximation, corrected for ties and continuity.
 #[must_use]
-pub fn mann_whitney(a: &[u64], b: &[u64]) -> f64 {
+pub(crate) fn mann_whitney(a: &[u64], b: &[u64]) -> f64 {
     let (na, nb) = (count(a.len()), count(b.len()));
     let n = na + nb;
     let mut all: Vec<_> =
@@ -114,15 +115,15 @@ pub fn mann_whitney(a: &[u64], b: &[u64]) -> f64 {
 
 /// Whether two series of block medians differ, or `None` if there are too few blocks to say.
 #[must_use]
-pub fn differ(a: &[u64], b: &[u64]) -> Option<bool> {
+pub(crate) fn differ(a: &[u64], b: &[u64]) -> Option<bool> {
     (a.len().min(b.len()) >= BLOCKS_TO_COMPARE).then(|| mann_whitney(a, b) < 1.0 - CONFIDENCE)
 }
 
-/// The p values corrected for their number, in the order given: those below a share are a set of
-/// which at most that share is there by chance. If nothing at all differs, the chance that any is
-/// below it is that share (Benjamini and Hochberg, "Controlling the False Discovery Rate", 1995).
+/// The p values corrected for their number, in the order given. Of those below a share, at most
+/// that share is there by chance. If nothing at all differs, that share is the chance that any is
+/// below it (Benjamini and Hochberg, "Controlling the False Discovery Rate", 1995).
 #[must_use]
-pub fn benjamini_hochberg(p_values: &[f64]) -> Vec<f64> {
+pub(crate) fn benjamini_hochberg(p_values: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..p_values.len()).collect();
     order.sort_by(|&a, &b| p_values[a].total_cmp(&p_values[b]));
     let mut corrected = vec![1.0; p_values.len()];
@@ -134,7 +135,8 @@ pub fn benjamini_hochberg(p_values: &[f64]) -> Vec<f64> {
     corrected
 }
 
-/// The complementary error function, to 1.2e-7 (Press et al., "Numerical Recipes", §6.2).
+/// The complementary error function, with an error below 1.2e-7 (Press et al., "Numerical Recipes",
+/// §6.2).
 fn erfc(x: f64) -> f64 {
     const COEFFICIENTS: [f64; 10] = [
         -1.265_512_23,

@@ -1,4 +1,4 @@
-//! From the blocks of an arm to what is said about it. Pure.
+//! From the blocks of an arm to the distribution of one measure. Pure.
 
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
@@ -15,7 +15,7 @@ const HISTOGRAM_DIGITS: u8 = 2;
 pub struct Summary {
     /// What was measured.
     pub measure: String,
-    /// Samples.
+    /// How many samples.
     pub n: usize,
     /// The median.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -23,33 +23,33 @@ pub struct Summary {
     /// Where the median lies with 95 % confidence, by order statistics of the block medians.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub p50_ci95_ns: Option<(u64, u64)>,
-    /// Nine of ten are no slower.
+    /// The 90th percentile.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub p90_ns: Option<u64>,
-    /// 99 of 100 are no slower.
+    /// The 99th percentile.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub p99_ns: Option<u64>,
     /// Where the 99th percentile lies with 95 % confidence, by order statistics of the samples: an
     /// optimistic interval, because slow samples come in groups.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub p99_ci95_ns: Option<(u64, u64)>,
-    /// 999 of 1000 are no slower.
+    /// The 99.9th percentile.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub p999_ns: Option<u64>,
-    /// The fastest.
+    /// The fastest sample.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub min_ns: Option<u64>,
-    /// The slowest.
+    /// The slowest sample.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub max_ns: Option<u64>,
-    /// The median of each block, sorted: what comparisons are made from.
+    /// The median of each block, sorted. Comparisons are made from these.
     pub block_p50_ns: Vec<u64>,
-    /// The distribution: value in nanoseconds, to within 1 %, and how often.
+    /// The distribution: a value in nanoseconds, to within 1 %, and how often it occurred.
     pub histogram: Vec<(u64, u64)>,
 }
 
 impl Summary {
-    /// Of the samples of `measure`, the `number`-th list of each block.
+    /// Summarises the samples of `measure`: the list `number` of each block.
     #[must_use]
     pub fn of(measure: &str, blocks: &[Block], number: usize) -> Self {
         let mut sorted: Vec<u64> =
@@ -63,7 +63,7 @@ impl Summary {
             n: sorted.len(),
             p50_ns: at(0.5),
             p50_ci95_ns: at(0.5).zip(stats::quantile_interval(&block_p50_ns, 0.5)).map(
-                // Blocks differ in size, so the median of all may lie outside that of the blocks.
+                // Blocks differ in size, so the median of all samples may lie outside the interval.
                 |(p50, (low, high))| (low.min(p50), high.max(p50)),
             ),
             p90_ns: at(0.9),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// `950 ns`, `31.2 µs`, `4.10 ms`, `2.00 s`: three digits that count.
+/// `950 ns`, `31.2 µs`, `4.10 ms`, `2.00 s`: three significant digits.
 #[must_use]
 pub fn time(ns: u64) -> String {
     let value = number(ns);
@@ -14,7 +14,7 @@ pub fn time(ns: u64) -> String {
     }
 }
 
-/// `1 µs`, `500 ns`, `2.5 ms`: as [`time`], without zeros that say nothing; for axes.
+/// `1 µs`, `500 ns`, `2.5 ms`: like [`time`], without trailing zeros; for axes.
 #[must_use]
 pub fn short_time(ns: u64) -> String {
     let text = time(ns);
@@ -26,8 +26,8 @@ pub fn short_time(ns: u64) -> String {
     }
 }
 
-/// A measured value as its name says: `at_risk_bytes`, `per_file_us`, `held_share`,
-/// `throughput_mib_s`. The name without the unit, and the value with it.
+/// The name of a value without its unit, and the value with it. The name ends in the unit:
+/// `at_risk_bytes`, `per_file_us`, `held_share`, `throughput_mib_s`.
 #[must_use]
 pub fn quantity(name: &str, value: f64) -> (String, String) {
     let (stem, text) = if let Some(stem) = name.strip_suffix("_mib_s") {
@@ -46,7 +46,7 @@ pub fn quantity(name: &str, value: f64) -> (String, String) {
     (stem.replace('_', " "), text)
 }
 
-/// The name without its unit of time, and the nanoseconds of that.
+/// The name without its unit of time, and how many nanoseconds that unit has.
 fn time_unit(name: &str) -> Option<(&str, f64)> {
     let units = [("_ns", 1.0), ("_us", 1e3), ("_ms", 1e6), ("_s", 1e9)];
     units.into_iter().find_map(|(suffix, ns)| Some((name.strip_suffix(suffix)?, ns)))
@@ -76,7 +76,7 @@ pub fn clock(duration: Duration) -> String {
     }
 }
 
-/// `12 %`; below one percent with a digit more.
+/// `12 %`; below one percent with one more digit.
 #[must_use]
 pub fn percent(share: f64) -> String {
     let percent = share * 100.0;
@@ -87,13 +87,13 @@ pub fn percent(share: f64) -> String {
     }
 }
 
-/// A plain number: whole where it is large, with three digits that count where it is not.
+/// A plain number: whole numbers as they are, others with three significant digits.
 #[must_use]
 pub fn figure(value: f64) -> String {
     if value.fract() == 0.0 { format!("{value:.0}") } else { digits(value) }
 }
 
-/// Three digits that count.
+/// Three significant digits.
 fn digits(value: f64) -> String {
     if value < 9.995 {
         format!("{value:.2}")
@@ -104,7 +104,7 @@ fn digits(value: f64) -> String {
     }
 }
 
-/// One count as a share or multiple of another; nothing of nothing is nothing.
+/// One count as a share or a multiple of another. Of zero, every share is zero.
 #[must_use]
 pub fn ratio(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { number(part) / number(whole) }

@@ -1,4 +1,4 @@
-//! What a disk is for, and what that asks of it: thresholds of known programs, and one's own. Pure.
+//! What a disk is for, and what that asks of it: limits of known programs, and of one's own. Pure.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::counters::nanoseconds;
 use crate::layout::Layout;
 use crate::result::ExperimentResult;
 use crate::units;
-use crate::writer::Spec;
+use crate::writer::WriterSpec;
 
 /// What somebody wants to run on a disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,19 +16,19 @@ pub enum Usage {
     /// etcd: its write-ahead log wants p99 of fdatasync under 10 ms
     /// (etcd documentation, "Hardware recommendations" and FAQ).
     Etcd,
-    /// `PostgreSQL`: one commit is one fdatasync of an 8 KiB page in a recycled segment. It names no
-    /// limit, so what is said is how many commits one connection can make.
+    /// `PostgreSQL`: one commit is one fdatasync of an 8 KiB page in a recycled segment. It names
+    /// no limit, so the answer says how many commits one connection can make.
     Postgres,
-    /// A limit of one's own on p99 of a plain durable 4 KiB append.
+    /// One's own limit on the p99 of a plain durable append of 4 KiB.
     Within(Duration),
 }
 
 /// What a use asks, and whether the disk gives it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fit {
-    /// In a sentence, with the figures.
+    /// The verdict in a sentence, with the figures.
     pub sentence: String,
-    /// Whether it holds.
+    /// Whether the disk gives what is asked.
     pub holds: Holds,
 }
 
@@ -39,7 +39,7 @@ pub enum Holds {
     Yes,
     /// It does not.
     No,
-    /// Too little was measured to say, which is no pass.
+    /// Too little was measured to say. This does not pass.
     Undecided,
     /// The use names no limit.
     NoLimit,
@@ -61,7 +61,7 @@ impl Usage {
         }
     }
 
-    /// What the results of sync-cost say of it.
+    /// Whether a disk fits this use, by its results of sync-cost.
     #[must_use]
     pub fn fit(&self, sync_cost: &ExperimentResult) -> Fit {
         let (spec, limit) = match self {
@@ -91,7 +91,7 @@ impl Usage {
                 );
                 Fit { sentence, holds: if holds { Holds::Yes } else { Holds::No } }
             }
-            // No tail is shorter than the median.
+            // p99 is never below the median.
             (Some(limit), None, Some(p50)) if p50 > nanoseconds(limit) => {
                 let sentence = format!(
                     "For {}: p50 of {} is {}{busy}, and even p99 should be under {}: it is NOT.",
@@ -135,8 +135,8 @@ impl Usage {
     }
 }
 
-const fn spec(method: SyncMethod, layout: Layout, payload_bytes: u64) -> Spec {
-    Spec { method, layout, payload_bytes }
+const fn spec(method: SyncMethod, layout: Layout, payload_bytes: u64) -> WriterSpec {
+    WriterSpec { method, layout, payload_bytes }
 }
 
 #[cfg(test)]
@@ -169,7 +169,8 @@ mod tests {
         assert_eq!(Usage::Etcd.fit(&ExperimentResult::empty()).holds, Holds::Undecided);
     }
 
-    /// A slow device gave so few samples in a second that no p99 was printed, and `--for 1ns` passed.
+    /// A slow device gave so few samples in a second that no p99 was printed, and `--for 1ns`
+    /// passed.
     #[test]
     fn a_median_beyond_the_limit_of_the_tail_decides_without_a_tail() {
         let slow = Usage::Etcd.fit(&measured("fdatasync/append/4KiB", 12_000_000, None));

@@ -1,8 +1,8 @@
 //! Whether an arm did what its method promises, and whether it was left in peace. Pure.
 //!
 //! A benchmark of syncing must check that it synced. The kernel counts the flushes and the bytes
-//! that reached the device; an arm whose counts contradict its promise is marked invalid, because
-//! it was measured at something else.
+//! that reached the device. An arm whose counts contradict its promise is marked invalid, because
+//! what was measured is something else.
 
 use plimsoll_sync::Promise;
 
@@ -12,63 +12,69 @@ use crate::environment::Environment;
 use crate::units;
 use crate::warning::{Kind, Warning};
 
-/// Below this many flushes per durable operation nothing has emptied the device's cache each time.
-/// Not one: a count may fall on the other side of a block's edge.
+/// With fewer flushes per durable operation than this, not every operation emptied the device's
+/// cache. It is a little below one, as a flush may be counted in the next block.
 const FLUSHES_MIN: f64 = 0.9;
-/// Above this many flushes per durable operation they are not all its own: a journal needs two, a
-/// filesystem that syncs everything some more.
+/// With more flushes per durable operation than this, some are somebody else's: a journal needs
+/// two, a filesystem that syncs everything needs some more.
 const FLUSHES_MAX: f64 = 8.0;
-/// Above this many flushes per operation that asked for none, somebody else flushed.
+/// With more flushes than this per operation that asked for none, somebody else flushed.
 const FLUSHES_STRAY: f64 = 0.5;
-/// Below this share of its bytes an operation has not written them.
+/// If less than this share of its bytes reached the device, an operation did not write them.
 const BYTES_MIN: f64 = 0.9;
-/// From this multiple of its bytes on, an operation writes much more than it was asked to.
+/// From this multiple of the payload on, an operation writes much more than it was asked to.
 const AMPLIFICATION: f64 = 8.0;
-/// Device writes during which so little was asked for are somebody else's.
+/// If an arm syncs nothing and the device writes so much more than it was asked to, somebody else
+/// writes there.
 const OTHERS_BYTES: u64 = 4 << 20;
 
-/// Share of its time that an arm may wait for a CPU before its tail is no longer the disk's.
+/// The share of its time that an arm may wait for a CPU before its tail says little of the disk.
 const RUN_QUEUE_MAX: f64 = 0.05;
-/// Share of time that the hypervisor may take away.
+/// The share of the time that the hypervisor may take away.
 const STEAL_MAX: f64 = 0.02;
-/// CPUs that others may use. The journal and the interrupt handlers of our own writes are in here.
+/// How many CPUs others may use. This includes the journal and the interrupt handlers that serve
+/// our own writes.
 const OTHERS_CPUS_MAX: f64 = 0.5;
-/// Share of time in which somebody may wait for memory.
+/// The share of the time in which processes may wait for memory.
 const MEMORY_MAX: f64 = 0.01;
 
 /// What an arm asked of the device.
 #[derive(Debug, Clone, Copy)]
-pub struct Asked {
+pub(crate) struct Asked {
     /// What each operation was promised.
     pub promise: Promise,
-    /// Operations.
+    /// How many operations.
     pub operations: u64,
     /// Bytes of each that had to reach the device before it returned.
     pub bytes: u64,
-    /// Whether a write forced to the medium (FUA) may stand in for the flush: only where the write
-    /// is its own sync and goes past the page cache.
+    /// Whether a write that is forced to the medium (FUA) may stand in for the flush: only if the
+    /// write is its own sync and bypasses the page cache.
     pub may_use_fua: bool,
-    /// Syncs that one operation holds, each of which may flush.
+    /// How many syncs one operation holds; each of them may flush.
     pub syncs: u64,
 }
 
 impl Asked {
     /// Operations that each write `bytes` and sync once, by a call.
     #[must_use]
-    pub const fn new(promise: Promise, operations: u64, bytes: u64) -> Self {
+    pub(crate) const fn new(promise: Promise, operations: u64, bytes: u64) -> Self {
         Self { promise, operations, bytes, may_use_fua: false, syncs: 1 }
     }
 }
 
-/// What the counts say of the promise, on the devices and the mount of `environment`.
+/// Holds the counts against the promise, on the devices and the mount of `environment`.
 #[must_use]
-pub fn check_promise(asked: Asked, elapsed: &Elapsed, environment: &Environment) -> Vec<Warning> {
+pub(crate) fn check_promise(
+    asked: Asked,
+    elapsed: &Elapsed,
+    environment: &Environment,
+) -> Vec<Warning> {
     check_counts(asked, elapsed, &environment.devices, barriers_off(environment))
 }
 
 /// Whether the filesystem is mounted so that it sends no flushes.
 #[must_use]
-pub fn barriers_off(environment: &Environment) -> bool {
+pub(crate) fn barriers_off(environment: &Environment) -> bool {
     let off = ["nobarrier", "barrier=0"];
     environment
         .mount
@@ -163,15 +169,15 @@ fn explain_missing_flushes(
         return Some(Warning::new(Kind::NoFlushSent, text));
     }
     if asked.may_use_fua && devices.iter().any(|device| device.fua == Some(true)) {
-        // Such a write goes to the medium by itself and is counted nowhere.
+        // Such a write is forced to the medium, and no counter shows it.
         return None;
     }
     contradicted("nothing told the device to empty its cache")
 }
 
-/// Why an arm's figures are more the machine's than the disk's.
+/// Warns where an arm's figures say more about the machine than about the disk.
 #[must_use]
-pub fn check_noise(elapsed: &Elapsed, cpus: usize) -> Vec<Warning> {
+pub(crate) fn check_noise(elapsed: &Elapsed, cpus: usize) -> Vec<Warning> {
     let wall = elapsed.wall_ns;
     let mut warnings = Vec::new();
     let mut noisy = |share: Option<f64>, limit: f64, text: &dyn Fn(String) -> String| {

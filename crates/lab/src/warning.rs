@@ -32,9 +32,9 @@ pub enum Kind {
     OthersWrote,
     /// Far more bytes were written than asked for.
     WriteAmplification,
-    /// There are too few samples for what one would like to know.
+    /// There are too few samples for the figure that is wanted.
     FewSamples,
-    /// Something about the place deserves a thought.
+    /// Something about the directory or its filesystem deserves a thought.
     Place,
 }
 
@@ -47,7 +47,7 @@ impl Kind {
 }
 
 impl Warning {
-    /// A warning with its text.
+    /// A warning of this kind, with this text.
     #[must_use]
     pub fn new(kind: Kind, text: impl Into<String>) -> Self {
         Self { kind, text: text.into() }

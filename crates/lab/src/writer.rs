@@ -1,4 +1,5 @@
-//! A writer that makes one record durable after the other: a closed loop, and one arm.
+//! A writer that makes record after record durable, in a closed loop: the arm of sync-cost and
+//! full-flush, which share it.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -15,41 +16,41 @@ use crate::units;
 use crate::verdict::Asked;
 
 /// What a writer measures.
-pub const MEASURE: &str = "time to durable";
+pub(crate) const MEASURE: &str = "time to durable";
 
 /// What a writer does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Spec {
+pub(crate) struct WriterSpec {
     /// How each record is made durable.
     pub method: SyncMethod,
     /// How the blocks under it are prepared.
     pub layout: Layout,
-    /// Bytes of a record; zero for a sync with nothing to sync.
+    /// Bytes of a record; zero means a sync with nothing to sync.
     pub payload_bytes: u64,
 }
 
-/// How its blocks and its file are cut.
+/// How long its blocks are, and how long its file.
 #[derive(Debug, Clone, Copy)]
-pub struct Shape {
-    /// A block of the run, at the most.
+pub(crate) struct Shape {
+    /// The most that a block holds.
     pub block: Size,
-    /// Records in a file. A multiple of a block, so that most blocks need no preparation.
+    /// Records in a file: a multiple of a block, so that most blocks need no preparation.
     pub records: u64,
 }
 
 impl Shape {
-    /// Records in a growing file: it starts from nothing in each block. Many files that grow by
-    /// turns break each other's blocks into pieces, and the pieces of a long one no longer fit into
-    /// its inode.
+    /// Records in a growing file, which starts empty in each block. Files that grow by turns break
+    /// each other's extents into pieces, and the pieces of a long file no longer fit into its
+    /// inode.
     const fn records_appended(&self) -> u64 {
         self.block.operations as u64
     }
 }
 
-impl Spec {
+impl WriterSpec {
     /// `fdatasync/append/4KiB`; with nothing to write, `fsync/clean`.
     #[must_use]
-    pub fn name(self) -> String {
+    pub(crate) fn name(self) -> String {
         match self.payload_bytes {
             0 => format!("{}/clean", self.method),
             bytes => {
@@ -62,8 +63,8 @@ impl Spec {
 
 /// An arm: one writer, one file.
 #[derive(Debug)]
-pub struct Writer {
-    spec: Spec,
+pub(crate) struct Writer {
+    spec: WriterSpec,
     shape: Shape,
     promise: Promise,
     file: LaidOut,
@@ -71,10 +72,10 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// The wanted ones of `specs` that can run here, and why the others cannot.
-    pub fn create_all(
+    /// Creates those of `specs` that are wanted and can run here; says why the others cannot.
+    pub(crate) fn create_all(
         setup: &Setup<'_>,
-        specs: &[Spec],
+        specs: &[WriterSpec],
         shape: Shape,
         watch: &Watch<'_>,
     ) -> Result<(Vec<Self>, Vec<Unavailable>)> {
@@ -93,7 +94,7 @@ impl Writer {
 
     fn create(
         setup: &Setup<'_>,
-        spec: Spec,
+        spec: WriterSpec,
         shape: Shape,
         name: &str,
     ) -> std::result::Result<Self, SyncError> {
@@ -112,7 +113,7 @@ impl Writer {
             let byte_offset = file.advance();
             file.file().write_sync_at(&payload, byte_offset, method)
         };
-        // An arm that cannot run must not leave its file to those that can.
+        // An arm that cannot run leaves no file behind for those that can.
         let promise = promise.or_else(|error| {
             setup.dir.remove(name)?;
             Err(error)
@@ -120,18 +121,18 @@ impl Writer {
         Ok(Self { spec, shape, promise, file, payload })
     }
 
-    /// What the device must have seen, if that can be said: a sync of nothing may do nothing, and
-    /// the trap may do anything.
+    /// What the device must have seen, if that can be said. A sync of nothing may do nothing, and
+    /// unlinked `io_uring` requests may do anything.
     fn asked(&self, operations: u64) -> Option<Asked> {
         let sure = self.spec.payload_bytes > 0 && self.spec.method != SyncMethod::Uring;
-        let Spec { method, payload_bytes: bytes, .. } = self.spec;
+        let WriterSpec { method, payload_bytes: bytes, .. } = self.spec;
         let may_use_fua = method.access().direct && !method.is_call();
         sure.then_some(Asked { may_use_fua, ..Asked::new(self.promise, operations, bytes) })
     }
 
-    /// What its blocks showed.
+    /// The result of its blocks.
     #[must_use]
-    pub fn result(&self, blocks: &[Block], setup: &Setup<'_>) -> ArmResult {
+    pub(crate) fn result(&self, blocks: &[Block], setup: &Setup<'_>) -> ArmResult {
         let identity = Identity {
             name: self.spec.name(),
             method: self.spec.method,
@@ -174,14 +175,14 @@ impl Arm for Writer {
 
 /// The methods that work here.
 #[must_use]
-pub fn working(setup: &Setup<'_>) -> Vec<SyncMethod> {
+pub(crate) fn working(setup: &Setup<'_>) -> Vec<SyncMethod> {
     let works = |(method, availability): &(SyncMethod, Availability)| {
         matches!(availability, Availability::Works(_)).then_some(*method)
     };
     setup.methods.iter().filter_map(works).collect()
 }
 
-/// Why an arm cannot be measured, unless the disk is to blame.
+/// Why an arm cannot be measured here; an error if the disk itself failed.
 fn cannot(error: SyncError) -> Result<String> {
     match error {
         SyncError::Unsupported { reason, .. } => Ok(reason),

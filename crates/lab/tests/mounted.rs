@@ -17,9 +17,9 @@ use std::time::Duration;
 
 use plimsoll_lab::experiment::Profile;
 use plimsoll_lab::experiments;
-use plimsoll_lab::lab::{Lab, Options};
 use plimsoll_lab::ladder::{Grade, Ladder, Rung};
 use plimsoll_lab::result::{ArmResult, ExperimentResult};
+use plimsoll_lab::session::{Lab, Options};
 use plimsoll_lab::warning::Kind;
 use plimsoll_sync::{Access, Allocation, Dir, Error, OsDir, SyncMethod};
 
@@ -103,8 +103,8 @@ fn every_interval_flushes_with_each_sync_and_never_without_on_ext4_and_xfs() {
                 assert!(!arm.values.contains_key("at_risk_ms"), "that is up to the kernel: {what}");
                 continue;
             }
-            // One, and where the journal has to commit that the file grew, one or two around its commit:
-            // a loop device has no FUA.
+            // One, and where the journal has to commit that the file grew, one or two around its
+            // commit: a loop device has no FUA.
             assert!((0.97 * syncs..3.1 * syncs + stray).contains(&flushes), "{what}");
             // What an interval holds reaches the device with its sync.
             let intervals = if arm.name.ends_with("/background") { 2.0 } else { 1.0 };

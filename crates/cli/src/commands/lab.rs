@@ -11,10 +11,10 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use plimsoll_lab::conclusion::Conclusion;
 use plimsoll_lab::durability_profile::DurabilityProfile;
 use plimsoll_lab::experiment::{Experiment, Profile};
-use plimsoll_lab::lab::Lab;
 use plimsoll_lab::report::text::{self, Style};
 use plimsoll_lab::result::ExperimentResult;
 use plimsoll_lab::runner::Progress;
+use plimsoll_lab::session::Lab;
 use plimsoll_lab::{experiments, units};
 
 use crate::args::{LabArgs, LabCommand, Measure};

@@ -1,11 +1,11 @@
 //! Does a flush take longer the more the device has cached?
 //!
-//! Source: the plausibility of a disk, which experts judge by eye: a volatile cache that holds more
-//! takes longer to empty. Half a gibibyte that is on the medium 60 µs after it was asked for would
-//! have travelled at 8 TB/s. Evidence for the third rung of the ladder ([`crate::ladder`]).
+//! Source: the plausibility of a disk, which experts judge by eye. A volatile cache that holds more
+//! takes longer to empty; half a gibibyte that is on the medium after 60 µs would have travelled at
+//! 8 TB/s. The answer is evidence for the third rung of the ladder ([`crate::ladder`]).
 //!
-//! Bytes go past the page cache into the device's cache (`O_DIRECT`, untimed); then one fdatasync is
-//! timed, which has nothing to write and only flushes.
+//! Bytes bypass the page cache and go into the device's cache (`O_DIRECT`, untimed). Then one
+//! fdatasync is timed, which has nothing to write and only flushes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -141,7 +141,7 @@ impl Flusher {
         let cached = units::ratio(self.cached_bytes, 1);
         ArmResult {
             values: BTreeMap::from([("cached_bytes".to_owned(), cached)]),
-            // What fills the cache is not timed, and stands beside what is.
+            // The writes that fill the cache are not timed, but the counters include them.
             attribution: None,
             ..identity.result(blocks, |_operations| None, setup)
         }
@@ -179,7 +179,7 @@ fn add_speed(arms: &mut [ArmResult]) {
     let empty = arms.iter().find(|arm| arm.payload_bytes == 0).and_then(ArmResult::p50_ns);
     for arm in arms.iter_mut().filter(|arm| arm.payload_bytes > 0) {
         if let Some((p50, empty)) = arm.p50_ns().zip(empty) {
-            // Below a microsecond's difference there is nothing to divide by.
+            // A difference of less than a microsecond is too small to divide by.
             let beyond = p50.saturating_sub(empty).max(1_000);
             let gib_s =
                 units::ratio(arm.payload_bytes, 1 << 30) / units::ratio(beyond, 1_000_000_000);

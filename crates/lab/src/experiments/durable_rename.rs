@@ -3,10 +3,11 @@
 //! Source: the dance that every database and editor does (Linux ext4(5) on `auto_da_alloc`;
 //! PostgreSQL's `durable_rename`; Pillai et al., "All File Systems Are Not Created Equal", OSDI
 //! 2014, who found programs that leave a step out): write the new content to a temporary file, sync
-//! it, rename it over the old one, sync the directory. Each step is left out in an arm of its own, so
-//! that it is seen what it costs, beside what is at risk without it.
+//! it, rename it over the old one, sync the directory. Each step is left out in an arm of its own,
+//! which shows what it costs, beside what is at risk without it.
 //!
-//! A closed loop with one writer: the next replacement starts when the one before has returned.
+//! It is a closed loop with one writer: the next replacement starts when the one before has
+//! returned.
 
 use std::time::{Duration, Instant};
 
@@ -27,16 +28,16 @@ pub(super) struct DurableRename;
 
 const MEASURE: &str = "time of one replacement";
 
-/// Short, so that the arms of a round see the same machine.
+/// Blocks are short, so that the arms of a round see the same machine.
 const SIZE: Size = Size { operations: 64, time: Duration::from_millis(25) };
-/// A configuration file, a manifest, a checkpoint.
+/// The size of a configuration file, a manifest, a checkpoint.
 const FILE_BYTES: usize = 4096;
 
 /// How a file is replaced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Dance {
     name: &'static str,
-    /// Into a temporary file that is renamed, or over the old content.
+    /// Whether it is written to a temporary file that is renamed, or over the old content.
     renames: bool,
     /// The call that syncs the file.
     file: Option<SyncMethod>,
@@ -92,22 +93,22 @@ impl Dance {
         self.file.unwrap_or(SyncMethod::None)
     }
 
-    /// What of the replacement is certain on return: the content, under the name.
+    /// What is promised on return: that the new content is there, under the name.
     fn promise(&self) -> Promise {
         let all_steps = self.file.is_some() && self.directory == self.renames;
         let kept = self.file.filter(|_| all_steps).and_then(|method| method.promise(System::HERE));
         kept.unwrap_or(Promise::Nothing)
     }
 
-    /// What the device must have seen: whatever is synced implies a flush, also where a step that
-    /// is left out takes the promise away.
+    /// What the device must have seen. Each sync implies a flush, even if a step that is left out
+    /// takes the promise away.
     fn asked(&self, operations: u64) -> Asked {
         let bytes = FILE_BYTES as u64;
         let ordinary = SyncMethod::ORDINARY.promise(System::HERE).unwrap_or(Promise::Nothing);
         let (promise, bytes) = match self.file {
             Some(method) => (method.promise(System::HERE).unwrap_or(Promise::Nothing), bytes),
             None if self.directory => (ordinary, 0),
-            // What the system writes out of itself is nobody else's.
+            // The system writes these bytes when it wants to; they are ours all the same.
             None => (Promise::Nothing, bytes),
         };
         Asked::new(promise, operations, bytes)
@@ -160,7 +161,7 @@ you can tell a torn mix, by a checksum, and that you can get back."
             Profile::Full => 60,
             Profile::Article => 30,
         };
-        // Replaced files are freed later, at the latest when the block is over.
+        // Replaced files are freed later, but no later than the end of the block.
         let files = DANCES.len() * (SIZE.operations + 1);
         Cost { budget: Duration::from_secs(seconds), disk_bytes: (files * FILE_BYTES) as u64 }
     }
@@ -208,7 +209,7 @@ struct Replacer<'a> {
 }
 
 impl<'a> Replacer<'a> {
-    /// With an old file to replace, durable.
+    /// Creates the old file to replace, and makes it durable.
     fn new(setup: &Setup<'a>, dance: Dance, number: usize) -> Result<Self> {
         let mut payload = AlignedBuf::zeroed(FILE_BYTES, 1);
         noise(&mut payload, setup.seed);

@@ -16,23 +16,23 @@ use crate::layout::Layout;
 use crate::result::ArmResult;
 use crate::runner::{self, Rule, Size, Watch};
 use crate::units;
-use crate::writer::{self, Shape, Spec, Writer};
+use crate::writer::{self, Shape, Writer, WriterSpec};
 
 /// The experiment.
 #[derive(Debug)]
 pub(super) struct FullFlush;
 
-/// The article's chunk, and how many of them it writes.
+/// The size of the article's chunks, and how many of them it writes.
 const CHUNK: u64 = 1 << 20;
 const ARTICLE_CHUNKS: usize = 1024;
-/// The article's times for all of it, host and device, and so its ratio.
+/// The article's times for all chunks, to the drive and to the medium; they give its ratio.
 const ARTICLE_HOST_MS: u32 = 302;
 const ARTICLE_DEVICE_MS: u32 = 3019;
 
 const SHAPE: Shape =
     Shape { block: Size { operations: 16, time: Duration::from_millis(100) }, records: 64 };
 
-/// Methods of all systems that differ in how far they go; those of this one are run.
+/// Methods of all systems that differ in how far they go. Those that work here are run.
 const METHODS: [SyncMethod; 8] = [
     SyncMethod::SyncFileRange,
     SyncMethod::Direct,
@@ -85,7 +85,7 @@ sync and little for a cache."
     }
 
     fn arm_names(&self, _: Profile) -> Vec<String> {
-        specs(&METHODS).into_iter().map(Spec::name).collect()
+        specs(&METHODS).into_iter().map(WriterSpec::name).collect()
     }
 
     fn run(&self, setup: &Setup<'_>, watch: &Watch<'_>) -> Result<Measured> {
@@ -115,13 +115,15 @@ sync and little for a cache."
     }
 }
 
-/// The arms, of methods that work here.
-fn specs(methods: &[SyncMethod]) -> Vec<Spec> {
+/// The arms, for the methods that work here.
+fn specs(methods: &[SyncMethod]) -> Vec<WriterSpec> {
     let layouts = [Layout::Append, Layout::Overwritten];
     METHODS
         .into_iter()
         .filter(|method| methods.contains(method))
-        .flat_map(|method| layouts.map(|layout| Spec { method, layout, payload_bytes: CHUNK }))
+        .flat_map(|method| {
+            layouts.map(|layout| WriterSpec { method, layout, payload_bytes: CHUNK })
+        })
         .collect()
 }
 

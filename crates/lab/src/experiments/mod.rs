@@ -1,4 +1,4 @@
-//! The experiments, one file each, named after its question.
+//! The experiments: a file or a folder each, named after its question.
 
 mod cache_flush;
 mod durable_rename;
@@ -25,7 +25,7 @@ pub const ALL: &[&dyn Experiment] = &[
     &cache_flush::CacheFlush,
 ];
 
-pub use group_commit::best_width;
+pub(crate) use group_commit::best_width;
 
 /// The experiment of a name.
 #[must_use]

@@ -5,7 +5,7 @@
 //! file; that arm is kept, and beside it stands what people think of when they read it: a write
 //! and its sync, joined into one time to durable.
 //!
-//! A closed loop with one writer: the next operation starts when the one before is durable.
+//! It is a closed loop with one writer: the next operation starts when the one before is durable.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use crate::layout::Layout;
 use crate::result::ArmResult;
 use crate::runner::{self, Rule, Size, Watch};
 use crate::units;
-use crate::writer::{self, Shape, Spec, Writer};
+use crate::writer::{self, Shape, Writer, WriterSpec};
 
 /// The experiment.
 #[derive(Debug)]
@@ -29,7 +29,7 @@ pub(super) struct SyncCost;
 const SHAPE: Shape =
     Shape { block: Size { operations: 256, time: Duration::from_millis(25) }, records: 1024 };
 
-/// A page of most databases, and of the page cache.
+/// The page size of many databases, and of the page cache.
 const PAGE: u64 = 4096;
 /// The article's record, and PostgreSQL's page.
 const OTHER_SIZES: [u64; 2] = [200, 8192];
@@ -48,7 +48,7 @@ const CLEAN: [SyncMethod; 3] =
 
 /// The article's time for an fsync with nothing to sync.
 const ARTICLE_CLEAN_NS: u64 = 2_000_000;
-/// The article's count.
+/// How many calls the article makes.
 const ARTICLE_CALLS: usize = 10_000;
 const ARTICLE_BYTES: u64 = 200;
 
@@ -101,7 +101,7 @@ inside the machine can see."
     }
 
     fn arm_names(&self, profile: Profile) -> Vec<String> {
-        specs(profile, &SyncMethod::ALL).into_iter().map(Spec::name).collect()
+        specs(profile, &SyncMethod::ALL).into_iter().map(WriterSpec::name).collect()
     }
 
     fn run(&self, setup: &Setup<'_>, watch: &Watch<'_>) -> Result<Measured> {
@@ -131,15 +131,15 @@ fn rule(setup: &Setup<'_>) -> Rule {
         Profile::Full => (0.005, None),
         Profile::Article => (0.0, Some(ARTICLE_CALLS)),
     };
-    // Twenty blocks make intervals worth printing, and thousands of samples a tail.
+    // Twenty blocks give intervals worth printing, and thousands of samples give a tail.
     Rule { budget: setup.budget, blocks_min: 20, precision, samples, seed: setup.seed }
 }
 
-/// The arms of a profile, of methods that work here.
-fn specs(profile: Profile, methods: &[SyncMethod]) -> Vec<Spec> {
+/// The arms of a profile, for the methods that work here.
+fn specs(profile: Profile, methods: &[SyncMethod]) -> Vec<WriterSpec> {
     let mut specs = Vec::new();
     let mut add = |method, layout, payload_bytes| {
-        let spec = Spec { method, layout, payload_bytes };
+        let spec = WriterSpec { method, layout, payload_bytes };
         if !specs.contains(&spec) {
             specs.push(spec);
         }
@@ -213,7 +213,7 @@ fn claim(arms: &[ArmResult]) -> Option<Claim> {
     let flushes = clean.per_operation.map_or_else(String::new, |per_operation| {
         format!(", with {:.2} flushes of the device", per_operation.flushes)
     });
-    // An effect is another one where it is less than half as large.
+    // An effect less than half as large is another effect.
     let verdict = if p50 >= ARTICLE_CLEAN_NS / 2 { Holds::Holds } else { Holds::DoesNotHold };
     Some(Claim {
         article: 3,
@@ -224,8 +224,8 @@ fn claim(arms: &[ArmResult]) -> Option<Claim> {
     })
 }
 
-/// Says so if arms that promise the medium are missing from the comparison: those that are slow have
-/// the fewest samples, so the best of the rest would be the best of the quick ones.
+/// Says so if arms that promise the medium have too few samples to compare. Slow arms have the
+/// fewest, so the best of the rest would be the best of the quick ones.
 fn too_few(arms: &[ArmResult]) -> Option<String> {
     let media = arms.iter().filter(|arm| arm.valid && arm.promise == Promise::Media.name());
     let all = media.clone().count();
@@ -260,7 +260,7 @@ fn layouts(arms: &[ArmResult]) -> Option<String> {
     Some(format!("What layout does to {method}: {}.", steps?.join(", ")))
 }
 
-/// The valid arm of a class and a size whose median is the lowest, and that median.
+/// The valid arm of a class and a size with the lowest median, and that median.
 fn cheapest(arms: &[ArmResult], promise: Promise, bytes: u64) -> Option<(&ArmResult, u64)> {
     arms.iter()
         .filter(|arm| arm.valid && arm.promise == promise.name() && arm.payload_bytes == bytes)
@@ -268,7 +268,7 @@ fn cheapest(arms: &[ArmResult], promise: Promise, bytes: u64) -> Option<(&ArmRes
         .min_by_key(|&(_, p50)| p50)
 }
 
-/// How many ways of its class and size cannot be told from the best one.
+/// How many arms of the same class and size cannot be told from the best one.
 fn as_cheap(arms: &[ArmResult], best: &ArmResult) -> String {
     let same = |arm: &&ArmResult| {
         let class = (&arm.promise, arm.payload_bytes) == (&best.promise, best.payload_bytes);
@@ -283,7 +283,7 @@ fn as_cheap(arms: &[ArmResult], best: &ArmResult) -> String {
 }
 
 fn name(method: SyncMethod, layout: Layout, payload_bytes: u64) -> String {
-    Spec { method, layout, payload_bytes }.name()
+    WriterSpec { method, layout, payload_bytes }.name()
 }
 
 /// `fsync on a growing file`
@@ -316,7 +316,7 @@ mod tests {
         let specs = specs(Profile::Quick, &SyncMethod::ALL);
         for method in SyncMethod::ALL {
             for layout in Layout::ALL {
-                let spec = Spec { method, layout, payload_bytes: PAGE };
+                let spec = WriterSpec { method, layout, payload_bytes: PAGE };
                 assert!(specs.contains(&spec), "{}", spec.name());
             }
         }
@@ -345,7 +345,7 @@ mod tests {
     fn the_article_syncs_clean_and_dirty_files() {
         let names: Vec<_> = specs(Profile::Article, &[SyncMethod::Fsync, SyncMethod::Fdatasync])
             .into_iter()
-            .map(Spec::name)
+            .map(WriterSpec::name)
             .collect();
         let expected =
             ["fsync/clean", "fdatasync/clean", "fsync/append/200B", "fsync/overwritten/200B"];

@@ -1,5 +1,5 @@
 //! Figures of one value against another: records by writers, cost against what may be lost, flushes
-//! by what is cached. Each is there if the arms say the values it needs.
+//! by what is cached. A figure is made if the arms have the values that it needs.
 
 use maud::html;
 
@@ -36,8 +36,8 @@ pub(super) fn by_writers(result: &ExperimentResult) -> Option<Figure> {
     })
 }
 
-/// The time of a flush by what is cached: the median with its interval, and the tail. What was cached
-/// in no arm has no place on the axis and is a line across.
+/// The time of a flush by how much is cached: the median with its interval, and the tail. A flush
+/// with nothing cached has no place on the axis of bytes, so it is a line across.
 pub(super) fn by_cached_bytes(result: &ExperimentResult) -> Option<Figure> {
     let number = |ns: u64| units::ratio(ns, 1);
     let mut arms: Vec<(f64, &Summary)> = result
@@ -61,7 +61,7 @@ pub(super) fn by_cached_bytes(result: &ExperimentResult) -> Option<Figure> {
     let curve = |name: &str, of: fn(&Summary) -> Option<u64>| {
         let point = |(bytes, summary): &(f64, &Summary)| Some((*bytes, number(of(summary)?)));
         let points: Vec<(f64, f64)> = arms.iter().filter_map(point).collect();
-        // The tail of some and not of others would say something of the samples, not of the disk.
+        // A tail of some arms only would say something about the samples, not about the disk.
         (points.len() == arms.len()).then(|| Curve {
             name: name.to_owned(),
             points,
@@ -117,7 +117,7 @@ pub(super) fn loss_window(result: &ExperimentResult) -> Option<Figure> {
         .find(|name| result.arms.iter().any(|arm| arm.values.contains_key(*name)))?;
     let (curves, arms) = families(result, x, y);
     let knees = knees(result, x, &curves, y == "cost_over_end");
-    // The time at risk is not the same for all: that of the curve that is known best.
+    // Curves differ in their time at risk; show that of the one with the most points.
     let longest = curves.iter().max_by_key(|curve| curve.points.len())?.name.clone();
     let beside_name = match curves.len() {
         1 => "time at risk".to_owned(),
@@ -172,7 +172,7 @@ pub(super) fn loss_window(result: &ExperimentResult) -> Option<Figure> {
     })
 }
 
-/// Where the price begins, by the arms that say so; else of the curve that is known best.
+/// Where the price begins: at the arms that say so, else on the curve with the most points.
 fn knees(
     result: &ExperimentResult,
     x: &str,
@@ -202,8 +202,8 @@ fn knees(
     found.into_iter().collect()
 }
 
-/// Where the price begins: the least that may be at risk for no more than a tenth above the price
-/// of the most. `points` from left to right.
+/// Where the price begins: the least that is at risk while the price is at most a tenth above that
+/// of the last point. `points` run from left to right.
 fn knee(points: &[(f64, f64)], is_cost: bool) -> Option<f64> {
     let last = points.last()?.1;
     let dear = |&&(_, y): &&(f64, f64)| if is_cost { y > last * 1.1 } else { y < last * 0.9 };
@@ -211,8 +211,8 @@ fn knee(points: &[(f64, f64)], is_cost: bool) -> Option<f64> {
     points.iter().find(|point| point.0 > dear).map(|point| point.0)
 }
 
-/// The arms that say both values, as a curve for each part of the names that does not vary with
-/// the first.
+/// The arms that have both values, and a curve for each family of them: arms whose names differ
+/// only in the parts that count.
 fn families<'a>(
     result: &'a ExperimentResult,
     x: &str,
@@ -220,7 +220,7 @@ fn families<'a>(
 ) -> (Vec<Curve>, Vec<&'a ArmResult>) {
     let mut curves: Vec<Curve> = Vec::new();
     let mut arms = Vec::new();
-    // What belongs to no family has no curve, unless nothing else is there.
+    // An arm that belongs to no family is not drawn, unless no arm belongs to one.
     let orphans = result.arms.iter().all(|arm| family(&arm.name).is_empty());
     let belongs = |arm: &&ArmResult| orphans || !family(&arm.name).is_empty();
     for arm in result.arms.iter().filter(|arm| arm.valid).filter(belongs) {
@@ -243,8 +243,8 @@ fn families<'a>(
     (curves, arms)
 }
 
-/// A name without the parts that count: `shared/16` is of `shared`, `end/background` of
-/// `background`.
+/// The name of an arm without its parts that count: `shared/16` belongs to `shared`,
+/// `end/background` to `background`.
 fn family(name: &str) -> String {
     let counts = |part: &&str| {
         part.starts_with(|c: char| c.is_ascii_digit()) || ["end", "never"].contains(part)

@@ -3,14 +3,12 @@
 use comfy_table::Cell;
 
 use super::text::{Style, line, right, table, time};
-use crate::compare::{Comparison, Row, Sides, TOGETHER_MAX, Verdict};
-use crate::conditions::Condition;
+use crate::compare::{Comparison, Condition, Row, Sides, Source, TOGETHER_MAX, Verdict};
 use crate::units;
-use crate::yardstick::Source;
 
-/// Moving together by less than this is what medians do, as a share.
+/// As a share: medians always move together by less than this, which needs no mention.
 const TOGETHER_WORTH_A_WORD: f64 = 0.05;
-/// Names in a sentence before it says how many more there are.
+/// A sentence names so many, and then says how many more there are.
 const NAMES: usize = 5;
 
 /// The whole comparison.
@@ -86,7 +84,7 @@ pub fn headline(comparison: &Comparison) -> String {
     format!("{}.", parts.join("; "))
 }
 
-/// What the headline leaves open, a sentence each.
+/// What the headline leaves open, in a sentence each.
 fn news(comparison: &Comparison) -> Vec<String> {
     let mut news = vec![seen_from(comparison)];
     for (experiment, change) in &comparison.together {
@@ -161,7 +159,7 @@ fn are(rows: &[&Row], how: &str) -> String {
     if rows.is_empty() { format!("{verb} {how}") } else { format!("{verb} {how}: {}", names(rows)) }
 }
 
-/// The largest changes first.
+/// The names of rows with their changes, the largest change first.
 fn names(rows: &[&Row]) -> String {
     let mut rows = rows.to_vec();
     rows.sort_by(|a, b| size(b).total_cmp(&size(a)));
@@ -186,7 +184,7 @@ fn in_words(condition: &Condition) -> String {
     )
 }
 
-/// Changed rows first, the largest change first; the others as they come.
+/// A table of rows: changed ones first, the largest change on top, then the others in their order.
 fn rows_table(rows: &[&Row]) -> String {
     let mut rows = rows.to_vec();
     let differs = |row: &Row| matches!(row.verdict, Verdict::Slower | Verdict::Faster);

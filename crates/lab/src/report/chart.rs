@@ -2,8 +2,8 @@
 //! their own (`curves.rs`).
 //!
 //! A chart is drawn for a width and knows the place of every text in it, so that nothing overlaps,
-//! nothing is cut off and nothing is scaled. What colour says, a shape, a pattern or a word says
-//! too. Colours and fonts are in style.css.
+//! nothing is cut off and nothing is scaled. Whatever colour says, a shape, a pattern or a word
+//! says as well. Colours and fonts are in style.css.
 
 use maud::{Markup, html};
 
@@ -18,7 +18,7 @@ pub(super) const LINE_PX: f64 = 16.0;
 const LANE_PX: f64 = 14.0;
 /// Between a label or a value and the marks.
 const GUTTER_PX: f64 = 14.0;
-/// What lies below the marks: ticks and their labels.
+/// Room below the marks for ticks and their labels.
 const AXIS_PX: f64 = 26.0;
 
 /// The paper of one chart.
@@ -26,9 +26,9 @@ const AXIS_PX: f64 = 26.0;
 pub(super) struct Paper<'a> {
     /// Unique in the page.
     pub(super) id: &'a str,
-    /// What it shows, for those who do not see it.
+    /// What it shows, for readers who cannot see it.
     pub(super) title: &'a str,
-    /// What is to be seen in it.
+    /// What one would see in it.
     pub(super) description: &'a str,
     /// How wide it is.
     pub(super) width_px: f64,
@@ -56,9 +56,9 @@ impl Paper<'_> {
 /// What is known of a distribution, in nanoseconds.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Spread {
-    /// The median; or, where the samples cannot carry it, nothing.
+    /// The median, if there are enough samples for one.
     pub(super) middle: Option<f64>,
-    /// Where most of it lies, as far as the samples can say.
+    /// Where most samples lie, if there are enough to say.
     pub(super) most: Option<(f64, f64)>,
     /// The fastest and the slowest.
     pub(super) all: (f64, f64),
@@ -94,7 +94,7 @@ pub(super) struct Row {
 pub(super) struct Group {
     pub(super) title: String,
     pub(super) rows: Vec<Row>,
-    /// A figure from elsewhere, and whose.
+    /// A figure from elsewhere, and where it comes from.
     pub(super) reference: Option<(f64, String)>,
 }
 
@@ -122,7 +122,7 @@ fn range_panel(
     value_px: f64,
     width: f64,
 ) -> (Markup, f64) {
-    // Labels beside the marks where that leaves the marks most of the room, above them elsewhere.
+    // Labels stand beside the marks if that leaves most of the room to the marks, else above them.
     let beside = label_px <= width * 0.42;
     let left = if beside { label_px + GUTTER_PX } else { 20.0 };
     let scale = scale.onto(left, width - value_px - GUTTER_PX - 4.0);
@@ -191,7 +191,8 @@ fn lane_marks(lane: &Lane, scale: Scale, y: f64, width: f64) -> Markup {
     }
 }
 
-/// The mark of a lane: the number decides its form, and what is not to be used is crossed out.
+/// The mark of a lane. Its number decides the form, and a mark that must not be used is crossed
+/// out.
 pub(super) fn shape(number: usize, x: f64, y: f64, crossed: bool) -> Markup {
     let (r, s) = (4.2, 3.8);
     let path = match number % 4 {
@@ -216,7 +217,7 @@ pub(super) fn sample(number: usize) -> Markup {
     }
 }
 
-/// A distribution with its parts named: how to read all others.
+/// A distribution with its parts named, which shows how to read the others.
 pub(super) fn reading_key(paper: Paper<'_>) -> Markup {
     let right = paper.width_px - 50.0;
     let lane = Lane {
@@ -251,7 +252,7 @@ fn time_axis(scale: Scale, top: f64, bottom: f64) -> Markup {
     }
 }
 
-/// A dashed line with a name above, kept inside.
+/// A dashed line with a name above it, which stays on the paper.
 fn reference(scale: Scale, value: f64, whose: &str, top: f64, bottom: f64) -> Markup {
     let x = scale.at(value);
     html! {
@@ -270,7 +271,8 @@ pub(super) struct Bar {
     pub(super) standing: Standing,
 }
 
-/// Bars that begin at zero, on one scale. If `shares`, each part says how much of its bar it is.
+/// Bars that begin at zero, on one scale. If `shares` is set, each part says what share of its bar
+/// it is.
 pub(super) fn bars(paper: Paper<'_>, bars: &[Bar], shares: bool) -> Markup {
     let width = paper.width_px;
     let total = |bar: &Bar| bar.parts.iter().map(|part| part.1).sum::<f64>();
@@ -381,10 +383,11 @@ pub(super) fn pattern_key(id: &str, names: &[&str]) -> Markup {
 #[derive(Debug, Clone)]
 pub(super) struct Stalls {
     pub(super) title: String,
-    /// The slowest write of a moment: when it was in milliseconds, nanoseconds, whether a sync was
-    /// in flight.
+    /// The slowest write of each bucket: when in milliseconds, its time in nanoseconds, whether a
+    /// sync was in flight.
     pub(super) writes: Vec<(f64, f64, bool)>,
-    /// When a sync began in milliseconds, how many it took, whether it held a write up.
+    /// Syncs: when each began and how long it took, both in milliseconds, and whether it held a
+    /// write up.
     pub(super) syncs: Vec<(f64, f64, bool)>,
 }
 
@@ -465,8 +468,8 @@ fn stall_panel(panel: &Stalls, time: Scale, height: Scale, width: f64) -> (Marku
     (marks, lane + 40.0)
 }
 
-/// Of each `step_px` of paper the slowest write: a stall is never lost to lack of room. Places
-/// instead of times.
+/// The slowest write of each `step_px` of paper, with its place instead of its time. So no stall is
+/// lost for want of room.
 fn slowest_of_each_pixel(
     writes: &[(f64, f64, bool)],
     x: Scale,
@@ -487,7 +490,7 @@ fn slowest_of_each_pixel(
     kept
 }
 
-/// Panels side by side where there is room, rows aligned.
+/// Panels side by side if there is room, in aligned rows.
 fn grid<T>(paper: Paper<'_>, panels: &[T], draw: impl Fn(&T, f64) -> (Markup, f64)) -> Markup {
     let columns = paper.columns(panels.len());
     let gap = 44.0;
@@ -510,7 +513,7 @@ fn grid<T>(paper: Paper<'_>, panels: &[T], draw: impl Fn(&T, f64) -> (Markup, f6
     paper.svg((y - 18.0).max(10.0), &marks)
 }
 
-/// A length as SVG wants it: no more digits than can be seen.
+/// A length for SVG, with no more digits than can be seen.
 pub(super) fn n(value: f64) -> String {
     let text = format!("{value:.1}");
     text.strip_suffix(".0").map_or_else(|| text.clone(), str::to_owned)
@@ -521,7 +524,7 @@ pub(super) fn count(things: usize) -> f64 {
     f64::from(u32::try_from(things).unwrap_or(u32::MAX))
 }
 
-/// A time as the units write it.
+/// A time in whole nanoseconds.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates, as wanted")]
 pub(super) fn whole(ns: f64) -> u64 {
     ns.round() as u64

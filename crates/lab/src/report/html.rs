@@ -9,7 +9,7 @@ use std::path::Path;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use super::chart::{self, Paper};
-use super::{figure, text};
+use super::{choice, text};
 use crate::claim::Claim;
 use crate::conclusion::Conclusion;
 use crate::environment::Environment;
@@ -24,7 +24,7 @@ use crate::warning::Warning;
 const WIDTHS: [(&str, f64); 2] = [("wide", 860.0), ("narrow", 328.0)];
 /// How our pages look: ink on paper, light and dark, for desks, phones and printers.
 const STYLE: &str = include_str!("style.css");
-/// Nothing from anywhere, and no script.
+/// The page may load nothing from anywhere, and run no script.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:";
 
 /// The page of some results, in their order.
@@ -59,8 +59,8 @@ pub fn render(results: &[ExperimentResult]) -> String {
     page(&title, "", &body)
 }
 
-/// A page of ours: one file, which may neither fetch nor run anything. `more_style` is CSS for what other
-/// pages do not have.
+/// A page of ours: one file, which may neither fetch nor run anything. `more_style` is CSS that
+/// only this page needs.
 #[must_use]
 pub fn page(title: &str, more_style: &str, body: &Markup) -> String {
     let page = html! {
@@ -82,7 +82,7 @@ pub fn page(title: &str, more_style: &str, body: &Markup) -> String {
     page.into_string()
 }
 
-/// Writes the page. On return it is durable, and at no time was there half of one under its name.
+/// Writes the page. It is durable on return, and no half-written file ever has its name.
 pub fn save(path: &Path, page: &str) -> Result<()> {
     let failed = |source| Error::Save { path: path.to_owned(), source };
     let Some(name) = path.file_name().and_then(|name| name.to_str()) else {
@@ -122,7 +122,8 @@ fn title(results: &[ExperimentResult]) -> String {
     format!("What durability costs on {}", devices.as_deref().unwrap_or("no disk"))
 }
 
-/// Distinct environments, with the experiments that ran in each. Free space changes as one measures.
+/// Distinct environments, with the experiments that ran in each. Free space does not
+/// count, as measuring changes it.
 fn environments(results: &[ExperimentResult]) -> Vec<(&Environment, Vec<&ExperimentResult>)> {
     let mut found: Vec<(&Environment, Vec<&ExperimentResult>)> = Vec::new();
     for result in results {
@@ -145,48 +146,10 @@ fn verdict(
     results: &[ExperimentResult],
     environments: &[(&Environment, Vec<&ExperimentResult>)],
 ) -> Markup {
-    let invalid: Vec<(&ExperimentResult, &ArmResult)> = results
-        .iter()
-        .flat_map(|result| result.arms.iter().map(move |arm| (result, arm)))
-        .filter(|(_, arm)| !arm.valid)
-        .collect();
-    let cause = |arm: &ArmResult| {
-        let cause = arm.warnings.iter().find(|warning| warning.kind.invalidates());
-        cause.map_or_else(|| "its counts contradict its promise".to_owned(), Warning::to_string)
-    };
-    // The same cause has often many victims.
-    let mut causes: Vec<(String, Vec<String>)> = Vec::new();
-    for (result, arm) in &invalid {
-        let name = format!("{}: {}", result.experiment, arm.name);
-        let cause = cause(arm);
-        match causes.iter_mut().find(|known| known.0 == cause) {
-            Some(known) => known.1.push(name),
-            None => causes.push((cause, vec![name])),
-        }
-    }
-    // What is said of the machine is said of every experiment on it.
-    let mut distrust: Vec<(&str, Vec<&str>)> = Vec::new();
-    for result in results {
-        for warning in &result.warnings {
-            match distrust.iter_mut().find(|known| known.0 == warning.text) {
-                Some(known) => known.1.push(&result.experiment),
-                None => distrust.push((&warning.text, vec![&result.experiment])),
-            }
-        }
-    }
     html! {
         section #verdict aria-labelledby="verdict-heading" {
             h2 #verdict-heading { "Verdict" }
-            @if !invalid.is_empty() {
-                div.alarm role="note" {
-                    p.loud { "INVALID: " (invalid.len()) " of "
-                        (results.iter().map(|result| result.arms.len()).sum::<usize>())
-                        " arms did not do what they promise. Do not use their figures." }
-                    ul { @for (cause, names) in &causes {
-                        li { (cause) " " span.names { (names.join(" · ")) } }
-                    } }
-                }
-            }
+            (alarm(results))
             @if results.is_empty() { p { "No results." } }
             @if let ([_], Some(conclusion)) = (environments, Conclusion::of(results, None)) {
                 ul.conclusion { @for sentence in &conclusion.sentences { li { (tied(sentence)) } } }
@@ -209,20 +172,70 @@ fn verdict(
             @if let [(environment, _)] = environments {
                 (ladder(environment, results))
             }
-            @if !distrust.is_empty() {
-                div.distrust role="note" {
-                    h3 { "Before you trust it" }
-                    ul { @for (text, of) in distrust {
-                        li {
-                            @if of.len() < results.len() || of.len() == 1 {
-                                strong { (of.join(", ")) } " "
-                            } @else {
-                                strong { "all" } " "
-                            }
-                            (tied(text))
+            (distrust(results))
+        }
+    }
+}
+
+/// The arms that did not do what they promise, by cause: one cause often has many victims.
+fn alarm(results: &[ExperimentResult]) -> Markup {
+    let invalid: Vec<(&ExperimentResult, &ArmResult)> = results
+        .iter()
+        .flat_map(|result| result.arms.iter().map(move |arm| (result, arm)))
+        .filter(|(_, arm)| !arm.valid)
+        .collect();
+    let cause = |arm: &ArmResult| {
+        let cause = arm.warnings.iter().find(|warning| warning.kind.invalidates());
+        cause.map_or_else(|| "its counts contradict its promise".to_owned(), Warning::to_string)
+    };
+    let mut causes: Vec<(String, Vec<String>)> = Vec::new();
+    for (result, arm) in &invalid {
+        let name = format!("{}: {}", result.experiment, arm.name);
+        let cause = cause(arm);
+        match causes.iter_mut().find(|known| known.0 == cause) {
+            Some(known) => known.1.push(name),
+            None => causes.push((cause, vec![name])),
+        }
+    }
+    html! {
+        @if !invalid.is_empty() {
+            div.alarm role="note" {
+                p.loud { "INVALID: " (invalid.len()) " of "
+                    (results.iter().map(|result| result.arms.len()).sum::<usize>())
+                    " arms did not do what they promise. Do not use their figures." }
+                ul { @for (cause, names) in &causes {
+                    li { (cause) " " span.names { (names.join(" · ")) } }
+                } }
+            }
+        }
+    }
+}
+
+/// Reasons to distrust, each once: what is said of the machine is said of every experiment on it.
+fn distrust(results: &[ExperimentResult]) -> Markup {
+    let mut distrust: Vec<(&str, Vec<&str>)> = Vec::new();
+    for result in results {
+        for warning in &result.warnings {
+            match distrust.iter_mut().find(|known| known.0 == warning.text) {
+                Some(known) => known.1.push(&result.experiment),
+                None => distrust.push((&warning.text, vec![&result.experiment])),
+            }
+        }
+    }
+    html! {
+        @if !distrust.is_empty() {
+            div.distrust role="note" {
+                h3 { "Before you trust it" }
+                ul { @for (text, of) in distrust {
+                    li {
+                        @if of.len() < results.len() || of.len() == 1 {
+                            strong { (of.join(", ")) } " "
+                        } @else {
+                            strong { "all" } " "
                         }
-                    } }
-                }
+                        (tied(text))
+                    }
+                } }
             }
         }
     }
@@ -260,7 +273,7 @@ fn ladder(environment: &Environment, results: &[ExperimentResult]) -> Markup {
 
 fn experiment(number: usize, result: &ExperimentResult) -> Markup {
     let id = anchor(number);
-    let figures = figure::of(result);
+    let figures = choice::figures(result);
     html! {
         section.experiment id=(id) aria-labelledby=(format!("{id}-heading")) {
             p.eyebrow { (result.experiment) }
@@ -342,8 +355,8 @@ fn tied(text: &str) -> String {
     tied
 }
 
-/// What articles claim beside what was found. A result that does not carry its claims has them in
-/// its answer, in words.
+/// What articles claim, beside what was found here. Older results have their claims only in the
+/// answer.
 fn beside(claims: &[Claim]) -> Markup {
     html! {
         @if !claims.is_empty() {
@@ -366,22 +379,25 @@ fn who(claim: &Claim) -> String {
     format!("Article {} claims that", claim.article)
 }
 
+/// Which columns the table of a result has beside those that every table has.
+struct Columns<'a> {
+    /// Whether any arm has more than one measure.
+    several: bool,
+    /// Whether the device was counted for any arm.
+    counted: bool,
+    /// The values of all arms, by name.
+    values: Vec<&'a String>,
+}
+
 /// Every arm with all its figures.
 fn table(result: &ExperimentResult) -> Markup {
-    let counted = result.arms.iter().any(|arm| arm.per_operation.is_some());
     let mut values: Vec<&String> = result.arms.iter().flat_map(|arm| arm.values.keys()).collect();
     values.sort();
     values.dedup();
-    let several = result.arms.iter().any(|arm| arm.summaries.len() > 1);
-    let dash = || "–".to_owned();
-    let time = |ns: Option<u64>| ns.map_or_else(dash, units::time);
-    let interval = |summary: &Summary| {
-        let (low, high) = summary.p50_ci95_ns?;
-        Some(format!("{} – {}", units::time(low), units::time(high)))
-    };
-    let mark = |arm: &ArmResult| match arm.valid {
-        true => text::mark_behind_name(arm),
-        false => " INVALID".to_owned(),
+    let columns = Columns {
+        several: result.arms.iter().any(|arm| arm.summaries.len() > 1),
+        counted: result.arms.iter().any(|arm| arm.per_operation.is_some()),
+        values,
     };
     html! {
         @if !result.arms.is_empty() {
@@ -392,48 +408,61 @@ fn table(result: &ExperimentResult) -> Markup {
                         thead { tr {
                             th scope="col" { "arm" }
                             th scope="col" { "promise" }
-                            @if several { th scope="col" { "measure" } }
+                            @if columns.several { th scope="col" { "measure" } }
                             @for name in ["p50", "95 % interval", "p90", "p99", "p99.9", "max", "n"] {
                                 th.number scope="col" { (name) }
                             }
-                            @if counted {
+                            @if columns.counted {
                                 th.number scope="col" { "flushes" }
                                 th.number scope="col" { "KiB written" }
                             }
-                            @for name in &values {
+                            @for name in &columns.values {
                                 th.number scope="col" { (units::quantity(name, 0.0).0) }
                             }
                         } }
-                        tbody { @for arm in &result.arms {
-                            @let measured = arm.summaries.iter().filter(|summary| summary.n > 0);
-                            @for (number, summary) in measured.enumerate() {
-                                tr.invalid[!arm.valid] {
-                                    @if number == 0 {
-                                        th scope="row" { (arm.name) (mark(arm)) }
-                                    } @else {
-                                        td.again { span { (arm.name) } }
-                                    }
-                                    td { (arm.promise) }
-                                    @if several { td { (summary.measure) } }
-                                    td.number { (time(summary.p50_ns)) }
-                                    td.number { (interval(summary).unwrap_or_else(dash)) }
-                                    @for ns in [summary.p90_ns, summary.p99_ns, summary.p999_ns, summary.max_ns] {
-                                        td.number { (time(ns)) }
-                                    }
-                                    td.number { (summary.n) }
-                                    @let device = arm.per_operation.filter(|_| number == 0);
-                                    @if counted {
-                                        td.number { (device.map_or_else(dash, |d| units::figure(d.flushes))) }
-                                        td.number { (device.map_or_else(dash, |d| units::figure(d.device_kib))) }
-                                    }
-                                    @for name in &values {
-                                        @let value = arm.values.get(*name).filter(|_| number == 0);
-                                        td.number { (value.map_or_else(dash, |&v| units::quantity(name, v).1)) }
-                                    }
-                                }
-                            }
-                        } }
+                        tbody { @for arm in &result.arms { (rows(arm, &columns)) } }
                     }
+                }
+            }
+        }
+    }
+}
+
+/// A row for each measure of an arm that has samples. What is said of the arm as a whole stands in
+/// the first one.
+fn rows(arm: &ArmResult, columns: &Columns<'_>) -> Markup {
+    let dash = || "–".to_owned();
+    let time = |ns: Option<u64>| ns.map_or_else(dash, units::time);
+    let interval = |summary: &Summary| {
+        let (low, high) = summary.p50_ci95_ns?;
+        Some(format!("{} – {}", units::time(low), units::time(high)))
+    };
+    let mark = if arm.valid { text::mark_behind_name(arm) } else { " INVALID".to_owned() };
+    let measured = arm.summaries.iter().filter(|summary| summary.n > 0);
+    html! {
+        @for (number, summary) in measured.enumerate() {
+            tr.invalid[!arm.valid] {
+                @if number == 0 {
+                    th scope="row" { (arm.name) (mark) }
+                } @else {
+                    td.again { span { (arm.name) } }
+                }
+                td { (arm.promise) }
+                @if columns.several { td { (summary.measure) } }
+                td.number { (time(summary.p50_ns)) }
+                td.number { (interval(summary).unwrap_or_else(dash)) }
+                @for ns in [summary.p90_ns, summary.p99_ns, summary.p999_ns, summary.max_ns] {
+                    td.number { (time(ns)) }
+                }
+                td.number { (summary.n) }
+                @let device = arm.per_operation.filter(|_| number == 0);
+                @if columns.counted {
+                    td.number { (device.map_or_else(dash, |d| units::figure(d.flushes))) }
+                    td.number { (device.map_or_else(dash, |d| units::figure(d.device_kib))) }
+                }
+                @for name in &columns.values {
+                    @let value = arm.values.get(*name).filter(|_| number == 0);
+                    td.number { (value.map_or_else(dash, |&v| units::quantity(name, v).1)) }
                 }
             }
         }

@@ -3,6 +3,7 @@
 mod against;
 pub mod changes;
 mod chart;
+mod choice;
 mod curves;
 mod figure;
 pub mod html;

@@ -1,7 +1,7 @@
 //! From values to places on paper: scales, their ticks, and how wide a text is. Pure.
 //!
-//! Values come from saved results and may be anything; what has no place (not finite, or not above
-//! zero on a logarithmic scale) gets the nearest one there is, and a scale is never empty.
+//! Values come from saved results and may be anything. A value that has no place (it is not finite,
+//! or not above zero on a logarithmic scale) gets the nearest place, and a scale is never empty.
 
 /// What keeps two ticks or two labels apart, in pixels.
 const GAP: f64 = 10.0;
@@ -60,12 +60,12 @@ impl Scale {
         self.high
     }
 
-    /// The same values on other paper.
+    /// The same values on another stretch of paper.
     pub(super) fn onto(self, from: f64, to: f64) -> Self {
         Self { from, to, ..self }
     }
 
-    /// The place of a value, never outside.
+    /// The place of a value, which is never off the paper.
     pub(super) fn at(self, value: f64) -> f64 {
         let value = if value.is_nan() { self.low } else { value.clamp(self.low, self.high) };
         let share = match self.kind {
@@ -77,7 +77,7 @@ impl Scale {
         self.from + share * (self.to - self.from)
     }
 
-    /// Round values to mark, so few that a label of `label_px` at each leaves room between.
+    /// Round values to mark, so few that labels of `label_px` do not touch.
     pub(super) fn ticks(self, label_px: f64) -> Vec<f64> {
         let room = (self.to - self.from).abs() / (label_px + GAP);
         match self.kind {
@@ -121,7 +121,7 @@ impl Scale {
     }
 }
 
-/// Every how many of `count` steps may be marked if there is room for `room` marks.
+/// If there is room for `room` marks, every how many-th of `count` steps may have one.
 fn stride(count: f64, room: f64) -> u16 {
     let stride = (count / room.max(0.1)).ceil().clamp(1.0, 1000.0);
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "1 to 1000")]
@@ -129,12 +129,12 @@ fn stride(count: f64, room: f64) -> u16 {
     whole
 }
 
-/// The smallest and the largest of what a logarithmic scale can show.
+/// The smallest and the largest value that a logarithmic scale can show.
 fn ends(values: impl IntoIterator<Item = f64>) -> (f64, f64) {
     let (low, high) = usable(values)
         .filter(|&value| value > 0.0)
         .fold((f64::INFINITY, 0.0_f64), |(low, high), value| (low.min(value), high.max(value)));
-    // Far from the ends of f64, so that rounding cannot leave it.
+    // Far from the limits of f64, so that rounding cannot pass them.
     if low <= high { (low.clamp(1e-200, 1e200), high.clamp(1e-200, 1e200)) } else { (1.0, 10.0) }
 }
 
@@ -156,8 +156,8 @@ fn round_down(value: f64) -> f64 {
     power * step.unwrap_or(1.0)
 }
 
-/// How wide a text is at most, in the sans-serif fonts that systems bring along: a little more than
-/// most need, because text that is cut off is worse than space that is left.
+/// How wide a text is at most, in the sans-serif fonts of common systems: a little more than most
+/// of them need, as text that is cut off is worse than space that is left.
 pub(super) fn text_px(text: &str, size_px: f64) -> f64 {
     let em = |letter: char| match letter {
         'i' | 'j' | 'l' | 't' | 'f' | 'I' | '.' | ',' | ':' | ';' | '\'' | '|' | '!' | ' ' => 0.36,
@@ -198,8 +198,8 @@ pub(super) fn wrap(text: &str, size_px: f64, width_px: f64) -> Vec<String> {
     lines
 }
 
-/// Of labels wanted at places (centre and width, left to right), those that leave a gap to the one
-/// kept before.
+/// Which labels to keep (each a centre and a width, left to right): those that leave a gap to the
+/// label kept before.
 pub(super) fn without_overlap(labels: &[(f64, f64)]) -> Vec<bool> {
     let mut free_from = f64::NEG_INFINITY;
     let mut keep = |&(centre, width): &(f64, f64)| {

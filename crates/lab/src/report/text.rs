@@ -16,11 +16,11 @@ use crate::warning::{Kind, Warning};
 /// How to print.
 #[derive(Debug, Clone, Copy)]
 pub struct Style {
-    /// Colours, on a terminal that wants them. Nothing is said by colour alone.
+    /// Whether to use colours. Nothing is said by colour alone.
     pub colour: bool,
-    /// Every arm with all its figures.
+    /// Whether to print every arm with all its figures.
     pub details: bool,
-    /// Columns to wrap sentences at. Tables are as wide as they are.
+    /// Where to wrap sentences. Tables are not wrapped.
     pub columns: usize,
 }
 
@@ -89,7 +89,7 @@ impl Style {
         self.paint(text, "1;31")
     }
 
-    /// Every line behind `indent`, and none longer than the terminal if words allow.
+    /// Wraps a text into lines behind `indent` that fit the terminal, if its words do.
     pub(super) fn wrap(self, text: &str, indent: &str) -> String {
         let mut wrapped = indent.to_owned();
         let mut column = indent.len();
@@ -118,7 +118,7 @@ impl Style {
 fn cost_tables(result: &ExperimentResult, style: Style) -> String {
     let mut text = String::new();
     let sizes: BTreeSet<u64> = result.arms.iter().map(|arm| arm.payload_bytes).collect();
-    // The page first: it is what the question is about.
+    // 4 KiB comes first, as the question is about a page.
     let mut sizes: Vec<u64> = sizes.into_iter().filter(|&bytes| bytes > 0).collect();
     sizes.sort_by_key(|&bytes| (bytes != 4096, bytes));
     for bytes in sizes {
@@ -194,7 +194,7 @@ fn time_cell(arm: &ArmResult, rivals: &[&ArmResult]) -> Option<String> {
     Some(format!("{} {}", times(arm.summaries.first()?), mark(arm, rivals)))
 }
 
-/// How an arm stands among those of its class, and whether it was left in peace.
+/// Signs for how an arm stands among those of its class, and whether the machine left it in peace.
 pub(super) fn mark(arm: &ArmResult, rivals: &[&ArmResult]) -> String {
     let best = rivals
         .iter()
@@ -226,7 +226,7 @@ fn device_cell(arm: &ArmResult) -> Option<String> {
     Some(format!("{:.2} F {:>6.1} KiB", per_operation.flushes, per_operation.device_kib))
 }
 
-/// `31.2 µs / 69.0 µs`, or `–` for what the samples cannot carry.
+/// `31.2 µs / 69.0 µs`, or `–` where there are too few samples.
 fn times(summary: &Summary) -> String {
     format!("{} / {}", time(summary.p50_ns), time(summary.p99_ns))
 }
@@ -235,7 +235,7 @@ pub(super) fn time(ns: Option<u64>) -> String {
     ns.map_or_else(|| "–".to_owned(), units::time)
 }
 
-/// The arms of which it is told where the time went: the plain ways, and the best one.
+/// The arms for which reports say where the time went: the plain ways and the best one.
 pub(super) fn spent_arms(result: &ExperimentResult) -> Vec<&ArmResult> {
     let class = Promise::Media.name();
     let shown = |arm: &&ArmResult| {
@@ -381,7 +381,7 @@ fn details(result: &ExperimentResult) -> String {
     text
 }
 
-/// Each reason once, with all that it keeps from being measured.
+/// Each reason once, with everything that could not be measured because of it.
 pub(super) fn by_reason(unavailable: &[Unavailable]) -> Vec<(&str, Vec<&str>)> {
     let mut by_reason: Vec<(&str, Vec<&str>)> = Vec::new();
     for arm in unavailable {
@@ -406,7 +406,7 @@ fn unavailable(result: &ExperimentResult, style: Style) -> String {
     text
 }
 
-/// Those of the run, then those of arms, like ones told once.
+/// The warnings of the run, then those of arms; equal ones are printed once.
 fn warnings(result: &ExperimentResult, style: Style) -> String {
     let mut text = String::new();
     let mut warn = |about: &str, warning: &Warning| {
@@ -419,7 +419,7 @@ fn warnings(result: &ExperimentResult, style: Style) -> String {
     }
     let mut by_kind: Vec<(&Warning, Vec<&str>)> = Vec::new();
     for arm in &result.arms {
-        // The run says of itself how many were noisy.
+        // A warning of the run says how many arms were noisy.
         for warning in arm.warnings.iter().filter(|warning| warning.kind != Kind::Noisy) {
             match by_kind.iter_mut().find(|(first, _)| first.kind == warning.kind) {
                 Some((_, names)) => names.push(&arm.name),

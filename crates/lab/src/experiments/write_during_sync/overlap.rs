@@ -2,19 +2,19 @@
 
 use std::time::{Duration, Instant};
 
-/// From when to when something ran.
+/// When something began and when it ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Span {
+pub(super) struct Span {
     /// Its start.
-    pub start: Instant,
+    pub(super) start: Instant,
     /// Its end.
-    pub end: Instant,
+    pub(super) end: Instant,
 }
 
 impl Span {
     /// How long it took.
     #[must_use]
-    pub fn duration(&self) -> Duration {
+    pub(super) fn duration(&self) -> Duration {
         self.end - self.start
     }
 
@@ -23,10 +23,10 @@ impl Span {
     }
 }
 
-/// For each write, the sync that it overlapped, if any: the first one. Both lists are in order of
-/// time, and the spans of each do not overlap among themselves.
+/// For each write, the first sync that it overlapped, if any. Both lists are in order of time, and
+/// the spans of each list do not overlap one another.
 #[must_use]
-pub fn overlapped(writes: &[Span], syncs: &[Span]) -> Vec<Option<usize>> {
+pub(super) fn overlapped(writes: &[Span], syncs: &[Span]) -> Vec<Option<usize>> {
     let mut sync = 0;
     writes
         .iter()
@@ -41,7 +41,7 @@ pub fn overlapped(writes: &[Span], syncs: &[Span]) -> Vec<Option<usize>> {
 
 /// For each sync, whether a write that overlapped it took at least `slow`.
 #[must_use]
-pub fn held(writes: &[Span], syncs: &[Span], slow: Duration) -> Vec<bool> {
+pub(super) fn held(writes: &[Span], syncs: &[Span], slow: Duration) -> Vec<bool> {
     let mut held = vec![false; syncs.len()];
     for (write, sync) in writes.iter().zip(overlapped(writes, syncs)) {
         if let Some(sync) = sync.filter(|_| write.duration() >= slow) {

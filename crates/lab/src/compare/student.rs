@@ -3,14 +3,14 @@
 
 /// The chance that Student's t with `freedom` degrees of freedom is above `t`.
 #[must_use]
-pub fn beyond(t: f64, freedom: f64) -> f64 {
+pub(super) fn beyond(t: f64, freedom: f64) -> f64 {
     let tail = 0.5 * incomplete_beta(freedom / (freedom + t * t), freedom / 2.0, 0.5);
     if t >= 0.0 { tail } else { 1.0 - tail }
 }
 
-/// The t that is exceeded with this chance, at most a half: what [`beyond`] undoes.
+/// The t that is exceeded with this chance, which is at most a half: the inverse of [`beyond`].
 #[must_use]
-pub fn exceeded_by(chance: f64, freedom: f64) -> f64 {
+pub(super) fn exceeded_by(chance: f64, freedom: f64) -> f64 {
     let (mut low, mut high) = (0.0, 1.0);
     while beyond(high, freedom) > chance && high < 1e9 {
         high *= 2.0;
@@ -28,7 +28,7 @@ const ASYMPTOTIC_FROM: f64 = 10.0;
 /// The first derivative of the logarithm of the gamma function, for `x` above zero (Abramowitz and
 /// Stegun, 6.3.5 and 6.3.18).
 #[must_use]
-pub fn digamma(mut x: f64) -> f64 {
+pub(super) fn digamma(mut x: f64) -> f64 {
     let mut sum = 0.0;
     while x < ASYMPTOTIC_FROM {
         sum -= 1.0 / x;
@@ -40,7 +40,7 @@ pub fn digamma(mut x: f64) -> f64 {
 
 /// The second derivative (6.4.6 and 6.4.12).
 #[must_use]
-pub fn trigamma(mut x: f64) -> f64 {
+pub(super) fn trigamma(mut x: f64) -> f64 {
     let mut sum = 0.0;
     while x < ASYMPTOTIC_FROM {
         sum += 1.0 / (x * x);

@@ -1,8 +1,8 @@
 //! A writer at a fixed rate, and a syncer beside it: two threads, one file or two.
 //!
-//! Every write and every sync is kept as a span of time while the race runs; which writes
-//! overlapped a sync is sorted out after it ([`crate::overlap`]), so that nothing but two looks at
-//! the clock stands between two writes.
+//! While the race runs, every write and every sync is kept as a span of time. Which writes
+//! overlapped a sync is sorted out afterwards ([`super::overlap`]), so that between two writes
+//! there are only two readings of the clock.
 
 use std::sync::Arc;
 use std::thread;
@@ -12,61 +12,63 @@ use plimsoll_sync::{AlignedBuf, Dir, File, SyncMethod, finest_timer};
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
+use super::overlap::{self, Span};
 use crate::counters::{Elapsed, nanoseconds};
 use crate::layout::{LaidOut, Layout, noise};
-use crate::overlap::{self, Span};
 use crate::pace::Pace;
 use crate::result::Series;
 use crate::runner::{Arm, Block};
 use crate::summary::Summary;
 
 /// What a race measures, in the order of a block's lists.
-pub const MEASURES: [&str; 4] =
+pub(super) const MEASURES: [&str; 4] =
     ["write, no sync in flight", "write, sync in flight", "sync", "write, from intended start"];
 /// The list of writes with no sync in flight.
-pub const FREE: usize = 0;
+pub(super) const FREE: usize = 0;
 /// The list of writes with a sync in flight.
-pub const OVERLAPPED: usize = 1;
+pub(super) const OVERLAPPED: usize = 1;
 /// The list of syncs.
-pub const SYNC: usize = 2;
+pub(super) const SYNC: usize = 2;
 const FROM_INTENDED_START: usize = 3;
 
-/// A write was held up if it took at least so long, and so many times the usual.
+/// A write was held up if it took at least so long, and so many times as long as usual.
 const HELD_MIN: Duration = Duration::from_micros(100);
 const HELD_TIMES: u32 = 10;
 
-/// Width of a bucket of the saved series, and the most of them.
+/// The width of a bucket of the saved series, and the most buckets.
 const BUCKET: Duration = Duration::from_millis(10);
 const SERIES_MAX: usize = 20_000;
 
 /// How fast to write and to sync.
 #[derive(Debug, Clone, Copy)]
-pub struct Rates {
+pub(super) struct Rates {
     /// Bytes of a write.
-    pub write_bytes: u64,
+    pub(super) write_bytes: u64,
     /// Time from one start to the next.
-    pub write_every: Duration,
+    pub(super) write_every: Duration,
     /// Time from one sync to the next.
-    pub sync_every: Duration,
+    pub(super) sync_every: Duration,
     /// Time of a block.
-    pub block: Duration,
+    pub(super) block: Duration,
 }
 
 impl Rates {
-    /// Writes of a block. What starts late starts at once, so a stall changes nothing.
+    /// How many writes a block has. A write that is late starts at once, so a stall changes
+    /// nothing.
     #[must_use]
-    pub fn writes(&self) -> usize {
+    pub(super) fn writes(&self) -> usize {
         let writes = self.block.as_nanos() / self.write_every.as_nanos() + 1;
         usize::try_from(writes).expect("a block is short")
     }
 
-    /// Records of a file: four blocks, so that a growing file has grown when it is measured.
+    /// How many records a file has: four blocks of them, so that a growing file has grown when it
+    /// is measured.
     #[must_use]
-    pub fn records(&self) -> u64 {
+    pub(super) fn records(&self) -> u64 {
         4 * self.writes() as u64
     }
 
-    /// Writes between two syncs.
+    /// How many writes there are between two syncs.
     fn writes_between(&self) -> usize {
         let between = self.sync_every.as_nanos() / self.write_every.as_nanos();
         usize::try_from(between).expect("a block is short")
@@ -75,7 +77,7 @@ impl Rates {
 
 /// What is synced while the writer writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Target {
+pub(super) enum Target {
     /// Nothing: the control.
     Nothing,
     /// The writer's file, through the writer's descriptor.
@@ -88,35 +90,35 @@ pub enum Target {
     EveryWrite,
 }
 
-/// Who races.
+/// What a race is between.
 #[derive(Debug, Clone, Copy)]
-pub struct Contest {
+pub(super) struct Contest {
     /// What is synced.
-    pub target: Target,
+    pub(super) target: Target,
     /// The calls of one sync, in order.
-    pub syncs: &'static [SyncMethod],
+    pub(super) syncs: &'static [SyncMethod],
     /// How the files are laid out.
-    pub layout: Layout,
+    pub(super) layout: Layout,
     /// How fast.
-    pub rates: Rates,
+    pub(super) rates: Rates,
 }
 
 /// A writer and a syncer, block after block.
 #[derive(Debug)]
-pub struct Race {
+pub(super) struct Race {
     contest: Contest,
     writer: LaidOut,
     payload: AlignedBuf,
     /// What the syncer syncs.
     synced: Option<Arc<dyn File>>,
     other: Option<LaidOut>,
-    /// Draws by how much a sync starts after its due time, up to the time between two writes. In
-    /// step with the writes, each sync would meet only the write that starts with it.
+    /// Draws how long after its due time a sync starts, up to the time between two writes. In step
+    /// with the writes, each sync would meet only the write that starts with it.
     phase: Pcg64Mcg,
     history: Vec<Trace>,
 }
 
-/// What happened in a block, before it is sorted.
+/// What happened in a block, before writes are sorted by whether they met a sync.
 #[derive(Debug)]
 struct Trace {
     started: Instant,
@@ -124,30 +126,30 @@ struct Trace {
     syncs: Vec<Span>,
 }
 
-/// How the writes and the syncs of a race got on.
+/// What the writes and the syncs of a race did to each other.
 #[derive(Debug, Clone)]
-pub struct Outcome {
-    /// Writes during which a sync was in flight.
-    pub overlapped: usize,
+pub(super) struct Outcome {
+    /// How many writes met a sync in flight.
+    pub(super) overlapped: usize,
     /// One for each of [`MEASURES`].
-    pub summaries: Vec<Summary>,
-    /// Syncs in all.
-    pub syncs: usize,
-    /// Syncs during which a write took ten times the usual, and 100 µs or more.
-    pub held: usize,
-    /// Writes that took so long, with a sync in flight or not.
-    pub slow_writes: usize,
-    /// All of it over time.
-    pub series: Series,
+    pub(super) summaries: Vec<Summary>,
+    /// How many syncs there were.
+    pub(super) syncs: usize,
+    /// How many syncs held a write up: it took ten times the usual, and 100 µs or more.
+    pub(super) held: usize,
+    /// How many writes took so long, with a sync in flight or without.
+    pub(super) slow_writes: usize,
+    /// All writes and syncs over time.
+    pub(super) series: Series,
     /// What the kernel counted.
-    pub elapsed: Elapsed,
+    pub(super) elapsed: Elapsed,
     /// Syncs, or writes that synced themselves.
-    pub durable_operations: u64,
+    pub(super) durable_operations: u64,
 }
 
 impl Race {
-    /// Files for a race, called by `name`. Not yet laid out.
-    pub fn create(
+    /// Creates the files of a race, whose names begin with `name`. They are not laid out yet.
+    pub(super) fn create(
         dir: &dyn Dir,
         name: &str,
         contest: Contest,
@@ -179,11 +181,11 @@ impl Race {
         Ok(Self { contest, writer, payload, synced, other, phase, history: Vec::new() })
     }
 
-    /// What `blocks`, the last ones that were run, showed. `usual_ns` is what a write takes when
-    /// nobody syncs: of a file whose syncs never pause no write is free, and its own median would
-    /// make every delay look usual.
+    /// The outcome of `blocks`, the last ones that were run. `usual_ns` is how long a write takes
+    /// when nobody syncs. The race itself cannot tell: if syncs never pause, no write is free, and
+    /// its median would make every delay look usual.
     #[must_use]
-    pub fn outcome(&self, blocks: &[Block], usual_ns: u64) -> Outcome {
+    pub(super) fn outcome(&self, blocks: &[Block], usual_ns: u64) -> Outcome {
         let history = &self.history[self.history.len() - blocks.len()..];
         let summaries: Vec<Summary> = MEASURES
             .iter()
@@ -290,8 +292,8 @@ fn write_at_rate(
     }
 }
 
-/// Syncs at the rate until the block is over, the last sync ending inside it as far as one can
-/// tell. What is written to another file is written before the sync's time begins.
+/// Syncs at the rate until the block is over: no sync is due after its end. Writes to another file
+/// come before a sync, and its time does not include them.
 fn sync_at_rate(
     file: &Arc<dyn File>,
     methods: &[SyncMethod],

@@ -1,184 +1,14 @@
-//! What changed between an old and a new state of a disk, of each of which there are one or more
-//! runs. Pure.
-//!
-//! * Experiments are paired by name, their arms by name, and the measures of an arm by name.
-//! * Two medians differ if *runs* say so: what a measure does from one run to the next on an
-//!   unchanged disk is the yardstick ([`Yardstick`]), and the change is held against it by Student's
-//!   t. Blocks of one run know nothing of that: where the files landed, what the neighbours did.
-//! * And if *blocks* say so: the Mann–Whitney test over the block medians of all runs of a side.
-//! * Of a hundred comparisons five look different by chance, so the p values (the larger of the two)
-//!   of all comparisons together are corrected ([`stats::benjamini_hochberg`]).
-//! * What counts is only what goes beyond [`SMALLEST`], and beyond what all measures did together.
-//! * An invalid arm is not compared. One that was measured on a busy machine is, and a change of it
-//!   is undecided: it never fails a check.
-//! * Tails are compared by whether the intervals of p99 overlap. These are optimistic, because slow
-//!   samples come in groups: a hint, and nothing fails by it.
+//! Pairs two states, holds each change against the yardstick, and gives the verdicts. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 
-use serde::Serialize;
-
-use crate::conditions::{self, Condition};
-use crate::pairing::{Compared, arms, experiments, missing, moods, of_arm, of_experiment, rows};
+use super::comparison::{CannotCompare, Comparison, FORMAT, Row, Run, Runs, VERSION, Verdict};
+use super::conditions::{self, Condition};
+use super::pairing::{Compared, arms, experiments, missing, moods, of_arm, of_experiment, rows};
+use super::together::{Nothing, together};
+use super::yardstick::{self, Spread, Yardstick};
 use crate::result::ExperimentResult;
 use crate::stats;
-use crate::yardstick::{self, Spread, Yardstick};
-
-/// What the JSON says it is.
-pub const FORMAT: &str = "plimsoll-lab-comparison";
-/// Version of the JSON.
-pub const VERSION: u32 = 2;
-/// Smallest change of a median that counts, as a share. The lab measures medians to ± 5 %.
-pub const SMALLEST: f64 = 0.05;
-
-/// From a run to the next on one disk everything together moves by this at the most (25 %, as a
-/// logarithm); what moved further has changed.
-pub const TOGETHER_MAX: f64 = 0.223;
-/// Fewer measures of an experiment than this say nothing of what they did together.
-pub(crate) const TOGETHER_MEASURES: usize = 8;
-
-/// One run: a result of each experiment.
-pub type Run = Vec<ExperimentResult>;
-
-/// Two states, side by side.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Comparison {
-    /// [`FORMAT`].
-    pub format: &'static str,
-    /// [`VERSION`].
-    pub version: u32,
-    /// The slowdown that fails the comparison, as a share.
-    pub fail_over: Option<f64>,
-    /// How many runs there are of each.
-    pub runs: Runs,
-    /// How far a measure moves from one run to the next.
-    pub yardstick: Yardstick,
-    /// What the measures of an experiment did together: their median change, as a logarithm. Of
-    /// those with enough measures to say.
-    pub together: BTreeMap<String, f64>,
-    /// The smallest change of one measure alone that would have been called, as a share: half of the
-    /// measures need more, half less. Absent if nothing could be compared.
-    pub smallest: Option<f64>,
-    /// What both measured, in the order of the old one.
-    pub rows: Vec<Row>,
-    /// Experiments and arms (`experiment: arm`) that only the old runs have.
-    pub only_in_old: Vec<String>,
-    /// Experiments and arms that only the new runs have.
-    pub only_in_new: Vec<String>,
-    /// What else differs between the runs, so that a change need not be the disk's.
-    pub conditions: Vec<Condition>,
-}
-
-/// How many runs.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub struct Runs {
-    /// Of the old state.
-    pub old: usize,
-    /// Of the new state.
-    pub new: usize,
-}
-
-/// One measure of one arm in both states.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Row {
-    /// The experiment.
-    pub experiment: String,
-    /// The arm.
-    pub arm: String,
-    /// What was measured.
-    pub measure: String,
-    /// Whether it is the measure that leads its arm.
-    pub leads: bool,
-    /// What is said of the medians.
-    pub verdict: Verdict,
-    /// Runs with a median of it.
-    pub runs: Runs,
-    /// The old median; of several runs the geometric mean of theirs.
-    pub old_p50_ns: Option<u64>,
-    /// The new median.
-    pub new_p50_ns: Option<u64>,
-    /// New over old, less one; seen or not.
-    pub change: Option<f64>,
-    /// How far it moves from run to run: standard deviation of the logarithm of its median, its own
-    /// and the yardstick's together.
-    pub run_spread: Option<f64>,
-    /// The smallest change of it alone that would have been called, as a share.
-    pub smallest: Option<f64>,
-    /// The chance of such a change, if nothing differed: by runs or by blocks, whichever is larger.
-    pub p: Option<f64>,
-    /// The same, corrected for the number of comparisons.
-    pub corrected_p: Option<f64>,
-    /// The 99th percentiles, where the samples of all runs carry them.
-    pub p99: Option<Tail>,
-    /// Flushes per operation, old and new, if they changed by more than a tenth.
-    pub flushes: Option<(f64, f64)>,
-    /// KiB written per operation, old and new, if they changed by more than a tenth.
-    pub device_kib: Option<(f64, f64)>,
-    /// Where the arm's counts contradict its promise.
-    pub invalid: Sides,
-    /// Where the arm was measured on a busy machine.
-    pub noisy: Sides,
-}
-
-/// What is said of two medians.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Verdict {
-    /// The new one is larger.
-    Slower,
-    /// The new one is smaller.
-    Faster,
-    /// No difference was seen. That is not: there is none.
-    Same,
-    /// There are too few blocks, or samples, to say.
-    Unknown,
-    /// One of the two contradicts its promise.
-    Invalid,
-}
-
-/// Two 99th percentiles.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Tail {
-    /// The old one.
-    pub old_ns: u64,
-    /// The new one.
-    pub new_ns: u64,
-    /// New over old, less one.
-    pub change: f64,
-    /// Whether their intervals are apart; `None` if one of them has none.
-    pub differs: Option<bool>,
-}
-
-/// On which side, in any of its runs.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub struct Sides {
-    /// In the old one.
-    pub old: bool,
-    /// In the new one.
-    pub new: bool,
-}
-
-/// Why two sets of results cannot be compared.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum CannotCompare {
-    /// Which of the two is meant cannot be known.
-    #[error("there are two results of {experiment} in {side}: name one file")]
-    Twice {
-        /// The experiment.
-        experiment: String,
-        /// `OLD` or `NEW`.
-        side: &'static str,
-    },
-    /// They ask different questions.
-    #[error("nothing to compare: OLD has {old}, NEW has {new}")]
-    NothingInCommon {
-        /// Experiments of the old run.
-        old: String,
-        /// Experiments of the new run.
-        new: String,
-    },
-}
 
 /// Compares the runs of two states. A change of `fail_over` (a share) to the worse is too much, if
 /// given.
@@ -195,142 +25,104 @@ pub fn compare(
         let (old, new) = (old_names.join(", "), new_names.join(", "));
         return Err(CannotCompare::NothingInCommon { old, new });
     }
-    let mut comparison = Comparison {
+    let mut only_in_old = missing(&old_names, &new_names);
+    let mut only_in_new = missing(&new_names, &old_names);
+    let (mut conditions, mut compared) = (Vec::new(), Vec::new());
+    for name in shared {
+        let (old, new) = (of_experiment(old, name), of_experiment(new, name));
+        let (old_arms, new_arms) = (arms(&old), arms(&new));
+        let of_experiment = |arm: String| format!("{name}: {arm}");
+        only_in_old.extend(missing(&old_arms, &new_arms).into_iter().map(of_experiment));
+        only_in_new.extend(missing(&new_arms, &old_arms).into_iter().map(of_experiment));
+        add_conditions(&mut conditions, &old, &new);
+        let (old_moods, new_moods) = (moods(&old), moods(&new));
+        for arm in old_arms.iter().filter(|arm| new_arms.contains(arm)) {
+            let (old, new) = (of_arm(&old, &old_moods, arm), of_arm(&new, &new_moods, arm));
+            compared.extend(rows(name, &old, &new));
+        }
+    }
+    let Judged { yardstick, together, smallest, rows } = judge(compared);
+    Ok(Comparison {
         format: FORMAT,
         version: VERSION,
         fail_over,
         runs: Runs { old: old.len(), new: new.len() },
-        yardstick: Yardstick::BUILT_IN,
-        together: BTreeMap::new(),
-        smallest: None,
-        rows: Vec::new(),
-        only_in_old: missing(&old_names, &new_names),
-        only_in_new: missing(&new_names, &old_names),
-        conditions: Vec::new(),
-    };
-    let mut compared = Vec::new();
-    for name in shared {
-        compared.extend(comparison.add(name, &of_experiment(old, name), &of_experiment(new, name)));
-    }
-    comparison.judge(compared);
-    Ok(comparison)
+        yardstick,
+        together,
+        smallest,
+        rows,
+        only_in_old,
+        only_in_new,
+        conditions,
+    })
 }
 
-impl Comparison {
-    /// What makes the check fail: seen in a valid arm on a quiet machine, and beyond the limit.
-    pub fn failed(&self) -> impl Iterator<Item = &Row> {
-        self.beyond_limit().filter(|row| !row.noisy.any())
-    }
-
-    /// What would, had the machine been left in peace.
-    pub fn undecided(&self) -> impl Iterator<Item = &Row> {
-        self.beyond_limit().filter(|row| row.noisy.any())
-    }
-
-    fn beyond_limit(&self) -> impl Iterator<Item = &Row> {
-        let limit = self.fail_over.unwrap_or(f64::INFINITY);
-        let beyond = move |row: &&Row| row.change.is_some_and(|change| change > limit);
-        self.rows.iter().filter(|row| row.verdict == Verdict::Slower).filter(beyond)
-    }
-
-    /// Adds what both sides have of an experiment; returns what is to be judged.
-    fn add(
-        &mut self,
-        name: &str,
-        old: &[&ExperimentResult],
-        new: &[&ExperimentResult],
-    ) -> Vec<Compared> {
-        let (old_arms, new_arms) = (arms(old), arms(new));
-        let of_experiment = |arm: String| format!("{name}: {arm}");
-        self.only_in_old.extend(missing(&old_arms, &new_arms).into_iter().map(of_experiment));
-        self.only_in_new.extend(missing(&new_arms, &old_arms).into_iter().map(of_experiment));
-        for (old, new) in old.iter().flat_map(|old| new.iter().map(move |new| (old, new))) {
-            for condition in conditions::that_differ(old, new) {
-                // The same of all experiments, most likely; once is enough.
-                if !self.conditions.contains(&condition) {
-                    self.conditions.push(condition);
-                }
+/// Adds what else differs between the results of an experiment. Most experiments differ in the same
+/// ways, so each condition is added once.
+fn add_conditions(
+    conditions: &mut Vec<Condition>,
+    old: &[&ExperimentResult],
+    new: &[&ExperimentResult],
+) {
+    for (old, new) in old.iter().flat_map(|old| new.iter().map(move |new| (old, new))) {
+        for condition in conditions::that_differ(old, new) {
+            if !conditions.contains(&condition) {
+                conditions.push(condition);
             }
         }
-        let (old_moods, new_moods) = (moods(old), moods(new));
-        let both = old_arms.iter().filter(|arm| new_arms.contains(arm));
-        let rows =
-            |arm: &String| rows(name, &of_arm(old, &old_moods, arm), &of_arm(new, &new_moods, arm));
-        both.flat_map(rows).collect()
-    }
-
-    /// Verdicts need all of them: the yardstick is made of all, and p values are corrected together.
-    fn judge(&mut self, mut compared: Vec<Compared>) {
-        self.together = together(&compared);
-        let together = self.together.clone();
-        let nothing = |row: &Row| Nothing::of(together.get(&row.experiment).copied());
-        let told = || compared.iter().filter_map(|c| Some((&c.row, c.evidence.as_ref()?)));
-        let spreads: Vec<Spread> = told().filter_map(|(_, evidence)| evidence.spread).collect();
-        let apart: Vec<f64> =
-            told().map(|(row, evidence)| evidence.change - nothing(row).centre).collect();
-        self.yardstick = Yardstick::of(&spreads, &apart);
-        // What a p value has to be for one measure to be called alone.
-        let alone = (1.0 - stats::CONFIDENCE) / yardstick::number(apart.len().max(1));
-        let mut smallest = Vec::new();
-        for Compared { row, evidence } in &mut compared {
-            let Some(evidence) = evidence else { continue };
-            let nothing = nothing(row);
-            let scale = self.yardstick.scale(evidence.spread, row.runs.old, row.runs.new);
-            let called_from = (nothing.slowest + scale.reach(alone)).exp_m1();
-            row.run_spread = Some(scale.run_spread);
-            row.smallest = Some(called_from);
-            let p_of_runs = scale.chance(nothing.beyond(evidence.change));
-            row.p = Some(p_of_runs.max(evidence.p_of_blocks));
-            smallest.push(called_from);
-        }
-        self.smallest = (!smallest.is_empty()).then(|| yardstick::median(smallest));
-        self.rows = compared.into_iter().map(|compared| compared.row).collect();
-        let p_values: Vec<f64> = self.rows.iter().filter_map(|row| row.p).collect();
-        let compared = self.rows.iter_mut().filter(|row| row.p.is_some());
-        for (row, corrected) in compared.zip(stats::benjamini_hochberg(&p_values)) {
-            row.corrected_p = Some(corrected);
-            row.verdict = match row.change {
-                _ if corrected >= 1.0 - stats::CONFIDENCE => Verdict::Same,
-                Some(change) if change > 0.0 => Verdict::Slower,
-                _ => Verdict::Faster,
-            };
-        }
     }
 }
 
-/// What all measures of an experiment did together: their median change, as a logarithm. Experiments
-/// run one after the other, so each meets a mood of the machine of its own.
-fn together(compared: &[Compared]) -> BTreeMap<String, f64> {
-    let mut changes: BTreeMap<String, Vec<f64>> = BTreeMap::new();
-    for Compared { row, evidence } in compared {
-        if let Some(evidence) = evidence {
-            changes.entry(row.experiment.clone()).or_default().push(evidence.change);
-        }
-    }
-    let enough = |changes: &Vec<f64>| changes.len() >= TOGETHER_MEASURES;
-    changes.retain(|_, changes| enough(changes));
-    changes.into_iter().map(|(name, changes)| (name, yardstick::median(changes))).collect()
+/// Every row with its verdict, and what they were judged by.
+struct Judged {
+    yardstick: Yardstick,
+    together: BTreeMap<String, f64>,
+    smallest: Option<f64>,
+    rows: Vec<Row>,
 }
 
-/// The changes that count as none, as logarithms: near nothing, near what all did together, and
-/// whatever lies between.
-#[derive(Debug, Clone, Copy)]
-struct Nothing {
-    centre: f64,
-    fastest: f64,
-    slowest: f64,
+/// Judges all rows at once: the yardstick is made of all of them, and their p values are corrected
+/// together.
+fn judge(mut compared: Vec<Compared>) -> Judged {
+    let told = || compared.iter().filter_map(|c| Some((&c.row, c.evidence.as_ref()?)));
+    let changes = told().map(|(row, evidence)| (row.experiment.as_str(), evidence.change));
+    let together = together(changes);
+    let nothing = |row: &Row| Nothing::of(together.get(&row.experiment).copied());
+    let spreads: Vec<Spread> = told().filter_map(|(_, evidence)| evidence.spread).collect();
+    let apart: Vec<f64> =
+        told().map(|(row, evidence)| evidence.change - nothing(row).centre).collect();
+    let yardstick = Yardstick::of(&spreads, &apart);
+    // The p value below which one measure alone would be called.
+    let alone = (1.0 - stats::CONFIDENCE) / yardstick::number(apart.len().max(1));
+    let mut smallest = Vec::new();
+    for Compared { row, evidence } in &mut compared {
+        let Some(evidence) = evidence else { continue };
+        let nothing = nothing(row);
+        let scale = yardstick.scale(evidence.spread, row.runs.old, row.runs.new);
+        let called_from = (nothing.slowest + scale.reach(alone)).exp_m1();
+        row.run_spread = Some(scale.run_spread);
+        row.smallest = Some(called_from);
+        let p_of_runs = scale.chance(nothing.beyond(evidence.change));
+        row.p = Some(p_of_runs.max(evidence.p_of_blocks));
+        smallest.push(called_from);
+    }
+    let mut rows: Vec<Row> = compared.into_iter().map(|compared| compared.row).collect();
+    give_verdicts(&mut rows);
+    let smallest = (!smallest.is_empty()).then(|| yardstick::median(smallest));
+    Judged { yardstick, together, smallest, rows }
 }
 
-impl Nothing {
-    fn of(together: Option<f64>) -> Self {
-        let centre = together.unwrap_or(0.0).clamp(-TOGETHER_MAX, TOGETHER_MAX);
-        let near = SMALLEST.ln_1p();
-        Self { centre, fastest: centre.min(0.0) - near, slowest: centre.max(0.0) + near }
-    }
-
-    /// How far a change lies beyond them; not above zero if it is one of them.
-    fn beyond(self, change: f64) -> f64 {
-        (change - self.slowest).max(self.fastest - change)
+/// Corrects the p values for their number, and says of each row that has one what it means.
+fn give_verdicts(rows: &mut [Row]) {
+    let p_values: Vec<f64> = rows.iter().filter_map(|row| row.p).collect();
+    let compared = rows.iter_mut().filter(|row| row.p.is_some());
+    for (row, corrected) in compared.zip(stats::benjamini_hochberg(&p_values)) {
+        row.corrected_p = Some(corrected);
+        row.verdict = match row.change {
+            _ if corrected >= 1.0 - stats::CONFIDENCE => Verdict::Same,
+            Some(change) if change > 0.0 => Verdict::Slower,
+            _ => Verdict::Faster,
+        };
     }
 }
 
@@ -344,33 +136,6 @@ fn once_each(runs: &[Run], side: &'static str) -> Result<(), CannotCompare> {
     Ok(())
 }
 
-impl Row {
-    /// The arm, with the measure if it is not the leading one.
-    #[must_use]
-    pub fn name(&self) -> String {
-        if self.leads { self.arm.clone() } else { format!("{}: {}", self.arm, self.measure) }
-    }
-}
-
-impl Sides {
-    /// Whether in any.
-    #[must_use]
-    pub const fn any(self) -> bool {
-        self.old || self.new
-    }
-}
-
-impl fmt::Display for Sides {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match (self.old, self.new) {
-            (true, true) => "OLD and NEW",
-            (true, false) => "OLD",
-            (false, true) => "NEW",
-            (false, false) => "neither",
-        })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::LazyLock;
@@ -378,6 +143,7 @@ mod tests {
     use rand::{Rng, SeedableRng};
     use rand_pcg::Pcg64Mcg;
 
+    use super::super::together::SMALLEST;
     use super::*;
     use crate::result::{ArmResult, PerOperation};
     use crate::summary::Summary;
@@ -385,7 +151,7 @@ mod tests {
 
     /// A real arm, to make others of.
     static TEMPLATE: LazyLock<ExperimentResult> = LazyLock::new(|| {
-        let json = include_str!("../testdata/result-v1-sync-cost.json");
+        let json = include_str!("../../testdata/result-v1-sync-cost.json");
         let mut result = ExperimentResult::parse(json).unwrap();
         let arm = &mut result.arms[0];
         (arm.per_operation, arm.warnings, arm.summaries) = (None, Vec::new(), Vec::new());
@@ -545,8 +311,8 @@ mod tests {
         }
     }
 
-    /// Two runs a side agree by luck for some arms; without drawing their variance toward that of the
-    /// others, each such arm would be called changed.
+    /// Two runs a side agree by luck for some arms; without drawing their variance toward that of
+    /// the others, each such arm would be called changed.
     #[test]
     fn runs_that_agree_by_luck_do_not_make_a_difference_sure() {
         let mut disk = MoodyDisk::new(9, 100);
@@ -563,8 +329,8 @@ mod tests {
         assert_eq!(comparison.yardstick.source, yardstick::Source::Runs);
     }
 
-    /// Whole experiments moved by up to 30 % from run to run of one disk, which widened the yardstick
-    /// of every measure in them.
+    /// Whole experiments moved by up to 30 % from run to run of one disk, which widened the
+    /// yardstick of every measure in them.
     #[test]
     fn what_a_run_does_as_a_whole_is_not_in_the_yardstick() {
         let spread = |moods: [f64; 6]| {

@@ -1,4 +1,4 @@
-//! What differs between two results beside the figures, so that a change need not be the disk's. Pure.
+//! What else differs between two results, so that a change need not be the disk's. Pure.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::environment::Environment;
 use crate::result::ExperimentResult;
 
-/// Something that differs between the runs beside the figures.
+/// Something other than a figure that differs between the runs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Condition {
     /// What: `kernel`, `mount options`, `profile of sync-cost`.
@@ -18,9 +18,9 @@ pub struct Condition {
     pub new: String,
 }
 
-/// What differs in how and on what two results were measured.
+/// The conditions in which two results were measured and which differ.
 #[must_use]
-pub fn that_differ(old: &ExperimentResult, new: &ExperimentResult) -> Vec<Condition> {
+pub(crate) fn that_differ(old: &ExperimentResult, new: &ExperimentResult) -> Vec<Condition> {
     let mut conditions = of_environments(&old.environment, &new.environment);
     let mut differ = |what: &str, old: &str, new: &str| {
         if old != new {
@@ -42,7 +42,7 @@ pub fn that_differ(old: &ExperimentResult, new: &ExperimentResult) -> Vec<Condit
     conditions
 }
 
-/// What of two environments differs and matters. Memory, free space and directory do not.
+/// What differs between two environments and matters. Memory, free space and the directory do not.
 fn of_environments(old: &Environment, new: &Environment) -> Vec<Condition> {
     let known = |value: &Option<String>| value.clone().unwrap_or_else(|| "unknown".to_owned());
     let facts = |environment: &Environment| {
@@ -96,7 +96,7 @@ mod tests {
 
     #[test]
     fn what_else_differs_between_the_runs_is_named() {
-        let json = include_str!("../testdata/result-v1-sync-cost.json");
+        let json = include_str!("../../testdata/result-v1-sync-cost.json");
         let old = ExperimentResult::parse(json).unwrap();
         let mut new = old.clone();
         new.environment.kernel = Some("7.0.0".to_owned());

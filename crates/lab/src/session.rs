@@ -1,4 +1,4 @@
-//! A run of experiments in a directory: the checks before, the scratch files, the saved results.
+//! A run of experiments in a directory: checks before it, scratch files during it, saved results.
 
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -44,7 +44,7 @@ pub struct Options {
     pub only: Vec<String>,
 }
 
-/// A run that was found possible. Nothing has been written yet.
+/// A run that can be made here. Nothing has been written yet.
 #[derive(Debug)]
 pub struct Lab {
     options: Options,
@@ -69,7 +69,7 @@ pub struct Session {
 }
 
 impl Lab {
-    /// Checks that the run can be made. Writes nothing.
+    /// Checks that the run can be made here. Writes nothing.
     pub fn check(mut options: Options) -> Result<Self> {
         let directory = scratch::directory(&options.directory)?;
         let (environment, devices) = Environment::of(&directory);
@@ -94,7 +94,7 @@ impl Lab {
         &self.scratch
     }
 
-    /// What runs that were killed have left beside it.
+    /// Scratch directories that killed runs left beside it.
     #[must_use]
     pub fn leftovers(&self) -> Vec<PathBuf> {
         scratch::leftovers(&self.directory)
@@ -119,13 +119,13 @@ impl Lab {
         )
     }
 
-    /// Time that the experiments will take, about.
+    /// About how long the experiments will take.
     #[must_use]
     pub fn budget(&self) -> Duration {
         self.budgets.iter().sum()
     }
 
-    /// Makes the scratch directory and the one for results, and finds out what works.
+    /// Makes the scratch directory and the one for results, and finds out which methods work.
     pub fn begin(self) -> Result<Session> {
         let scratch = Scratch::create(self.scratch.clone())?;
         let names: Vec<String> =
@@ -146,9 +146,9 @@ impl Lab {
 }
 
 impl Session {
-    /// Runs one experiment after the other. Each result is saved before the next begins, and given
-    /// to `done`, which says whether to go on. `progress` is told how far an experiment is, and how
-    /// long those after it will take.
+    /// Runs one experiment after the other. Each result is saved before the next one begins, and
+    /// given to `done`, which says whether to go on. `progress` is told how far an experiment has
+    /// come, and how long those after it will take.
     pub fn run(
         &self,
         cancel: &AtomicBool,
@@ -189,7 +189,7 @@ impl Session {
         let begun = Instant::now();
         let measured = experiment.run(&setup, watch);
         let cleared = self.clear();
-        // What went wrong first is what is told.
+        // The first failure is the one to report.
         let measured = measured?;
         cleared?;
         let mut warnings = self.warnings.clone();
@@ -226,7 +226,7 @@ impl Session {
     }
 }
 
-/// What the place itself gives to think.
+/// Warnings about the place itself.
 fn place_warnings(environment: &Environment) -> Vec<Warning> {
     let mut warnings = Vec::new();
     let mut warn = |kind, text: &str| warnings.push(Warning::new(kind, text));
@@ -249,7 +249,7 @@ fn place_warnings(environment: &Environment) -> Vec<Warning> {
     warnings
 }
 
-/// Watches the machine while we do nothing: whatever moves is somebody else.
+/// Watches the machine while we do nothing: whatever is counted is somebody else's.
 #[expect(clippy::disallowed_methods, reason = "watching takes time, and waits for nothing")]
 fn idle_warnings(counters: &Counters, cpus: usize) -> Vec<Warning> {
     let before = counters.read();
@@ -273,7 +273,7 @@ fn idle_warnings(counters: &Counters, cpus: usize) -> Vec<Warning> {
     warnings
 }
 
-/// One line for the run, instead of one for each arm.
+/// Warnings that many arms share, as one line each.
 fn run_warnings(arms: &[ArmResult]) -> Vec<Warning> {
     let with = |kind: Kind| {
         let has = |arm: &&ArmResult| arm.warnings.iter().any(|w| w.kind == kind);
@@ -327,7 +327,7 @@ fn chain(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// Names each experiment once, and leaves out those that have none of the wanted arms.
+/// Keeps each experiment once, and drops those that have none of the wanted arms.
 fn narrow(options: &mut Options) -> Result<()> {
     let mut named: Vec<&'static dyn Experiment> = Vec::new();
     for &experiment in &options.experiments {
@@ -362,7 +362,7 @@ fn nearest<'a>(part: &str, all: &'a [String]) -> Vec<&'a str> {
     all
 }
 
-/// The room that the wanted arms of an experiment need, about.
+/// About how much room the wanted arms of an experiment need.
 fn share_of_disk(experiment: &dyn Experiment, profile: Profile, only: &[String]) -> u64 {
     let disk_bytes = experiment.cost(profile).disk_bytes;
     let arms = experiment.arm_names(profile);
@@ -370,6 +370,6 @@ fn share_of_disk(experiment: &dyn Experiment, profile: Profile, only: &[String])
         return disk_bytes;
     }
     let wanted = arms.iter().filter(|arm| only.iter().any(|part| names(part, arm))).count() as u64;
-    // Arms differ in size; four times an equal share holds the largest.
+    // Arms differ in size; four times an equal share is enough for the largest.
     (disk_bytes / arms.len() as u64).saturating_mul(4 * wanted).min(disk_bytes)
 }

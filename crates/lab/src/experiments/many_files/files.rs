@@ -1,8 +1,8 @@
-//! Many small files, written and synced all at once: one arm, and the ways to do it.
+//! An arm: many small files, written and synced together in one of the ways.
 //!
 //! The files of a block are created, opened and made durable as empty files before it, and removed
-//! after it, so that nothing but writing and syncing them is timed and counted. A block is one sample:
-//! the time for all of them.
+//! after it, so that nothing but writing and syncing them is timed and counted. A block is one
+//! sample: the time for all of them.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,136 +15,31 @@ use plimsoll_sync::{
     AlignedBuf, Batch, BatchWrite, Dir, File, OsDir, Promise, SyncMethod, System, risky,
 };
 
+use super::values::{TOO_EARLY, median};
+use super::way::{DIRECT_BYTES, THREADS, Way};
 use crate::arm::Identity;
 use crate::error::Result;
 use crate::experiment::Setup;
 use crate::layout::{Layout, noise};
 use crate::result::ArmResult;
 use crate::runner::{Arm, Block};
-use crate::stats;
-use crate::summary::Summary;
 use crate::units;
 use crate::verdict::Asked;
 use crate::warning::Kind;
 
 /// What is measured.
-pub const MEASURE: &str = "time for all files";
-
-/// A value of an arm whose fsyncs are not tied to their writes: how many completed before their own
-/// write did, in all its samples.
-pub const TOO_EARLY: &str = "fsyncs_before_their_write";
-
-/// What direct I/O writes instead: a page, which is what a record of 200 B costs anyway.
-pub const DIRECT_BYTES: usize = 4096;
-/// Threads of the pool.
-pub const THREADS: usize = 4;
-
-/// How the files are written and synced.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Way {
-    /// Not synced.
-    Write,
-    /// Write and sync, file by file.
-    Each(SyncMethod),
-    /// All writes, then a sync of each file.
-    Then,
-    /// All writes, a hint for each file to begin writing it out, then a sync of each.
-    HintThen,
-    /// One batch of `io_uring` requests.
-    Batch(SyncMethod),
-    /// Write and sync by a pool of threads.
-    Pool,
-    /// All writes, then one syncfs.
-    Syncfs,
-    /// All records in one file, and one sync.
-    OneFile,
-}
-
-/// Every way, in the order in which reports print them.
-pub const WAYS: [Way; 12] = [
-    Way::Write,
-    Way::Each(SyncMethod::ORDINARY),
-    Way::Each(SyncMethod::Fdatasync),
-    Way::Then,
-    Way::HintThen,
-    Way::Each(SyncMethod::DirectFsync),
-    Way::Batch(SyncMethod::UringLink),
-    Way::Batch(SyncMethod::Uring),
-    Way::Batch(SyncMethod::UringRwfDsync),
-    Way::Pool,
-    Way::Syncfs,
-    Way::OneFile,
-];
-
-impl Way {
-    /// Its name, in words.
-    #[must_use]
-    pub fn name(self) -> String {
-        match self {
-            Self::Write => "write only".to_owned(),
-            Self::Each(SyncMethod::DirectFsync) => "O_DIRECT, write and fsync each".to_owned(),
-            Self::Each(method) => format!("write and {method} each"),
-            Self::Then => format!("all writes, then {} each", SyncMethod::ORDINARY),
-            Self::HintThen => {
-                format!("all writes and sync_file_range, then {} each", SyncMethod::ORDINARY)
-            }
-            Self::Batch(SyncMethod::Uring) => "io_uring, unlinked (a trap)".to_owned(),
-            Self::Batch(SyncMethod::UringLink) => "io_uring, linked".to_owned(),
-            Self::Batch(method) => method.name().replace('+', ", "),
-            Self::Pool => format!("{THREADS} threads, write and {} each", SyncMethod::ORDINARY),
-            Self::Syncfs => "all writes, then one syncfs".to_owned(),
-            Self::OneFile => format!("one file, one {}", SyncMethod::ORDINARY),
-        }
-    }
-
-    /// What makes the records durable.
-    #[must_use]
-    pub const fn method(self) -> SyncMethod {
-        match self {
-            Self::Write => SyncMethod::None,
-            Self::Each(method) | Self::Batch(method) => method,
-            Self::Syncfs => SyncMethod::Syncfs,
-            Self::Then | Self::HintThen | Self::Pool | Self::OneFile => SyncMethod::ORDINARY,
-        }
-    }
-
-    /// Syncs that follow each other in a sample of `files`. Those that run together may share a
-    /// commit and a flush, so that one is all that the promise implies.
-    const fn syncs_in_turn(self, files: u64) -> u64 {
-        match self {
-            Self::Write | Self::Each(_) | Self::Then | Self::HintThen => files,
-            Self::Batch(_) | Self::Pool | Self::Syncfs | Self::OneFile => 1,
-        }
-    }
-
-    /// Whether it goes through `io_uring`.
-    #[must_use]
-    pub const fn needs_uring(self) -> bool {
-        matches!(self, Self::Batch(_))
-    }
-
-    /// Whether an fsync may run before its own write, so that it proves nothing.
-    #[must_use]
-    pub const fn is_trap(self) -> bool {
-        matches!(self, Self::Batch(SyncMethod::Uring))
-    }
-
-    /// Whether everything happens in the measuring thread, one after the other.
-    const fn is_sequential(self) -> bool {
-        !matches!(self, Self::Batch(_) | Self::Pool)
-    }
-}
+pub(super) const MEASURE: &str = "time for all files";
 
 /// The files of an arm.
-pub struct Files<'a> {
+pub(super) struct Files<'a> {
     dir: &'a OsDir,
     way: Way,
     names: Vec<String>,
     payload: AlignedBuf,
-    /// Open during a block only: all arms' files together would be too many.
+    /// Open during a block only: the files of all arms together would be too many.
     open: Opened,
     fsyncs_before_their_write: u64,
-    /// Counted with the first block, which is thrown away.
+    /// Those of the first block, which is thrown away.
     fsyncs_while_warming_up: Option<u64>,
 }
 
@@ -155,8 +50,13 @@ enum Opened {
 }
 
 impl<'a> Files<'a> {
-    /// So many files of a record each, written and synced in this way, which must work here.
-    pub fn new(setup: &Setup<'a>, way: Way, files: usize, record_bytes: usize) -> Result<Self> {
+    /// An arm of so many files of one record each, for a way that must work here.
+    pub(super) fn new(
+        setup: &Setup<'a>,
+        way: Way,
+        files: usize,
+        record_bytes: usize,
+    ) -> Result<Self> {
         let access = way.method().access();
         let (len, alignment) = if access.direct {
             let name = "files-alignment";
@@ -181,11 +81,11 @@ impl<'a> Files<'a> {
 
     /// How they are written and synced.
     #[must_use]
-    pub fn way(&self) -> Way {
+    pub(super) fn way(&self) -> Way {
         self.way
     }
 
-    /// The last way needs only one.
+    /// The names of the files that are created: one for [`Way::OneFile`], all of them otherwise.
     fn created(&self) -> &[String] {
         if self.way == Way::OneFile { &self.names[..1] } else { &self.names }
     }
@@ -197,7 +97,7 @@ impl<'a> Files<'a> {
         }
     }
 
-    /// All files, once. Returns the time that it took, and the fsyncs that came too early.
+    /// Writes all files once. Returns how long that took, and how many fsyncs came too early.
     fn write_all(&self) -> plimsoll_sync::Result<(Duration, u64)> {
         let method = self.way.method();
         if let (Way::Batch(_), Opened::Batch(batch)) = (self.way, &self.open) {
@@ -252,7 +152,7 @@ impl<'a> Files<'a> {
         Ok((start.elapsed(), 0))
     }
 
-    /// Threads take file after file. They stand ready before the clock starts.
+    /// Threads take file after file. They are ready before the clock starts.
     fn write_in_a_pool(&self, method: SyncMethod) -> plimsoll_sync::Result<Duration> {
         let files = self.handles();
         let payload: &[u8] = &self.payload;
@@ -281,7 +181,7 @@ impl<'a> Files<'a> {
         })
     }
 
-    /// What the device must have seen; the trap may do anything.
+    /// What the device must have seen. Of the trap nothing can be asked.
     fn asked(&self, samples: u64, promise: Promise) -> Option<Asked> {
         let files = self.names.len() as u64;
         let syncs = self.way.syncs_in_turn(files);
@@ -291,9 +191,9 @@ impl<'a> Files<'a> {
         (!self.way.is_trap()).then_some(asked)
     }
 
-    /// What its blocks showed.
+    /// The result of its blocks.
     #[must_use]
-    pub fn result(&self, blocks: &[Block], setup: &Setup<'_>) -> ArmResult {
+    pub(super) fn result(&self, blocks: &[Block], setup: &Setup<'_>) -> ArmResult {
         let method = self.way.method();
         let promise = method.promise(System::HERE).unwrap_or(Promise::Nothing);
         let identity = Identity {
@@ -307,7 +207,7 @@ impl<'a> Files<'a> {
         // A block is one sample, of many operations.
         let samples = blocks.len() as u64;
         let mut arm = identity.result(blocks, |_operations| self.asked(samples, promise), setup);
-        // That a small file takes a whole block is what is being measured.
+        // Small files take whole blocks; that is what is measured, and no reason to warn.
         arm.warnings.retain(|warning| warning.kind != Kind::WriteAmplification);
         let mut values = BTreeMap::new();
         if let Some(total) = median(&arm.summaries[0]) {
@@ -324,13 +224,6 @@ impl<'a> Files<'a> {
     }
 }
 
-/// The median of the samples, even where they are too few for a table: each is of many files.
-#[must_use]
-pub fn median(summary: &Summary) -> Option<u64> {
-    let blocks = &summary.block_p50_ns;
-    (!blocks.is_empty()).then(|| stats::quantile(blocks, 0.5))
-}
-
 impl fmt::Debug for Files<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Files").field("way", &self.way).finish_non_exhaustive()
@@ -338,7 +231,7 @@ impl fmt::Debug for Files<'_> {
 }
 
 impl Arm for Files<'_> {
-    /// New, empty, durable files, with one sync of the directory for all of them.
+    /// Creates empty files and makes them durable with one sync of the directory.
     fn prepare(&mut self) -> plimsoll_sync::Result<()> {
         let access = self.way.method().access();
         let create = |name: &String| risky::create(self.dir, name, access);
@@ -363,7 +256,7 @@ impl Arm for Files<'_> {
         Ok(())
     }
 
-    /// What was written goes with the files: nothing of theirs stays dirty.
+    /// Removes the files, so that none of their data stays dirty.
     fn settle(&mut self) -> plimsoll_sync::Result<()> {
         self.open = Opened::Nothing;
         for name in self.created() {
@@ -375,6 +268,7 @@ impl Arm for Files<'_> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::way::WAYS;
     use super::*;
 
     fn files<'a>(dir: &'a OsDir, way: Way) -> Files<'a> {
@@ -414,14 +308,5 @@ mod tests {
             files.settle().unwrap();
             assert!(dir.list().unwrap().is_empty(), "{way:?}");
         }
-    }
-
-    #[test]
-    fn each_way_has_a_name_of_its_own_without_a_slash() {
-        let mut names: Vec<String> = WAYS.into_iter().map(Way::name).collect();
-        assert!(names.iter().all(|name| !name.contains('/')), "--only splits names there");
-        names.sort();
-        names.dedup();
-        assert_eq!(names.len(), WAYS.len());
     }
 }

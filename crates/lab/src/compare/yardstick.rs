@@ -1,36 +1,37 @@
-//! How far a measure moves from one run to the next on an unchanged disk: what a change is held
-//! against. Pure; all of it on logarithms, because what moves a time multiplies it.
+//! How far a measure moves from one run to the next on an unchanged disk: each change is held
+//! against this. Pure. All values are logarithms, because what moves a time multiplies it.
 //!
-//! Some arms are moody and some are steady, and a few runs do not tell which is which: two runs agree
-//! by luck now and then, and every change would stand out against them. So the variance of a measure
-//! between its runs is drawn toward that of all measures, as if each had some runs more which were
+//! Some arms are moody and some are steady, and a few runs do not tell which is which: two runs
+//! agree by luck now and then, and every change would stand out against them. So the variance of a
+//! measure between its runs is drawn toward that of all measures, as if each had some more runs
 //! like those of the others (empirical Bayes; Smyth, "Linear Models and Empirical Bayes Methods",
-//! 2004, known as limma's moderated t). How many more is fitted, too: the more measures differ in
-//! their moods, the fewer.
+//! 2004, known as limma's moderated t). How many more runs is fitted, too: the more measures differ
+//! in their moods, the fewer.
 //!
-//! What all measures of an experiment did together in a run is taken out before (`pairing`): it is no
-//! change of one of them.
+//! What all measures of an experiment did together in a run is subtracted first (`pairing.rs`), as
+//! it is no change of any single one.
 //!
-//! With one run of each state nothing is known of a measure between runs. Then the changes of all
-//! measures have to do, most of which are taken to be none: how far they lie apart, within bounds,
-//! and with the heavy tail that moody arms gave the runs we repeated (docs/comparing.md).
+//! With one run of each state, nothing is known of how a measure moves between runs. Then the
+//! changes of all measures have to serve, most of which are taken to be none: the yardstick is how
+//! far they lie apart, within bounds, with the heavy tail that moody arms gave the runs that we
+//! repeated (docs/comparing.md).
 
 use serde::Serialize;
 
-use crate::student;
+use super::student;
 
-/// Fewer measures than this do not say what measures do.
-pub const MEASURES_MIN: usize = 20;
+/// Fewer measures than this do not show how measures move.
+pub(crate) const MEASURES_MIN: usize = 20;
 
-/// Degrees of freedom of a yardstick that was not measured.
+/// The degrees of freedom of a yardstick that was not measured.
 const FREEDOM: f64 = 5.0;
-/// Bounds of a fitted number: never a tail so heavy that nothing counts, nor trust without end in
-/// measures that moved together.
+/// Bounds of fitted degrees of freedom: the tail is never so heavy that no change counts, and
+/// measures that moved alike are not trusted without limit.
 const FREEDOM_BOUNDS: (f64, f64) = (3.0, 12.0);
-/// Bounds of the standard deviation from run to run where it is guessed from the changes of one pair
-/// of runs: quiet pairs are luck, and what lies further apart has changed.
+/// Bounds of the standard deviation from run to run, if it is guessed from one pair of runs: a pair
+/// that is quieter was lucky, and in one that lies further apart the disk has changed.
 const SPREAD_BOUNDS: (f64, f64) = (0.05, 0.12);
-/// A standard deviation between runs below this is luck.
+/// A lower standard deviation between runs than this is luck.
 const SPREAD_MIN: f64 = 0.005;
 
 /// What a measure's median does from run to run.
@@ -79,11 +80,11 @@ impl Spread {
 }
 
 impl Yardstick {
-    /// What is taken where nothing can be measured: the upper bound of what is guessed.
+    /// The yardstick if nothing can be measured: the upper bound of a guess.
     pub const BUILT_IN: Self =
         Self { spread: SPREAD_BOUNDS.1, freedom: FREEDOM, source: Source::BuiltIn };
 
-    /// From the variances of measures between runs, or else from what their changes differ by.
+    /// From the variances of measures between runs, or else from how far their changes lie apart.
     #[must_use]
     pub fn of(spreads: &[Spread], changes: &[f64]) -> Self {
         if spreads.len() >= MEASURES_MIN {
@@ -99,7 +100,7 @@ impl Yardstick {
         }
     }
 
-    /// By the mean and the variance of the logarithms of variances (Smyth 2004, §6.2).
+    /// Fits the mean and the variance of the logarithms of variances (Smyth 2004, §6.2).
     fn fitted(spreads: &[Spread]) -> Self {
         let scaled = |spread: &Spread| {
             let half = spread.freedom / 2.0;
@@ -109,7 +110,7 @@ impl Yardstick {
         let n = number(spreads.len());
         let mean = logarithms.iter().sum::<f64>() / n;
         let squares: f64 = logarithms.iter().map(|value| (value - mean).powi(2)).sum();
-        // What variances of so few runs differ by anyway; the rest is that measures differ.
+        // Variances of so few runs differ by so much anyway; the rest is how much measures differ.
         let by_chance =
             spreads.iter().map(|spread| student::trigamma(spread.freedom / 2.0)).sum::<f64>() / n;
         let freedom = freedom_of(squares / (n - 1.0) - by_chance);
@@ -118,7 +119,7 @@ impl Yardstick {
         Self { spread: variance.sqrt(), freedom, source: Source::Runs }
     }
 
-    /// For a measure with this spread of its own, in so many runs.
+    /// The scale for a measure with this spread of its own, in so many runs.
     #[must_use]
     pub fn scale(&self, own: Option<Spread>, old_runs: usize, new_runs: usize) -> Scale {
         let own = own.unwrap_or(Spread { variance: 0.0, freedom: 0.0 });
@@ -129,7 +130,7 @@ impl Yardstick {
     }
 }
 
-/// The degrees of freedom whose [`student::trigamma`] of the half is this.
+/// The degrees of freedom of whose half [`student::trigamma`] is this.
 fn freedom_of(trigamma: f64) -> f64 {
     let (mut low, mut high) = FREEDOM_BOUNDS;
     for _ in 0..60 {
@@ -145,13 +146,13 @@ fn freedom_of(trigamma: f64) -> f64 {
 pub struct Scale {
     /// Standard deviation of the logarithm of its median from run to run.
     pub run_spread: f64,
-    /// The same of a change.
+    /// The standard deviation of a change.
     error: f64,
     freedom: f64,
 }
 
 impl Scale {
-    /// The chance of a change that goes so far beyond what counts as none, if it were none.
+    /// The chance that a change goes so far beyond what counts as none, if there is none.
     #[must_use]
     pub fn chance(&self, beyond: f64) -> f64 {
         if beyond <= 0.0 { 1.0 } else { 2.0 * student::beyond(beyond / self.error, self.freedom) }
@@ -169,15 +170,15 @@ impl Scale {
 /// # Panics
 /// If there are no values.
 #[must_use]
-pub fn median(mut values: Vec<f64>) -> f64 {
+pub(crate) fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values[values.len() / 2]
 }
 
-/// As a number to calculate with.
+/// A count as a number to calculate with.
 #[expect(clippy::cast_precision_loss, reason = "counts of runs and measures are small")]
 #[must_use]
-pub fn number(n: usize) -> f64 {
+pub(crate) fn number(n: usize) -> f64 {
     n as f64
 }
 

@@ -1,39 +1,40 @@
-//! What the runs of two states have in common: their experiments, arms and measures paired by name,
-//! and what speaks for a change of each. Pure.
+//! Pairs what the runs of two states have in common (experiments, arms and measures, by name), and
+//! collects the evidence for a change of each. Pure.
 
-use crate::compare::{Row, Run, Runs, Sides, TOGETHER_MEASURES, Tail, Verdict};
+use super::comparison::{Row, Run, Runs, Sides, Tail, Verdict};
+use super::together::TOGETHER_MEASURES;
+use super::yardstick::{self, Spread};
 use crate::result::{ArmResult, ExperimentResult};
 use crate::stats;
 use crate::summary::Summary;
 use crate::warning::Kind;
-use crate::yardstick::{self, Spread};
 
-/// Change of flushes or bytes per operation that is worth a word, as a share.
+/// A change of flushes or bytes per operation by more than this share is mentioned.
 const WORTH_A_WORD: f64 = 0.1;
 /// Fewer flushes per operation than this are somebody else's.
 const FLUSHES_MIN: f64 = 0.05;
 /// Fewer KiB per operation than this are somebody else's.
 const KIB_MIN: f64 = 0.5;
 
-/// A row, and what speaks for a change, if anything can.
-pub(crate) struct Compared {
-    pub(crate) row: Row,
-    pub(crate) evidence: Option<Evidence>,
+/// A row, and the evidence for a change, if there can be any.
+pub(super) struct Compared {
+    pub(super) row: Row,
+    pub(super) evidence: Option<Evidence>,
 }
 
 /// What the runs and the blocks of a measure say.
-pub(crate) struct Evidence {
+pub(super) struct Evidence {
     /// Logarithm of new over old.
-    pub(crate) change: f64,
-    /// Between the runs of each side; `None` if there is one of each.
-    pub(crate) spread: Option<Spread>,
-    /// The chance of blocks this different, if nothing differed.
-    pub(crate) p_of_blocks: f64,
+    pub(super) change: f64,
+    /// The spread between the runs of each side; `None` if there is one run of each.
+    pub(super) spread: Option<Spread>,
+    /// The chance of blocks this different if nothing differs.
+    pub(super) p_of_blocks: f64,
 }
 
-/// One row for each measure that both have samples of. What the device did is the arm's, and stands
-/// in its first row.
-pub(crate) fn rows(experiment: &str, old: &[InRun<'_>], new: &[InRun<'_>]) -> Vec<Compared> {
+/// One row for each measure of which both sides have samples. What the device did belongs to the
+/// arm as a whole, and is in its first row.
+pub(super) fn rows(experiment: &str, old: &[InRun<'_>], new: &[InRun<'_>]) -> Vec<Compared> {
     let measures = names(old.iter().flat_map(|run| &run.arm.summaries).map(|s| &s.measure));
     let sides = |is: fn(&ArmResult) -> bool| Sides {
         old: old.iter().any(|run| is(run.arm)),
@@ -81,7 +82,7 @@ pub(crate) fn rows(experiment: &str, old: &[InRun<'_>], new: &[InRun<'_>]) -> Ve
 /// A measure in the runs of one side.
 struct Medians<'a> {
     summaries: Vec<&'a Summary>,
-    /// Of the median of each run that has one.
+    /// The logarithm of the median of each run that has one.
     logarithms: Vec<f64>,
     /// The same without the moods of the runs.
     steady: Vec<f64>,
@@ -123,7 +124,7 @@ impl<'a> Medians<'a> {
 fn evidence(old: &Medians<'_>, new: &Medians<'_>) -> Option<Evidence> {
     let change = new.mean()? - old.mean()?;
     let (before, after) = (old.blocks(), new.blocks());
-    // Whether there are enough of them to say anything.
+    // Too few blocks say nothing.
     stats::differ(&before, &after)?;
     Some(Evidence {
         change,
@@ -147,8 +148,8 @@ fn change(old: Option<u64>, new: Option<u64>) -> Option<f64> {
     Some(crate::units::ratio(new, old) - 1.0)
 }
 
-/// The tails, if every run carries one. Of several runs: their median, and the hull of their
-/// intervals.
+/// The tails, if every run has one. Of several runs it is the median tail, and an interval that
+/// contains all of theirs.
 fn tail(old: &[&Summary], new: &[&Summary]) -> Option<Tail> {
     let p99 = |side: &[&Summary]| -> Option<u64> {
         let mut of: Vec<u64> = side.iter().map(|summary| summary.p99_ns).collect::<Option<_>>()?;
@@ -168,13 +169,14 @@ fn tail(old: &[&Summary], new: &[&Summary]) -> Option<Tail> {
     })
 }
 
-/// Both, if they are apart by a tenth of the larger one and by more than somebody else's.
+/// Both values, if they differ by more than a tenth of the larger one and by more than `least`,
+/// which may be somebody else's.
 fn changed(old: f64, new: f64, least: f64) -> Option<(f64, f64)> {
     let apart = (new - old).abs();
     (apart > WORTH_A_WORD * old.max(new) && apart > least).then_some((old, new))
 }
 
-/// The names of what runs have, in the order of their coming.
+/// Each name once, in the order in which they first appear.
 fn names<'a>(all: impl Iterator<Item = &'a String>) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for name in all {
@@ -185,30 +187,30 @@ fn names<'a>(all: impl Iterator<Item = &'a String>) -> Vec<String> {
     names
 }
 
-pub(crate) fn experiments(runs: &[Run]) -> Vec<String> {
+pub(super) fn experiments(runs: &[Run]) -> Vec<String> {
     names(runs.iter().flatten().map(|result| &result.experiment))
 }
 
-pub(crate) fn arms(results: &[&ExperimentResult]) -> Vec<String> {
+pub(super) fn arms(results: &[&ExperimentResult]) -> Vec<String> {
     names(results.iter().flat_map(|result| &result.arms).map(|arm| &arm.name))
 }
 
-pub(crate) fn missing(names: &[String], from: &[String]) -> Vec<String> {
+pub(super) fn missing(names: &[String], from: &[String]) -> Vec<String> {
     names.iter().filter(|name| !from.contains(name)).cloned().collect()
 }
 
-pub(crate) fn of_experiment<'a>(runs: &'a [Run], name: &str) -> Vec<&'a ExperimentResult> {
+pub(super) fn of_experiment<'a>(runs: &'a [Run], name: &str) -> Vec<&'a ExperimentResult> {
     runs.iter().flatten().filter(|result| result.experiment == name).collect()
 }
 
 /// An arm in one run of a side.
-pub(crate) struct InRun<'a> {
+pub(super) struct InRun<'a> {
     arm: &'a ArmResult,
     /// What everything in its experiment did in that run, as a logarithm.
     mood: f64,
 }
 
-pub(crate) fn of_arm<'a>(
+pub(super) fn of_arm<'a>(
     results: &[&'a ExperimentResult],
     moods: &[f64],
     name: &str,
@@ -220,9 +222,10 @@ pub(crate) fn of_arm<'a>(
     results.iter().zip(moods).filter_map(arm).collect()
 }
 
-/// How far all measures of an experiment lay together from where they usually lie, for each run of a
-/// side: the median of their distances, as logarithms. None where too few are there to say.
-pub(crate) fn moods(results: &[&ExperimentResult]) -> Vec<f64> {
+/// For each run of a side, how far all measures of an experiment lay together from where they
+/// usually lie: the median of their distances, as logarithms. Zero if there are too few measures to
+/// say.
+pub(super) fn moods(results: &[&ExperimentResult]) -> Vec<f64> {
     let mut apart: Vec<Vec<f64>> = vec![Vec::new(); results.len()];
     let first = results.iter().take(1).flat_map(|result| &result.arms);
     for (arm, summary) in first.flat_map(|arm| arm.summaries.iter().map(move |s| (arm, s))) {
@@ -230,7 +233,7 @@ pub(crate) fn moods(results: &[&ExperimentResult]) -> Vec<f64> {
             let arm = result.arms.iter().find(|other| other.name == arm.name)?;
             logarithm(arm.summaries.iter().find(|other| other.measure == summary.measure)?)
         };
-        // Only what every run has says how runs differ.
+        // Only a measure that every run has says how runs differ.
         let Some(all) = results.iter().map(in_run).collect::<Option<Vec<f64>>>() else { continue };
         let mean = all.iter().sum::<f64>() / yardstick::number(all.len());
         apart.iter_mut().zip(all).for_each(|(apart, value)| apart.push(value - mean));
@@ -242,7 +245,7 @@ pub(crate) fn moods(results: &[&ExperimentResult]) -> Vec<f64> {
     apart.into_iter().map(mood).collect()
 }
 
-/// Of its median, if it has one.
+/// The logarithm of its median, if it has one.
 fn logarithm(summary: &Summary) -> Option<f64> {
     summary.p50_ns.filter(|&ns| ns > 0).map(|ns| crate::units::ratio(ns, 1).ln())
 }
