@@ -47,6 +47,7 @@
 mod append;
 mod clock;
 mod commit;
+mod crew;
 mod error;
 mod files;
 mod log;
@@ -59,6 +60,7 @@ mod stats;
 mod wait;
 
 pub use clock::Clock;
+pub use crew::{Crew, CrewOptions};
 pub use error::{Corruption, Error, Result};
 pub use files::retain::Retain;
 pub use log::{LOCK, Log};

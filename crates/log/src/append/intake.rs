@@ -16,7 +16,6 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
-use std::sync::atomic::fence;
 use std::time::Duration;
 
 use plimsoll_sync::Process;
@@ -24,10 +23,15 @@ use plimsoll_sync::Process;
 use super::ring::Ring;
 use super::watermark::{Apart, Marks, Watermark};
 use crate::clock::Clock;
+use crate::crew::budget::{Budget, GRANT_MIN};
 use crate::error::{Error, Result};
 use crate::segment::format::{BATCH_RECORDS_MAX, Frame, INDEX_END, Kind, frame_bytes};
 use crate::shim::{AtomicBool, AtomicU64, Deadline, Mutex, Rank, Ranked, RankedGuard, lock};
 
+/// A ring of which less was used keeps its memory.
+const RESTED_BYTES: u64 = 64 << 10;
+/// So much of it is given back at once.
+const PIECE_BYTES: u64 = 1 << 20;
 /// One append in so many is timed.
 const TIMED: u64 = 64;
 /// How long an append waits for room before it looks by itself: whoever opens the gate wakes nobody.
@@ -51,6 +55,8 @@ pub(crate) struct Intake {
     /// Who opened the log.
     owner: Process,
     stopped: Mutex<Option<Error>>,
+    /// What the rings of several logs share.
+    budget: Option<Arc<Budget>>,
 }
 
 /// What appenders change, one at a time.
@@ -60,6 +66,10 @@ pub(crate) struct Tail {
     position: u64,
     /// The ring's released position when it was last asked for.
     released: u64,
+    /// So much of the ring may be used: all of it, or what was drawn from a budget.
+    granted: u64,
+    /// Where the ring was when its memory was given back.
+    rested_at: u64,
     /// Bytes of the largest batch since the ring was last seen empty. One of that size may not fit where a
     /// segment ends, and leave as much of it unused.
     largest: u64,
@@ -84,8 +94,14 @@ pub(crate) struct Incoming<'a> {
 pub(crate) struct Accepted {
     /// The last of its records.
     pub(crate) index: u64,
-    /// How long it took, of one append in some.
-    pub(crate) took: Option<Duration>,
+    /// Of one append in some, and of all that waited for room.
+    pub(crate) timing: Option<Timing>,
+}
+
+/// How long an append took.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Timing {
+    pub(crate) took: Duration,
     /// How long it waited for room, if it did.
     pub(crate) stalled: Option<Duration>,
 }
@@ -134,6 +150,8 @@ impl Intake {
             next_index: marks.appended.get() + 1,
             position: ring.filled(),
             released: ring.released(),
+            granted: ring.capacity(),
+            rested_at: ring.released(),
             largest: if ring.filled() == ring.released() { 0 } else { max_batch_bytes },
             queue: VecDeque::new(),
             next_ticket: 0,
@@ -152,7 +170,17 @@ impl Intake {
             pressed: AtomicBool::new(false),
             owner: Process::this(),
             stopped: Mutex::new(None),
+            budget: None,
         }
+    }
+
+    /// What the ring holds is drawn from a budget. A ring that is found full was drawn before.
+    pub(crate) fn share(&mut self, budget: Arc<Budget>) {
+        let mut tail = self.tail.lock();
+        let held = tail.position - tail.released;
+        tail.granted = held.max(GRANT_MIN).min(self.ring.capacity());
+        drop(tail);
+        self.budget = Some(budget);
     }
 
     /// Accepts records, all or none. Where there is no room `make_room` makes some and says so, or asks
@@ -172,7 +200,7 @@ impl Intake {
         let mut tail = self.tail.lock();
         let begun = tail.next_index.is_multiple_of(TIMED).then(|| self.clock.now());
         let mut stalled = None;
-        let queued: u64 = tail.queue.iter().map(|(_, bytes)| bytes).sum();
+        let queued = if tail.queue.is_empty() { 0 } else { tail.queued_bytes() };
         if !(self.gate.get() == Gate::Open && self.has_room(&mut tail, queued, bytes)) {
             stalled = Some(self.clock.now());
             tail = self.wait_for_turn(tail, bytes, full, make_room)?;
@@ -183,15 +211,19 @@ impl Intake {
         self.put(&mut tail, records);
         tail.largest = tail.largest.max(bytes);
         let index = tail.next_index - 1;
-        // First the mark, so that `written` never comes before it.
+        // First the mark, so that `written` never comes before it. Nobody waits for this one.
         self.marks.appended.set(index);
         self.ring.publish(tail.position);
         drop(tail);
-        // Between what was stored and a look at who waits for it: here, and where the writer is woken.
-        fence(SeqCst);
-        self.marks.appended.wake(index);
-        let since = |then: Duration| self.clock.now().saturating_sub(then);
-        Ok(Accepted { index, took: begun.or(stalled).map(since), stalled: stalled.map(since) })
+        let timing = begun.or(stalled).map(|begun| self.timing(begun, stalled));
+        Ok(Accepted { index, timing })
+    }
+
+    #[cold]
+    fn timing(&self, begun: Duration, stalled: Option<Duration>) -> Timing {
+        let now = self.clock.now();
+        let since = |then: Duration| now.saturating_sub(then);
+        Timing { took: since(begun), stalled: stalled.map(since) }
     }
 
     fn put(&self, tail: &mut Tail, records: &[Incoming<'_>]) {
@@ -227,6 +259,8 @@ impl Intake {
         let came = loop {
             let ahead = tail.queue.iter().take_while(|waiter| waiter.0 != ticket);
             let ahead: u64 = ahead.map(|(_, bytes)| bytes).sum();
+            let wanted = tail.position - self.ring.released() + ahead + bytes;
+            self.draw(&mut tail, wanted);
             match self.gate.get() {
                 Gate::Open if self.has_room(&mut tail, ahead, bytes) => break Ok(()),
                 Gate::Stopped => break Err(self.why_stopped()),
@@ -270,7 +304,46 @@ impl Intake {
         if tail.released == tail.position {
             tail.largest = 0;
         }
-        end - tail.released <= self.ring.capacity() && self.fits(tail, ahead, bytes)
+        end - tail.released <= tail.granted && self.fits(tail, ahead, bytes)
+    }
+
+    /// Draws what is wanted of the ring, if it is not the log's already.
+    fn draw(&self, tail: &mut Tail, wanted: u64) {
+        if let Some(budget) = &self.budget
+            && wanted > tail.granted
+            && wanted <= self.ring.capacity()
+        {
+            tail.granted += budget.draw(wanted - tail.granted, self.ring.capacity() - tail.granted);
+        }
+    }
+
+    /// Gives back the memory of a ring that is empty, and of which much was used; piece by piece, so that
+    /// no append waits for long.
+    pub(crate) fn rest(&self) {
+        if !self.ring.is_own() {
+            return;
+        }
+        loop {
+            let mut tail = self.tail.lock();
+            tail.released = self.ring.released();
+            let used = tail.position - tail.rested_at;
+            if tail.position != tail.released || used < RESTED_BYTES {
+                return;
+            }
+            // What was used more than once around is given back once.
+            let skipped = used.saturating_sub(self.ring.capacity());
+            let from = tail.rested_at + skipped;
+            let to = (from + PIECE_BYTES).min(tail.position);
+            self.ring.give_back(from, to);
+            tail.rested_at = to;
+            if to == tail.position
+                && let Some(budget) = &self.budget
+            {
+                let kept = GRANT_MIN.min(self.ring.capacity());
+                budget.give_back(tail.granted - kept);
+                tail.granted = kept;
+            }
+        }
     }
 
     /// Whether segments have room for what the ring would hold then.
@@ -383,6 +456,21 @@ impl Intake {
     /// Accepts nothing for as long as what is returned is held.
     pub(crate) fn quiet(&self) -> Quiet<'_> {
         Quiet { intake: self, tail: self.tail.lock() }
+    }
+}
+
+impl Drop for Intake {
+    fn drop(&mut self) {
+        if let Some(budget) = &self.budget {
+            let granted = self.tail.lock().granted;
+            budget.give_back(granted - GRANT_MIN.min(self.ring.capacity()));
+        }
+    }
+}
+
+impl Tail {
+    fn queued_bytes(&self) -> u64 {
+        self.queue.iter().map(|(_, bytes)| bytes).sum()
     }
 }
 

@@ -52,7 +52,7 @@ impl Ring {
     /// The ring of a file, as it is.
     pub(crate) fn in_file(path: &Path, capacity: u64) -> Result<(Self, Held)> {
         let (words, held) = Words::of_file(path, words_of(capacity))?;
-        Ok((Self { words, capacity }, held))
+        Ok((Self { words, capacity, is_own: false }, held))
     }
 
     /// What an earlier process left, if it is this log's and of this run of the system, and if nobody

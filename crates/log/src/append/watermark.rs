@@ -348,23 +348,27 @@ impl Watermark {
         }
     }
 
-    /// As [`Watermark::advance`], by whoever alone advances it, and wakes nobody: after a fence that
-    /// is sequentially consistent [`Watermark::wake`] does.
+    /// As [`Watermark::advance`], by whoever alone advances it, of a mark for which nobody waits.
     pub(crate) fn set(&self, to: u64) {
         self.value.store(to, Release);
     }
 
     /// Wakes those that waited for this.
+    #[inline]
     pub(crate) fn wake(&self, to: u64) {
         if self.waiting() > 0 {
-            let reached = self.take(|list| {
-                let behind = Ticket { index: to.saturating_add(1), number: 0 };
-                let left = list.split_off(&behind);
-                std::mem::replace(list, left)
-            });
-            self.taken.fetch_max(to, SeqCst);
-            reached.into_values().for_each(Wake::reached);
+            self.wake_reached(to);
         }
+    }
+
+    fn wake_reached(&self, to: u64) {
+        let reached = self.take(|list| {
+            let behind = Ticket { index: to.saturating_add(1), number: 0 };
+            let left = list.split_off(&behind);
+            std::mem::replace(list, left)
+        });
+        self.taken.fetch_max(to, SeqCst);
+        reached.into_values().for_each(Wake::reached);
     }
 
     /// It has come one further.

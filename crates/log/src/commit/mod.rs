@@ -59,6 +59,12 @@ pub(crate) struct Commit {
     pub(crate) ring_outlives_us: bool,
     /// Whether others do the work of readers and appenders: see [`crate::Options::threads`].
     pub(crate) has_threads: bool,
+    /// They are a crew's.
+    pub(crate) is_in_crew: bool,
+    /// Since when records are gathered that go to the kernel together; 0 if none are.
+    gathers_since: AtomicU64,
+    /// So often in a row no file could be made ready.
+    prepared_in_vain: AtomicU64,
     writer: Ranked<Writer>,
     /// Threads that want the writer's role and are no writers.
     role_wanted: AtomicU64,
@@ -94,6 +100,9 @@ impl Commit {
             signals: Signals::default(),
             ring_outlives_us: false,
             has_threads,
+            is_in_crew: false,
+            gathers_since: AtomicU64::new(0),
+            prepared_in_vain: AtomicU64::new(0),
             writer: Ranked::new(Rank::Role, writer),
             role_wanted: AtomicU64::new(0),
             sweep_wanted: AtomicBool::new(false),
@@ -281,7 +290,7 @@ impl Writer {
     fn end(&mut self, commit: &Commit, index: u64) -> Result<Closed> {
         let generation = self.generation;
         let active = self.active.as_mut().expect("everything is durable in a segment");
-        if index > active.marked && take::fits(active, FRAME_BYTES as u64) {
+        if index > active.marked && active.fits(FRAME_BYTES as u64) {
             active.stage_mark(index, generation);
             // All is durable already; but a file that has failed takes no more. What replaces it says the
             // same.

@@ -17,6 +17,7 @@ use crate::commit::Commit;
 use crate::commit::succession::{Beginning, Step, Successor};
 use crate::commit::syncer::{Durable, Syncer};
 use crate::commit::writer::Writer;
+use crate::crew::Shared;
 use crate::error::{Corruption, Error, Result};
 use crate::files::Files;
 use crate::files::list::Segments;
@@ -72,6 +73,7 @@ struct Opening<'a> {
     end: End,
     files: Files,
     recovery: Recovery,
+    crew: Option<&'a Shared>,
 }
 
 /// Opens the log in a directory that is locked: everything that [`Recovery`] counts is durable, but for
@@ -79,9 +81,14 @@ struct Opening<'a> {
 pub(crate) fn open(
     dir: Arc<dyn Dir>,
     options: &Options,
-    sizes: Sizes,
+    crew: Option<&Shared>,
 ) -> Result<(Commit, Recovery)> {
-    let place = Arc::new(Place::probe(dir, options.direct)?);
+    let full = options.segment_bytes;
+    let (place, sizes) = match crew {
+        Some(crew) => (crew.place(dir, options.direct)?, Shared::sizes(full)),
+        None => (Place::probe(dir, options.direct)?, Sizes { first: full, full }),
+    };
+    let place = Arc::new(place);
     // A process that crashed may have given a name and not synced it.
     place.dir.sync()?;
     let mut survey = survey(&*place.dir)?;
@@ -113,7 +120,7 @@ pub(crate) fn open(
         lost: survey.chain.wrong.clone().or(end.verdict.lost.clone()),
         ..Recovery::default()
     };
-    Opening { options, survey, end, files, recovery }.run()
+    Opening { options, survey, end, files, recovery, crew }.run()
 }
 
 /// The segments that stay.
@@ -178,13 +185,17 @@ impl Opening<'_> {
         );
         let clock = options.clock.clone();
         let flusher = Arc::new(Flusher::inline(clock.clone()));
-        let intake = Intake::new(ring.ring, marks, clock, options.max_batch_bytes());
+        let mut intake = Intake::new(ring.ring, marks, clock, options.max_batch_bytes());
+        if let Some(crew) = self.crew {
+            intake.share(Arc::clone(&crew.budget));
+        }
         let staging = staging_bytes(options.ring_bytes);
         let writer = Writer::new(active, ring.taken, generation, flusher, staging);
         let tell = Tell::new(options.observer.clone());
         let mut commit =
             Commit::new(options.policy, intake, files, syncer, tell, writer, options.threads);
         commit.ring_outlives_us = options.ring != RingPlace::Memory;
+        commit.is_in_crew = self.crew.is_some();
         {
             let mut writer = commit.role();
             writer.begin(&commit)?;

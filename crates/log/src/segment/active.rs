@@ -31,6 +31,9 @@ use crate::shim::AtomicU64;
 /// The most that is staged. Half of it is written at once, so that there is always room for more.
 const STAGING_BYTES_MAX: usize = 2 << 20;
 
+/// So much of it an idle log keeps.
+const KEPT_BYTES: usize = 32 << 10;
+
 /// What of a segment others than its writer need: to sync it, and to follow it.
 #[derive(Debug)]
 pub(crate) struct Segment {
@@ -66,6 +69,8 @@ pub(crate) struct Active {
     pub(crate) sparse: SparseIndex,
     /// The last record that is staged.
     pub(crate) last_index: u64,
+    /// Where its records must end, so that its seal still fits.
+    records_limit: u64,
     /// Byte offset of the last mark.
     pub(crate) marked_at: u64,
     /// What the last mark said.
@@ -78,6 +83,8 @@ pub(crate) struct Active {
     start: u64,
     staged: usize,
     written: usize,
+    /// So much of the buffer was used.
+    most_staged: usize,
     /// Where the last record that is staged ends.
     records_end: u64,
     /// Something was written that no write's own sync covers and no background sync knows of yet: the
@@ -164,10 +171,12 @@ impl Active {
         // Room for a seal in the half that a write leaves free.
         let staging_bytes = staging_bytes.max(2 * seal.next_multiple_of(BLOCK));
         let alignment = segment.file.alignment().max(BLOCK);
+        let records_limit = SparseIndex::records_end(segment.header.segment_bytes);
         Self {
             segment: Arc::new(segment),
             sparse,
             last_index,
+            records_limit,
             marked_at: start,
             marked: 0,
             buf: AlignedBuf::zeroed(staging_bytes, alignment),
@@ -176,6 +185,7 @@ impl Active {
             start,
             staged: 0,
             written: 0,
+            most_staged: 0,
             records_end: start,
             loose: false,
         }
@@ -194,6 +204,21 @@ impl Active {
         let Segment { header, link, ref end, .. } = *self.segment;
         let end = AtomicU64::new(end.load(SeqCst));
         self.segment = Arc::new(Segment { header, link, file, end });
+    }
+
+    /// Gives back memory that was used to stage much, if nothing is staged now.
+    pub(crate) fn rest(&mut self) {
+        self.others.clear();
+        if self.unwritten() == 0 && self.most_staged > KEPT_BYTES && self.flights.is_empty() {
+            let mut buf = AlignedBuf::zeroed(self.buf.len(), self.alignment());
+            buf[..self.staged].copy_from_slice(&self.buf[..self.staged]);
+            self.buf = buf;
+            self.most_staged = self.staged;
+        }
+    }
+
+    fn alignment(&self) -> usize {
+        self.segment.file.alignment().max(BLOCK)
     }
 
     /// Whether it has no record.
@@ -226,6 +251,11 @@ impl Active {
     /// Whether so many bytes can be staged without a write.
     pub(crate) fn has_room(&self, bytes: u64) -> bool {
         bytes <= (self.buf.len() - self.staged) as u64
+    }
+
+    /// Whether so many bytes fit into the segment, before its seal.
+    pub(crate) fn fits(&self, bytes: u64) -> bool {
+        self.next_offset() + bytes <= self.records_limit
     }
 
     /// A small frame, whose payload is at hand.
@@ -344,7 +374,7 @@ impl Active {
     /// [landed](Active::land) before [`Active::write`].
     pub(crate) fn begin_write(&mut self, flusher: &Flusher, position: u64) {
         let range = self.range_to_write(0);
-        let alignment = self.segment.file.alignment().max(BLOCK);
+        let alignment = self.alignment();
         let fresh = || AlignedBuf::zeroed(self.buf.len(), alignment);
         let mut next = self.others.pop().unwrap_or_else(fresh);
         let whole = self.staged / BLOCK * BLOCK;
@@ -385,6 +415,7 @@ impl Active {
         let end = self.staged + zeros;
         let end = if blocks { end.next_multiple_of(BLOCK) } else { end };
         self.buf[self.staged..end].fill(0);
+        self.most_staged = self.most_staged.max(end);
         let begin = if blocks { self.written / BLOCK * BLOCK } else { self.written };
         begin..end
     }
