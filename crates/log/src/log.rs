@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use plimsoll_sync::{Dir, Lock, OsDir};
 
-use crate::append::intake::{Full, Gate, Incoming};
+use crate::append::gate::Gate;
+use crate::append::intake::{Full, Incoming};
 use crate::commit::Commit;
 use crate::commit::threads::Threads;
 use crate::commit::writer::Turn;
@@ -72,20 +73,21 @@ impl Log {
     ///
     /// # Errors
     /// As [`Log::open`].
+    #[expect(clippy::needless_pass_by_value, reason = "as std does with options that are built")]
     pub fn open_in(dir: Arc<dyn Dir>, options: Options) -> Result<(Self, Recovery)> {
-        Self::open_with(dir, options, None)
+        Self::open_with(dir, &options, None)
     }
 
     /// The same, by itself or with a crew.
     pub(crate) fn open_with(
         dir: Arc<dyn Dir>,
-        options: Options,
+        options: &Options,
         crew: Option<Arc<Shared>>,
     ) -> Result<(Self, Recovery)> {
         let _span = tracing::info_span!("open").entered();
         options.check()?;
         let lock = dir.lock(LOCK)?;
-        let (commit, recovery) = mend::open(dir, &options, crew.as_deref())?;
+        let (commit, recovery) = mend::open(dir, options, crew.as_deref())?;
         let commit = Arc::new(commit);
         let workers = match crew {
             _ if !options.threads => Workers::None,
@@ -151,10 +153,7 @@ impl Log {
         self.append_batch_with(records, self.commit.policy.ack())
     }
 
-    /// As [`Log::append_batch`], and returns once they are as far as `ack` says.
-    ///
-    /// # Errors
-    /// As [`Log::append_batch`].
+    /// As [`Log::append_batch`], and returns once they are as far as `ack` says. Errors likewise.
     pub fn append_batch_with<R: AsRef<[u8]>>(
         &self,
         records: &[R],

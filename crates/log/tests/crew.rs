@@ -1,5 +1,6 @@
 //! Many logs that share threads, memory and disk: each keeps its promises as if it were alone.
 #![cfg(not(shuttle))]
+#![expect(clippy::cast_possible_truncation, reason = "numbers are small")]
 
 use std::sync::Arc;
 use std::sync::mpsc;

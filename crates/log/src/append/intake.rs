@@ -13,25 +13,23 @@
 //!
 //! Invariant: what is accepted is never more than the ring and the segments that are ready can take.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
 use plimsoll_sync::Process;
 
+use super::gate::{AtomicGate, Gate};
+use super::marks::{Apart, Marks};
 use super::ring::Ring;
-use super::watermark::{Apart, Marks, Watermark};
+use super::tail::Tail;
+use super::watermark::Watermark;
 use crate::clock::Clock;
-use crate::crew::budget::{Budget, GRANT_MIN};
+use crate::crew::budget::Budget;
 use crate::error::{Error, Result};
 use crate::segment::format::{BATCH_RECORDS_MAX, Frame, INDEX_END, Kind, frame_bytes};
 use crate::shim::{AtomicBool, AtomicU64, Deadline, Mutex, Rank, Ranked, RankedGuard, lock};
 
-/// A ring of which less was used keeps its memory.
-const RESTED_BYTES: u64 = 64 << 10;
-/// So much of it is given back at once.
-const PIECE_BYTES: u64 = 1 << 20;
 /// One append in so many is timed.
 const TIMED: u64 = 64;
 /// How long an append waits for room before it looks by itself: whoever opens the gate wakes nobody.
@@ -55,29 +53,6 @@ pub(crate) struct Intake {
     /// Who opened the log.
     owner: Process,
     stopped: Mutex<Option<Error>>,
-    /// What the rings of several logs share.
-    budget: Option<Arc<Budget>>,
-}
-
-/// What appenders change, one at a time.
-#[derive(Debug)]
-pub(crate) struct Tail {
-    next_index: u64,
-    position: u64,
-    /// The ring's released position when it was last asked for.
-    released: u64,
-    /// So much of the ring may be used: all of it, or what was drawn from a budget.
-    granted: u64,
-    /// Where the ring was when its memory was given back.
-    rested_at: u64,
-    /// Bytes of the largest batch since the ring was last seen empty. One of that size may not fit where a
-    /// segment ends, and leave as much of it unused.
-    largest: u64,
-    /// Appends that wait for room, in the order in which they came: ticket and bytes.
-    queue: VecDeque<(u64, u64)>,
-    next_ticket: u64,
-    records: u64,
-    payload_bytes: u64,
 }
 
 /// A record that is to be accepted: its payload, in pieces that lie one behind the other, and the hash
@@ -106,21 +81,6 @@ pub(crate) struct Timing {
     pub(crate) stalled: Option<Duration>,
 }
 
-/// Whether records are accepted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Gate {
-    Open,
-    /// The oldest record that is not durable is too old.
-    Overdue,
-    OutOfSpace,
-    Stopped,
-    Closed,
-}
-
-/// As a number, as every append looks at it.
-#[derive(Debug, Default)]
-struct AtomicGate(AtomicU64);
-
 /// What an append does when there is no room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Full {
@@ -146,18 +106,7 @@ pub(crate) struct Quiet<'a> {
 impl Intake {
     /// A ring that is empty, or holds what was found in it.
     pub(crate) fn new(ring: Ring, marks: Arc<Marks>, clock: Clock, max_batch_bytes: u64) -> Self {
-        let tail = Tail {
-            next_index: marks.appended.get() + 1,
-            position: ring.filled(),
-            released: ring.released(),
-            granted: ring.capacity(),
-            rested_at: ring.released(),
-            largest: if ring.filled() == ring.released() { 0 } else { max_batch_bytes },
-            queue: VecDeque::new(),
-            next_ticket: 0,
-            records: 0,
-            payload_bytes: 0,
-        };
+        let tail = Tail::new(&ring, marks.appended.get() + 1, max_batch_bytes);
         Self {
             room_limit: AtomicU64::new(ring.filled()),
             ring,
@@ -170,17 +119,14 @@ impl Intake {
             pressed: AtomicBool::new(false),
             owner: Process::this(),
             stopped: Mutex::new(None),
-            budget: None,
         }
     }
 
-    /// What the ring holds is drawn from a budget. A ring that is found full was drawn before.
-    pub(crate) fn share(&mut self, budget: Arc<Budget>) {
+    /// What the ring holds is drawn from a budget.
+    pub(crate) fn share(&self, budget: Arc<Budget>) {
         let mut tail = self.tail.lock();
         let held = tail.position - tail.released;
-        tail.granted = held.max(GRANT_MIN).min(self.ring.capacity());
-        drop(tail);
-        self.budget = Some(budget);
+        tail.grant.share(budget, held);
     }
 
     /// Accepts records, all or none. Where there is no room `make_room` makes some and says so, or asks
@@ -200,7 +146,7 @@ impl Intake {
         let mut tail = self.tail.lock();
         let begun = tail.next_index.is_multiple_of(TIMED).then(|| self.clock.now());
         let mut stalled = None;
-        let queued = if tail.queue.is_empty() { 0 } else { tail.queued_bytes() };
+        let queued = tail.queued_bytes();
         if !(self.gate.get() == Gate::Open && self.has_room(&mut tail, queued, bytes)) {
             stalled = Some(self.clock.now());
             tail = self.wait_for_turn(tail, bytes, full, make_room)?;
@@ -251,16 +197,13 @@ impl Intake {
         full: Full,
         make_room: &dyn Fn(u64) -> Result<bool>,
     ) -> Result<RankedGuard<'a, Tail>> {
-        let ticket = tail.next_ticket;
-        tail.next_ticket += 1;
-        tail.queue.push_back((ticket, bytes));
+        let ticket = tail.queue_up(bytes);
         // How often there had been more room before it was looked for in vain.
         let mut looked_at = None;
         let came = loop {
-            let ahead = tail.queue.iter().take_while(|waiter| waiter.0 != ticket);
-            let ahead: u64 = ahead.map(|(_, bytes)| bytes).sum();
+            let ahead = tail.ahead_of(ticket);
             let wanted = tail.position - self.ring.released() + ahead + bytes;
-            self.draw(&mut tail, wanted);
+            tail.grant.draw(wanted);
             match self.gate.get() {
                 Gate::Open if self.has_room(&mut tail, ahead, bytes) => break Ok(()),
                 Gate::Stopped => break Err(self.why_stopped()),
@@ -287,8 +230,7 @@ impl Intake {
                 break Err(error);
             }
         };
-        tail.queue.retain(|waiter| waiter.0 != ticket);
-        if !tail.queue.is_empty() {
+        if tail.leave(ticket) {
             // There may be room for the next one too.
             self.room.step();
         }
@@ -304,44 +246,17 @@ impl Intake {
         if tail.released == tail.position {
             tail.largest = 0;
         }
-        end - tail.released <= tail.granted && self.fits(tail, ahead, bytes)
+        end - tail.released <= tail.grant.bytes && self.fits(tail, ahead, bytes)
     }
 
-    /// Draws what is wanted of the ring, if it is not the log's already.
-    fn draw(&self, tail: &mut Tail, wanted: u64) {
-        if let Some(budget) = &self.budget
-            && wanted > tail.granted
-            && wanted <= self.ring.capacity()
-        {
-            tail.granted += budget.draw(wanted - tail.granted, self.ring.capacity() - tail.granted);
-        }
-    }
-
-    /// Gives back the memory of a ring that is empty, and of which much was used; piece by piece, so that
-    /// no append waits for long.
+    /// Gives back the memory of a ring that is empty, and of which much was used.
     pub(crate) fn rest(&self) {
-        if !self.ring.is_own() {
-            return;
-        }
-        loop {
+        while self.ring.is_own() {
             let mut tail = self.tail.lock();
             tail.released = self.ring.released();
-            let used = tail.position - tail.rested_at;
-            if tail.position != tail.released || used < RESTED_BYTES {
+            let position = tail.position;
+            if position != tail.released || !tail.grant.rest(&self.ring, position) {
                 return;
-            }
-            // What was used more than once around is given back once.
-            let skipped = used.saturating_sub(self.ring.capacity());
-            let from = tail.rested_at + skipped;
-            let to = (from + PIECE_BYTES).min(tail.position);
-            self.ring.give_back(from, to);
-            tail.rested_at = to;
-            if to == tail.position
-                && let Some(budget) = &self.budget
-            {
-                let kept = GRANT_MIN.min(self.ring.capacity());
-                budget.give_back(tail.granted - kept);
-                tail.granted = kept;
             }
         }
     }
@@ -459,21 +374,6 @@ impl Intake {
     }
 }
 
-impl Drop for Intake {
-    fn drop(&mut self) {
-        if let Some(budget) = &self.budget {
-            let granted = self.tail.lock().granted;
-            budget.give_back(granted - GRANT_MIN.min(self.ring.capacity()));
-        }
-    }
-}
-
-impl Tail {
-    fn queued_bytes(&self) -> u64 {
-        self.queue.iter().map(|(_, bytes)| bytes).sum()
-    }
-}
-
 impl Quiet<'_> {
     /// What was accepted behind `last_index` is gone, and its indexes are given away again. Returns where
     /// the next record begins in the ring.
@@ -481,28 +381,5 @@ impl Quiet<'_> {
         self.intake.marks.set_back(last_index);
         self.tail.next_index = last_index + 1;
         self.tail.position
-    }
-}
-
-impl AtomicGate {
-    fn get(&self) -> Gate {
-        Gate::of(self.0.load(Relaxed))
-    }
-
-    fn change(&self, mut to: impl FnMut(Gate) -> Option<Gate>) {
-        let change = |now| to(Gate::of(now)).map(|gate| gate as u64);
-        self.0.fetch_update(SeqCst, SeqCst, change).ok();
-    }
-}
-
-impl Gate {
-    fn of(number: u64) -> Self {
-        match number {
-            0 => Self::Open,
-            1 => Self::Overdue,
-            2 => Self::OutOfSpace,
-            3 => Self::Stopped,
-            _ => Self::Closed,
-        }
     }
 }

@@ -42,8 +42,16 @@ pub(crate) struct Queued {
 impl Ring {
     /// An empty ring of this process.
     pub(crate) fn in_memory(capacity: u64) -> Result<Self> {
-        let words = Words::own(words_of(capacity))?;
-        Ok(Self { words, capacity, is_own: true })
+        Ok(Self::own(Words::own(words_of(capacity))?, capacity))
+    }
+
+    /// The same, for a log that may use little of it: memory comes with its use.
+    pub(crate) fn in_sparse_memory(capacity: u64) -> Result<Self> {
+        Ok(Self::own(Words::own_sparse(words_of(capacity))?, capacity))
+    }
+
+    fn own(words: Words, capacity: u64) -> Self {
+        Self { words, capacity, is_own: true }
     }
 
     pub(crate) fn capacity(&self) -> u64 {

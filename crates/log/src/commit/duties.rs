@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::Commit;
 use super::syncer::early;
 use super::writer::Turn;
-use crate::append::intake::Gate;
+use crate::append::gate::Gate;
 use crate::error::{Error, Result};
 use crate::options::Policy;
 

@@ -10,11 +10,11 @@ use std::time::Duration;
 
 use plimsoll_sync::SyncMethod;
 
-use crate::append::watermark::Marks;
+use crate::append::marks::Marks;
 use crate::clock::Clock;
 use crate::error::Result;
 use crate::options::Policy;
-use crate::segment::active::{Previous, Segment};
+use crate::segment::handle::{Previous, Segment};
 use crate::shim::{AtomicU64, Mutex, Rank, Ranked, RankedGuard, lock};
 
 #[derive(Debug)]

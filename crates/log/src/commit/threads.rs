@@ -85,7 +85,6 @@ fn write(commit: &Commit) {
             Next::Woken | Next::Within(_) if in_vain < LOOKS_IN_VAIN => signal.sleep(Some(LOOK)),
             Next::Within(longest) => signal.sleep(Some(longest)),
             Next::Woken => {
-                commit.rest();
                 let taken = commit.role().taken();
                 signal.sleep_unless(None, || commit.has_writing(taken));
                 in_vain = 0;

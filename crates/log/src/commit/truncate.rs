@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::files::retain::Retain;
 use crate::options::Ack;
 use crate::read::reader::{Reader, Source};
-use crate::segment::active::Previous;
+use crate::segment::handle::Previous;
 
 impl Commit {
     /// Removes the oldest segments; the oldest record that is left.

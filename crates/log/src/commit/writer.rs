@@ -12,9 +12,10 @@ use super::Commit;
 use super::succession::{Beginning, Step, Successor};
 use super::take::{take_small, take_unit, unit_bytes};
 use crate::error::{Error, Result};
-use crate::segment::active::{Active, Previous};
+use crate::segment::active::Active;
 use crate::segment::flusher::Flusher;
 use crate::segment::format::{BLOCK_BYTES, FRAME_BYTES, Frame, Kind};
+use crate::segment::handle::Previous;
 use crate::shim::thread;
 use crate::stats::Event;
 

@@ -100,8 +100,9 @@ impl Crew {
     ///
     /// # Errors
     /// As [`Log::open`].
+    #[expect(clippy::needless_pass_by_value, reason = "as std does with options that are built")]
     pub fn open_in(&self, dir: Arc<dyn Dir>, options: Options) -> Result<(Log, Recovery)> {
-        Log::open_with(dir, options, Some(Arc::clone(&self.shared)))
+        Log::open_with(dir, &options, Some(Arc::clone(&self.shared)))
     }
 }
 

@@ -8,7 +8,9 @@
 //! ```
 //!
 //! One idle thread, the *keeper*, waits for the next timer; the others wait for work. What is only nudged
-//! waits for the keeper to come by, a few milliseconds later, for all that were nudged since.
+//! waits for the keeper to come by, a few milliseconds later, for all that were nudged since; and timers
+//! fall due together, a few milliseconds late. While the keeper works nobody keeps the time, as it hardly
+//! ever works for long: where a disk holds it up, another idle thread takes over after a while.
 //!
 //! Invariant: a task that is woken runs once more after that. Whoever publishes work looks at the task's
 //! state after it did; a thread that runs a task says so before it looks for work.
@@ -29,6 +31,12 @@ use crate::error::Result;
 
 /// How long what is only nudged waits.
 const NAP: Duration = Duration::from_millis(5);
+/// When an idle thread looks whether nobody keeps the time, if there is any to keep.
+const TAKE_OVER: Duration = Duration::from_millis(100);
+/// Another thread is called if so many tasks are ready.
+const READY_MANY: usize = 4;
+/// So many steps of one task are taken in a row.
+const STEPS_MAX: u32 = 8;
 
 const IDLE: u8 = 0;
 const SOON: u8 = 1;
@@ -82,6 +90,8 @@ struct State {
     idle: usize,
     has_keeper: bool,
     is_over: bool,
+    /// What timers count from.
+    begun: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -216,7 +226,11 @@ impl Queue {
         if state.nap_ends.is_none() {
             state.nap_ends = Some(Instant::now() + NAP);
             // It may wait for longer than that.
-            self.keeper.notify_one();
+            if state.has_keeper {
+                self.keeper.notify_one();
+            } else {
+                self.work.notify_one();
+            }
         }
     }
 
@@ -235,7 +249,7 @@ impl Queue {
         while !state.is_over {
             let next = state.collect(Instant::now());
             if let Some(task) = state.ready.pop_front() {
-                if !state.ready.is_empty() {
+                if state.ready.len() >= READY_MANY {
                     self.call_one(&state);
                 }
                 drop(state);
@@ -253,13 +267,15 @@ impl Queue {
                 };
                 state = waited;
                 state.has_keeper = false;
-                // Another one keeps the time if there is work for us.
-                if state.idle > 0 {
-                    self.work.notify_one();
-                }
             } else {
                 state.idle += 1;
-                state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
+                state = match next {
+                    Some(_) => {
+                        let waited = self.work.wait_timeout(state, TAKE_OVER);
+                        waited.unwrap_or_else(PoisonError::into_inner).0
+                    }
+                    None => self.work.wait(state).unwrap_or_else(PoisonError::into_inner),
+                };
                 state.idle -= 1;
             }
         }
@@ -271,15 +287,23 @@ impl Queue {
             return;
         }
         fence(SeqCst);
-        match task.step() {
+        let mut next = task.step();
+        for _ in 1..STEPS_MAX {
+            if next != Next::Again {
+                break;
+            }
+            next = task.step();
+        }
+        match next {
             Next::Again => {
                 task.state.store(QUEUED, SeqCst);
-                self.push(Arc::clone(task));
+                // This thread takes the next one.
+                self.lock().ready.push_back(Arc::clone(task));
             }
             Next::Woken => self.rest(task),
             Next::Within(after) => {
-                let at = Instant::now() + after;
                 let mut state = self.lock();
+                let at = state.in_step(Instant::now() + after);
                 let is_first = state.timers.peek().is_none_or(|Reverse(first)| at < first.at);
                 state.timers.push(Reverse(Timer { at, task: Arc::clone(task) }));
                 if is_first && state.has_keeper {
@@ -301,12 +325,20 @@ impl Queue {
     fn rest(&self, task: &Arc<Task>) {
         let before = task.change(|state| Some(if state == AGAIN { QUEUED } else { IDLE }));
         if before == Some(AGAIN) {
-            self.push(Arc::clone(task));
+            self.lock().ready.push_back(Arc::clone(task));
         }
     }
 }
 
 impl State {
+    /// The next moment at which timers fall due.
+    fn in_step(&mut self, at: Instant) -> Instant {
+        let begun = *self.begun.get_or_insert(at);
+        let since = at.saturating_duration_since(begun).as_nanos();
+        let in_step = since.div_ceil(NAP.as_nanos()) * NAP.as_nanos();
+        begun + Duration::from_nanos(u64::try_from(in_step).unwrap_or(u64::MAX))
+    }
+
     /// Makes ready what is due, and says how long until more is.
     fn collect(&mut self, now: Instant) -> Option<Duration> {
         if self.nap_ends.is_some_and(|ends| ends <= now) {

@@ -25,7 +25,7 @@ use self::spares::Stock;
 use self::stale::Stale;
 use crate::clock::Clock;
 use crate::error::Result;
-use crate::segment::format::Damage;
+use crate::segment::damage::Damage;
 use crate::segment::head::{Head, segment_name};
 use crate::shim::{Rank, Ranked, RankedGuard};
 

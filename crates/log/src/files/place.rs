@@ -8,7 +8,8 @@ use plimsoll_sync::{
 };
 
 use crate::error::Result;
-use crate::segment::format::{BLOCK, BLOCK_BYTES, Header};
+use crate::segment::format::{BLOCK, BLOCK_BYTES};
+use crate::segment::header::Header;
 
 /// A file that shows what works.
 pub(crate) const PROBE: &str = "probe.tmp";

@@ -14,7 +14,8 @@ use std::time::Duration;
 use super::place::{Blocks, Layout, Place, Spare};
 use crate::clock::Clock;
 use crate::error::Result;
-use crate::segment::format::{BLOCK_BYTES, Header, SEGMENT_BYTES_MAX};
+use crate::segment::format::{BLOCK_BYTES, SEGMENT_BYTES_MAX};
+use crate::segment::header::Header;
 use crate::segment::sparse::SparseIndex;
 use crate::shim::{Mutex, Rank, Ranked, lock};
 

@@ -11,8 +11,9 @@
 use std::ops::RangeInclusive;
 
 use crate::error::Corruption;
-use crate::segment::active::Previous;
-use crate::segment::format::{Damage, INDEX_END, generation_bits};
+use crate::segment::damage::Damage;
+use crate::segment::format::{INDEX_END, generation_bits};
+use crate::segment::handle::Previous;
 use crate::segment::head::{Head, segment_name};
 use crate::segment::scan::{Closed, Scanned, Stop};
 

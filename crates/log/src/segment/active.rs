@@ -22,8 +22,10 @@ use std::time::Duration;
 use plimsoll_sync::{AlignedBuf, File, SyncMethod};
 
 use super::flusher::{Flight, Flusher, Landed, Write};
-use super::format::{BLOCK, BLOCK_BYTES, FRAME_BYTES, Frame, Header, Kind, Link, hash};
-use super::head::segment_name;
+use super::format::{BLOCK, BLOCK_BYTES, FRAME_BYTES, Frame, Kind, hash};
+use super::handle::{Ends, Segment};
+use super::header::Header;
+use super::link::Link;
 use super::sparse::SparseIndex;
 use crate::error::Result;
 use crate::shim::AtomicU64;
@@ -33,34 +35,6 @@ const STAGING_BYTES_MAX: usize = 2 << 20;
 
 /// So much of it an idle log keeps.
 const KEPT_BYTES: usize = 32 << 10;
-
-/// What of a segment others than its writer need: to sync it, and to follow it.
-#[derive(Debug)]
-pub(crate) struct Segment {
-    pub(crate) header: Header,
-    pub(crate) link: Link,
-    pub(crate) file: Arc<dyn File>,
-    /// Where its last record that the kernel has ends.
-    pub(crate) end: AtomicU64,
-}
-
-/// Where the segment before ended, for the link of the next.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Previous {
-    pub(crate) salt: u64,
-    pub(crate) end: u64,
-    pub(crate) first_index: u64,
-    pub(crate) ordinal: u64,
-}
-
-/// What is there once a write has ended: the last record, where it ends in the segment, and where the
-/// next one is in the ring.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Ends {
-    pub(crate) index: u64,
-    pub(crate) records_end: u64,
-    pub(crate) position: u64,
-}
 
 /// A segment that is being written.
 #[derive(Debug)]
@@ -90,35 +64,6 @@ pub(crate) struct Active {
     /// Something was written that no write's own sync covers and no background sync knows of yet: the
     /// link, or the front of a large record.
     pub(crate) loose: bool,
-}
-
-impl Previous {
-    /// What a segment with this link follows.
-    pub(crate) fn of_link(link: &Link) -> Option<Self> {
-        Some(Self {
-            salt: link.previous_salt,
-            end: link.previous_end,
-            first_index: link.previous_first_index,
-            ordinal: link.ordinal.checked_sub(1)?,
-        })
-    }
-}
-
-impl Segment {
-    /// The name of its file.
-    pub(crate) fn name(&self) -> String {
-        segment_name(self.link.first_index)
-    }
-
-    /// For the segment that follows this one, which must have a record.
-    pub(crate) fn previous(&self) -> Previous {
-        Previous {
-            salt: self.header.salt,
-            end: self.end.load(SeqCst),
-            first_index: self.link.first_index,
-            ordinal: self.link.ordinal,
-        }
-    }
 }
 
 impl Active {
@@ -439,6 +384,9 @@ impl Active {
         self.segment.end.store(self.records_end, SeqCst);
     }
 }
+
+/// How much one log of very many stages.
+pub(crate) const STAGING_BYTES_IN_CREW: usize = 64 << 10;
 
 /// How much is staged for a ring of this size: a quarter of it.
 pub(crate) fn staging_bytes(ring_bytes: u64) -> usize {
