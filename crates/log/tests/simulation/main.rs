@@ -302,6 +302,39 @@ fn a_segment_that_failed_as_it_was_begun_does_not_hide_records() {
     }
 }
 
+/// A segment was begun, and a mark in it reached the disk before its link did. Then the log was cut before
+/// it, and the power failed while the file was still there: it was taken for a younger segment whose link
+/// was damaged, and all that its mark called durable for lost.
+#[test]
+fn a_segment_that_was_cut_off_before_its_link_was_durable_is_not_missed() {
+    let options = Options { direct: false, ..story(RARELY) };
+    let mut unsynced = 0;
+    for bytes in (300..1500).step_by(100) {
+        let dir = Arc::new(SimDir::new());
+        let (log, _) = Log::open_in(dyn_dir(&dir), options.clone()).unwrap();
+        let append = |ack| log.append_with(&vec![7; bytes], ack).unwrap();
+        // Where the ring is full what is written is synced, and the link may be staged only.
+        while log.stats().rotations == 0 {
+            append(Ack::Buffered);
+        }
+        append(Ack::Written);
+        let begun = dir.list().unwrap().into_iter().rfind(|name| name.ends_with(".seg")).unwrap();
+        let first: u64 = begun.strip_suffix(".seg").unwrap().parse().unwrap();
+        unsynced += u64::from(log.durable() + 1 == first);
+        (0..9).for_each(|_| assert!(append(Ack::Written) > 0));
+        log.truncate_after(3).unwrap();
+        assert!(dir.list().unwrap().contains(&begun), "it is removed later");
+        log.append_with(b"next", Ack::Written).unwrap();
+        for seed in 0..20 {
+            let found = Arc::new(dir.power_cut(seed));
+            let (log, _) = Log::open_in(dyn_dir(&found), options.clone())
+                .unwrap_or_else(|error| panic!("{bytes} bytes, seed {seed}: {error}"));
+            assert!((3..=4).contains(&log.last_index()), "{bytes} bytes, seed {seed}");
+        }
+    }
+    assert!(unsynced > 0, "no link was later than a mark");
+}
+
 /// No segment could be made ready, and nothing else failed: appends stopped short of the end of the one
 /// there was, so the writer never came to need another, and nobody was told. A failure that passes is
 /// waited out.
