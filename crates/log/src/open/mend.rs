@@ -271,8 +271,10 @@ impl Opening<'_> {
             notes::end_cut(self.files.dir())?;
         }
         for name in &self.survey.leftovers {
-            // A probe's file is gone by now.
-            if name.ends_with(SPARE) || notes::is_unfinished(name) {
+            // A probe's file is gone by now, and an unfinished note where another was written.
+            if notes::is_unfinished(name) {
+                notes::remove_unfinished(self.files.dir())?;
+            } else if name.ends_with(SPARE) {
                 self.files.dir().remove(name)?;
             }
         }

@@ -35,7 +35,7 @@ use std::sync::{Arc, Barrier, Mutex, Once};
 use std::time::{Duration, Instant};
 use std::{env, thread};
 
-use plimsoll_log::{Ack, Clock, Error, Log, Options, Policy, Retain};
+use plimsoll_log::{Ack, Clock, Error, Log, Options, Policy, Retain, Ring};
 use plimsoll_simdisk::{Fault, FaultKind, Operation, SimDir, Times};
 use plimsoll_sync::{Access, Crash, Dir};
 use points::{Counts, dyn_dir};
@@ -333,6 +333,21 @@ fn a_segment_that_was_cut_off_before_its_link_was_durable_is_not_missed() {
         }
     }
     assert!(unsynced > 0, "no link was later than a mark");
+}
+
+/// A process was killed while it wrote a note. The next one, which had a note of its own to write, took
+/// the file away before it came to removing it, and did not open.
+#[test]
+fn half_a_note_that_another_note_took_the_place_of_is_in_nobodys_way() {
+    let Ok(shm) = tempfile::tempdir_in("/dev/shm") else { return };
+    let ring = Ring::File(shm.path().join("ring"));
+    let dir = Arc::new(SimDir::new());
+    drop(dir.create("note.tmp", Access::default()).unwrap());
+    let options = Options { ring, ..story(RARELY) };
+    let (log, _) = Log::open_in(dyn_dir(&dir), options).unwrap();
+    log.append(b"a record").unwrap();
+    log.close().unwrap();
+    assert!(!dir.list().unwrap().iter().any(|name| name == "note.tmp"));
 }
 
 /// No segment could be made ready, and nothing else failed: appends stopped short of the end of the one
