@@ -350,6 +350,21 @@ fn half_a_note_that_another_note_took_the_place_of_is_in_nobodys_way() {
     assert!(!dir.list().unwrap().iter().any(|name| name == "note.tmp"));
 }
 
+/// A record that was larger than a segment kept its mark on what may be accepted long after it was durable,
+/// and the next segment was asked to have room for the small one only: behind a cut there was never
+/// enough, and a log with threads waited for ever.
+#[test]
+fn small_records_are_accepted_after_one_that_was_larger_than_a_segment() {
+    let options = Options { ring_bytes: 256 << 10, ..story(RARELY) };
+    let (log, _) = Log::open_in(Arc::new(SimDir::new()), options).unwrap();
+    log.append_with(&[1; 100], Ack::Written).unwrap();
+    log.append_with(&vec![2; 125_000], Ack::Written).unwrap();
+    log.truncate_after(1).unwrap();
+    for index in 2..100 {
+        assert_eq!(log.append_with(&[3; 300], Ack::Written).unwrap(), index);
+    }
+}
+
 /// No segment could be made ready, and nothing else failed: appends stopped short of the end of the one
 /// there was, so the writer never came to need another, and nobody was told. A failure that passes is
 /// waited out.
