@@ -365,6 +365,22 @@ fn small_records_are_accepted_after_one_that_was_larger_than_a_segment() {
     }
 }
 
+/// Everything was durable, and closing the log said that the disk was full: for the note of its end, which
+/// only spares the next open some reading.
+#[test]
+fn a_log_that_is_durable_closes_on_a_full_disk() {
+    let dir = Arc::new(SimDir::new());
+    let (log, _) = Log::open_in(dyn_dir(&dir), story(RARELY)).unwrap();
+    log.append(b"a record").unwrap();
+    let full = FaultKind::Fail(ErrorKind::StorageFull);
+    dir.inject(Fault::new(Operation::Write, full).named("note.tmp").sticky());
+    log.close().unwrap();
+    let found = Arc::new(dir.power_cut(1));
+    assert!(!found.list().unwrap().iter().any(|name| name == "note.tmp"));
+    let (log, recovery) = Log::open_in(dyn_dir(&found), story(RARELY)).unwrap();
+    assert!(recovery.clean && log.last_index() == 1, "{recovery:?}");
+}
+
 /// No segment could be made ready, and nothing else failed: appends stopped short of the end of the one
 /// there was, so the writer never came to need another, and nobody was told. A failure that passes is
 /// waited out.
