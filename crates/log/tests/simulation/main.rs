@@ -381,6 +381,26 @@ fn a_log_that_is_durable_closes_on_a_full_disk() {
     assert!(recovery.clean && log.last_index() == 1, "{recovery:?}");
 }
 
+/// The disk was too full for the note that names the ring, and the one that stood was of another, or none
+/// stood: the log opened all the same, and what was accepted then was not found after a crash.
+#[test]
+fn a_ring_that_cannot_be_noted_is_not_used() {
+    let Ok(shm) = tempfile::tempdir_in("/dev/shm") else { return };
+    let ring = Ring::File(shm.path().join("ring"));
+    let options = Options { ring, ..story(RARELY) };
+    let dir = Arc::new(SimDir::new());
+    let (log, _) = Log::open_in(dyn_dir(&dir), options.clone()).unwrap();
+    log.append(b"a record").unwrap();
+    log.close().unwrap();
+    let full = FaultKind::Fail(ErrorKind::StorageFull);
+    dir.inject(Fault::new(Operation::Write, full).named("note.tmp").sticky());
+    let opened = Log::open_in(dyn_dir(&dir), options).map(drop);
+    assert!(matches!(opened, Err(Error::Disk(_))), "{opened:?}");
+    // Whoever makes room needs no ring.
+    let (log, _) = Log::open_in(dyn_dir(&dir), story(RARELY)).unwrap();
+    assert_eq!(log.last_index(), 1);
+}
+
 /// No segment could be made ready, and nothing else failed: appends stopped short of the end of the one
 /// there was, so the writer never came to need another, and nobody was told. A failure that passes is
 /// waited out.
