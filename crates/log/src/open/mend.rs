@@ -249,10 +249,6 @@ impl Opening<'_> {
 
     /// What is not part of the log any more can go now, the newest first.
     fn remove_leftovers(&mut self, goes_on: bool) -> Result<()> {
-        if !goes_on {
-            // A full disk: what is there may still be needed.
-            return Ok(());
-        }
         let chain = &self.survey.chain;
         let newest = self.files.segments.newest();
         let mut gone = cut(&self.end);
@@ -263,8 +259,12 @@ impl Opening<'_> {
             if newest != Some(first_index) {
                 self.files.stale.push(first_index);
             }
-            self.recovery.discarded.push(segment_name(first_index));
         }
+        if !goes_on {
+            // A full disk: they go before retention takes anything, or once the log goes on.
+            return Ok(());
+        }
+        self.recovery.discarded.extend(gone.into_iter().rev().map(segment_name));
         let _retention = self.files.retention_turn();
         self.files.sweep()?;
         if self.survey.is_cutting || !self.recovery.created {

@@ -401,6 +401,36 @@ fn a_ring_that_cannot_be_noted_is_not_used() {
     assert_eq!(log.last_index(), 1);
 }
 
+/// A log was opened on a full disk and had no segment to go on in, so what an earlier cut had left was not
+/// looked at. Then retention took what was older and younger, and what was stale was the log's beginning.
+#[test]
+fn a_log_that_is_opened_on_a_full_disk_knows_what_is_stale() {
+    let options = story(RARELY);
+    let full = |on| Fault::new(on, FaultKind::Fail(ErrorKind::StorageFull)).sticky();
+    let dir = Arc::new(SimDir::new());
+    let (log, _) = Log::open_in(dyn_dir(&dir), options.clone()).unwrap();
+    let append = || log.append_with(&[7; 3000], Ack::Durable);
+    (1..=50).for_each(|_| assert!(append().is_ok()));
+    let stale = "00000000000000000041.seg";
+    dir.inject(Fault::new(Operation::Remove, FaultKind::FailRaw(5)).named(stale).sticky());
+    log.truncate_after(25).unwrap();
+    (26..=50).for_each(|_| assert!(append().is_ok()));
+    // The last segment is sealed, and no other gets its name.
+    dir.inject(full(Operation::Rename));
+    while append().is_ok() {}
+    let last = log.durable();
+    let found = Arc::new(dir.crash(Crash::Process, 0));
+    found.inject(full(Operation::Create));
+    let (log, _) = Log::open_in(dyn_dir(&found), options.clone()).unwrap();
+    assert!(log.health().is_err(), "it goes on in the last segment");
+    assert!(found.list().unwrap().iter().any(|name| name == stale));
+    let first = log.truncate_before(Retain::From(last)).unwrap();
+    assert!(first > 41);
+    let found = Arc::new(found.crash(Crash::Process, 0));
+    let (log, _) = Log::open_in(dyn_dir(&found), options).unwrap();
+    assert_eq!((log.first_index(), log.last_index()), (first, last));
+}
+
 /// No segment could be made ready, and nothing else failed: appends stopped short of the end of the one
 /// there was, so the writer never came to need another, and nobody was told. A failure that passes is
 /// waited out.
