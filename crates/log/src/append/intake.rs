@@ -208,10 +208,10 @@ impl Intake {
                 Gate::Open if self.has_room(&mut tail, ahead, bytes) => break Ok(()),
                 Gate::Stopped => break Err(self.why_stopped()),
                 Gate::Closed => break Err(Error::Closed),
+                Gate::OutOfSpace if self.has_room(&mut tail, ahead, bytes) => break Ok(()),
                 Gate::OutOfSpace if !self.fits(&tail, 0, bytes) => {
                     break Err(Error::OutOfSpace { last_index: tail.next_index - 1 });
                 }
-                Gate::OutOfSpace if self.has_room(&mut tail, ahead, bytes) => break Ok(()),
                 Gate::Open | Gate::Overdue | Gate::OutOfSpace => {}
             }
             if full == Full::Refuse {
@@ -222,7 +222,8 @@ impl Intake {
                 looked_at = Some(self.room.get());
                 continue;
             };
-            let wanted = if self.fits(&tail, ahead, bytes) { 0 } else { 2 * bytes };
+            let needed = bytes + tail.largest.max(bytes);
+            let wanted = if self.fits(&tail, ahead, bytes) { 0 } else { needed };
             drop(tail);
             let waited = self.wait_for_room(seen, || make_room(wanted));
             tail = self.tail.lock();
@@ -240,13 +241,17 @@ impl Intake {
     /// Whether the ring and the segments have room for a batch, behind so many bytes of others.
     fn has_room(&self, tail: &mut Tail, ahead: u64, bytes: u64) -> bool {
         let end = tail.position + ahead + bytes;
-        if end - tail.released > self.ring.capacity() {
-            tail.released = self.ring.released();
+        let has_room =
+            |tail: &Tail| end - tail.released <= tail.grant.bytes && self.fits(tail, ahead, bytes);
+        if tail.released != tail.position && has_room(tail) {
+            return true;
         }
+        // More may be released by now, and what was large be gone.
+        tail.released = self.ring.released();
         if tail.released == tail.position {
             tail.largest = 0;
         }
-        end - tail.released <= tail.grant.bytes && self.fits(tail, ahead, bytes)
+        has_room(tail)
     }
 
     /// Gives back the memory of a ring that is empty, and of which much was used.

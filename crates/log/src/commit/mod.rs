@@ -278,7 +278,14 @@ impl Commit {
             let _retention = self.files.retention_turn();
             self.files.sweep()?;
         }
-        notes::write_closed(self.files.dir(), &closed)?;
+        match notes::write_closed(self.files.dir(), &closed) {
+            // Everything is durable all the same: the next open reads more of the newest segment.
+            Err(error) if error.is_out_of_space() => {
+                tracing::warn!("the disk is full: where the log ends is not noted");
+                notes::remove_unfinished(self.files.dir())?;
+            }
+            noted => noted?,
+        }
         if self.ring_outlives_us {
             notes::forget_ring(self.files.dir())?;
         }

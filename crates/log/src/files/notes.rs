@@ -104,6 +104,11 @@ pub(crate) fn is_unfinished(name: &str) -> bool {
     name == UNFINISHED
 }
 
+/// Removes it, if it is still there.
+pub(crate) fn remove_unfinished(dir: &dyn Dir) -> Result<()> {
+    remove(dir, UNFINISHED)
+}
+
 impl RingNote {
     /// Of this run of the system.
     pub(crate) fn now(token: u64, path: PathBuf) -> Self {

@@ -266,10 +266,6 @@ impl Opening<'_> {
 
     /// What is not part of the log any more can go now, the newest first.
     fn remove_leftovers(&mut self, goes_on: bool) -> Result<()> {
-        if !goes_on {
-            // A full disk: what is there may still be needed.
-            return Ok(());
-        }
         let chain = &self.survey.chain;
         let newest = self.files.segments.newest();
         let mut gone = cut(&self.end);
@@ -280,16 +276,22 @@ impl Opening<'_> {
             if newest != Some(first_index) {
                 self.files.stale.push(first_index);
             }
-            self.recovery.discarded.push(segment_name(first_index));
         }
+        if !goes_on {
+            // A full disk: they go before retention takes anything, or once the log goes on.
+            return Ok(());
+        }
+        self.recovery.discarded.extend(gone.into_iter().rev().map(segment_name));
         let _retention = self.files.retention_turn();
         self.files.sweep()?;
         if self.survey.is_cutting || !self.recovery.created {
             notes::end_cut(self.files.dir())?;
         }
         for name in &self.survey.leftovers {
-            // A probe's file is gone by now.
-            if name.ends_with(SPARE) || notes::is_unfinished(name) {
+            // A probe's file is gone by now, and an unfinished note where another was written.
+            if notes::is_unfinished(name) {
+                notes::remove_unfinished(self.files.dir())?;
+            } else if name.ends_with(SPARE) {
                 self.files.dir().remove(name)?;
             }
         }

@@ -74,13 +74,14 @@ impl OpenRing {
             Found::Unusable(why) => open.ignored = Some(why.to_owned()),
             Found::Nothing => {}
         }
+        let is_noted = note.is_some_and(|note| open.ring.has_token(note.token));
         // In this order a crash at any point leaves a ring and a note that agree.
         if !open.is_new {
             open.ring.expect_token(token);
         }
         match notes::write_ring(dir, &RingNote::now(token, path)) {
             // The note that stands is as good, if it is of this ring: nobody else has opened the log.
-            Err(error) if error.is_out_of_space() && !open.is_new => {
+            Err(error) if error.is_out_of_space() && !open.is_new && is_noted => {
                 tracing::debug!(%error, "the note of the ring stays as it is");
             }
             written => {
