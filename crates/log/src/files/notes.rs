@@ -196,7 +196,7 @@ fn write(dir: &dyn Dir, name: &str, bytes: &[u8]) -> Result<()> {
 }
 
 /// Removes a note, if it is there. Durable on return.
-fn remove(dir: &dyn Dir, name: &str) -> Result<()> {
+pub(crate) fn remove(dir: &dyn Dir, name: &str) -> Result<()> {
     match dir.remove(name) {
         Err(error) if error.kind() != Some(ErrorKind::NotFound) => Err(error.into()),
         _ => Ok(()),

@@ -273,7 +273,8 @@ impl Opening<'_> {
         for name in &self.survey.leftovers {
             // A probe's file is gone by now.
             if name.ends_with(SPARE) || notes::is_unfinished(name) {
-                self.files.dir().remove(name)?;
+                // So may an unfinished note be, whose place the ring's has taken.
+                notes::remove(self.files.dir(), name)?;
             }
         }
         Ok(())
