@@ -2,8 +2,9 @@
 //! mixed up and replaced. The verdict is always clear: what is read is what was appended, and what a
 //! mark calls durable is read or named as lost.
 //!
-//! What nothing that is left speaks of cannot be missed: a log without its newest file looks like one
-//! that never had it, and one without its oldest file like one after retention.
+//! A log that was closed has a note of its end, and misses whatever is not there any more. What nothing
+//! that is left speaks of cannot be missed: without the note, as after a crash, a log without its newest
+//! file looks like one that never had it; and one without its oldest file like one after retention.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -17,6 +18,8 @@ use plimsoll_sync::{Access, Crash, Dir};
 use twox_hash::XxHash3_64;
 
 const SEGMENT_BYTES: u64 = 64 << 10;
+/// The note of where a log ended.
+const CLOSED: &str = "closed";
 
 /// A log that is closed, and what its files hold.
 struct Fixture {
@@ -24,6 +27,8 @@ struct Fixture {
     /// What was appended, by index - 1.
     records: Vec<Vec<u8>>,
     files: BTreeMap<String, Vec<Said>>,
+    /// Whether the note of its end is there.
+    is_noted: bool,
 }
 
 /// A frame that counts, and what it says.
@@ -49,7 +54,7 @@ fn disk() -> SimDir {
 }
 
 fn open(dir: &Arc<SimDir>, options: Options) -> plimsoll_log::Result<(Log, Recovery)> {
-    Log::open_in(vec![Arc::clone(dir) as Arc<dyn Dir>], options)
+    Log::open_in(Arc::clone(dir) as Arc<dyn Dir>, options)
 }
 
 fn payload(index: u64, generation: u64, bytes: u64) -> Vec<u8> {
@@ -61,12 +66,12 @@ impl Fixture {
     fn new(seed: u64, build: impl FnOnce(&Log, &mut Vec<Vec<u8>>)) -> Self {
         let dir = Arc::new(disk());
         let options = Options { clock: Clock::manual(seed), ..options() };
-        let (log, _) = Log::open_in(vec![dir.clone()], options).unwrap();
+        let (log, _) = Log::open_in(dir.clone(), options).unwrap();
         let mut records = Vec::new();
         build(&log, &mut records);
         log.close().unwrap();
         let dir = Arc::new(dir.crash(Crash::Process, 0));
-        let view = View::of(vec![dir.clone()]).unwrap();
+        let view = View::of(dir.clone()).unwrap();
         let mut files = BTreeMap::new();
         let reports = view.verify(&|_, _| {}).unwrap();
         for report in &reports {
@@ -91,7 +96,13 @@ impl Fixture {
             .unwrap();
             files.insert(report.segment.clone(), said);
         }
-        Self { dir, records, files }
+        Self { dir, records, files, is_noted: true }
+    }
+
+    /// As if the log had not been closed: only marks say what was durable.
+    fn without_note(self) -> Self {
+        self.dir.remove(CLOSED).unwrap();
+        Self { is_noted: false, ..self }
     }
 
     /// Three segments: two full ones, and a last one with about 6 KiB of frames.
@@ -107,13 +118,13 @@ impl Fixture {
             while log.stats().segments < 3 {
                 index = append(1500 + index * 37 % 900);
                 if index.is_multiple_of(3) {
-                    log.wait_durable(index).unwrap();
+                    log.wait(index, Ack::Durable).unwrap().block().unwrap();
                 }
             }
             for bytes in [0, 1, 100, 2000, 8, 900, 24, 700, 33, 5, 64, 1000] {
                 let index = append(bytes);
                 if index.is_multiple_of(3) {
-                    log.wait_durable(index).unwrap();
+                    log.wait(index, Ack::Durable).unwrap().block().unwrap();
                 }
             }
         })
@@ -143,16 +154,23 @@ impl Fixture {
         self.files[file].last().unwrap().end
     }
 
-    /// Up to where frames that are left say that records were durable, if `is_left` says which.
+    /// Up to where the note says that records were durable, or else the frames that are left: `is_left`
+    /// says which.
     fn durable(&self, file: &str, is_left: impl Fn(&Said) -> bool) -> u64 {
+        if self.is_noted {
+            return self.records.len() as u64;
+        }
         let others = self.files.iter().filter(|(name, _)| *name != file);
         let others = others.flat_map(|(_, said)| said);
         let own = self.files.get(file).into_iter().flatten().filter(|said| is_left(said));
         others.chain(own).map(|said| said.durable).max().unwrap_or(0)
     }
 
-    /// What the frames of one file say.
+    /// What the note says, or else the frames of one file.
     fn durable_of(&self, file: &str) -> u64 {
+        if self.is_noted {
+            return self.records.len() as u64;
+        }
         self.files[file].iter().map(|said| said.durable).max().unwrap_or(0)
     }
 
@@ -171,12 +189,12 @@ impl Fixture {
 
     fn try_judge(&self, case: &str, dir: &Arc<SimDir>, durable: u64) -> Verdict {
         // Looked at.
-        let view = View::of(vec![Arc::clone(dir) as Arc<dyn Dir>]).unwrap();
+        let view = View::of(Arc::clone(dir) as Arc<dyn Dir>).unwrap();
         let reports = view.verify(&|_, _| {}).unwrap();
         let corrupt = reports.iter().any(|r| matches!(r.state, SegmentState::Corrupt(_)));
-        let mut reader = view.read_from(view.first_index()).unwrap();
+        let mut reader = view.read_from(view.first_index());
         let seen = self.read(case, view.first_index(), || {
-            let record = reader.next_record()?;
+            let record = reader.as_mut().map_err(|error| error.clone())?.next_record()?;
             Ok(record.map(|record| (record.index, record.payload.to_vec())))
         });
         match seen {
@@ -356,16 +374,20 @@ fn the_fixtures_are_what_they_should_be() {
 
 #[test]
 fn every_flipped_byte_of_a_small_log_is_seen_or_does_not_matter() {
-    let counts = Fixture::cut().flip_bytes(|_, _| true);
-    println!("{counts:?}");
-    assert!(counts.corrupt > 0 && counts.corrupt_when_read > 0 && counts.whole > 0);
+    for small in [Fixture::cut(), Fixture::cut().without_note()] {
+        let counts = small.flip_bytes(|_, _| true);
+        println!("{counts:?}");
+        assert!(counts.corrupt > 0 && counts.corrupt_when_read > 0 && counts.whole > 0);
+    }
 }
 
 #[test]
 fn every_length_of_the_files_of_a_small_log_gets_a_verdict() {
-    let counts = Fixture::cut().shorten_files(|_, _| true);
-    println!("{counts:?}");
-    assert!(counts.corrupt > 0 && counts.corrupt_when_read > 0 && counts.whole > 0);
+    for small in [Fixture::cut(), Fixture::cut().without_note()] {
+        let counts = small.shorten_files(|_, _| true);
+        println!("{counts:?}");
+        assert!(counts.corrupt > 0 && counts.corrupt_when_read > 0 && counts.whole > 0);
+    }
 }
 
 /// The header, every head of a frame and what is no record, and some of what is in the records.
@@ -379,18 +401,21 @@ fn choose(full: &Fixture, file: &str, at: u64) -> bool {
 
 #[test]
 fn flipped_bytes_of_full_segments_are_seen_when_they_are_read() {
-    let full = Fixture::full();
-    let counts = full.flip_bytes(|file, at| choose(&full, file, at));
-    println!("{counts:?}");
-    assert!(counts.corrupt > 0 && counts.corrupt_when_read > 0 && counts.whole > 0);
+    // Each place once, with the note or without it.
+    for (odd, full) in [(0, Fixture::full()), (1, Fixture::full().without_note())] {
+        let counts = full.flip_bytes(|file, at| at % 2 == odd && choose(&full, file, at));
+        println!("{counts:?}");
+        assert!(counts.corrupt > 0 && counts.corrupt_when_read > 0 && counts.whole > 0);
+    }
 }
 
 #[test]
 fn shortened_files_of_full_segments_get_a_verdict() {
-    let full = Fixture::full();
-    let counts = full.shorten_files(|file, at| choose(&full, file, at));
-    println!("{counts:?}");
-    assert!(counts.corrupt > 0 && counts.corrupt_when_read > 0 && counts.whole > 0);
+    for (odd, full) in [(0, Fixture::full()), (1, Fixture::full().without_note())] {
+        let counts = full.shorten_files(|file, at| at % 2 == odd && choose(&full, file, at));
+        println!("{counts:?}");
+        assert!(counts.corrupt > 0 && counts.corrupt_when_read > 0 && counts.whole > 0);
+    }
 }
 
 fn bytes_of(dir: &SimDir, name: &str) -> Vec<u8> {
@@ -420,14 +445,72 @@ fn a_middle_file_that_is_gone_is_missed_and_named() {
 
 #[test]
 fn what_is_left_of_missing_ends_is_read_to_its_end() {
+    for full in [Fixture::full(), Fixture::full().without_note()] {
+        let names: Vec<_> = full.files.keys().cloned().collect();
+        let newest = [&names[1..], &names[2..], &names[..]];
+        let newest = newest.into_iter().filter(|_| !full.is_noted);
+        for gone in [&names[..1], &names[..2]].into_iter().chain(newest) {
+            let dir = full.damaged(|dir| gone.iter().for_each(|name| dir.remove(name).unwrap()));
+            let left = names.iter().filter(|name| !gone.contains(name));
+            let durable = left.map(|name| full.durable_of(name)).max().unwrap_or(0);
+            assert_eq!(full.judge(&format!("without {gone:?}"), &dir, durable), Verdict::Whole);
+        }
+    }
+}
+
+/// A log that had been closed and lost its newest file, or all of them, opened as a shorter or a new one.
+#[test]
+fn newest_files_that_are_gone_are_missed_by_the_note_of_the_end() {
     let full = Fixture::full();
     let names: Vec<_> = full.files.keys().cloned().collect();
-    for gone in [&names[..1], &names[..2], &names[1..], &names[2..], &names[..]] {
+    let last = full.records.len() as u64;
+    let first = |name: &str| name[..20].parse::<u64>().unwrap();
+    for gone in [&names[2..], &names[1..], &names[..]] {
         let dir = full.damaged(|dir| gone.iter().for_each(|name| dir.remove(name).unwrap()));
-        let left = names.iter().filter(|name| !gone.contains(name));
-        let durable = left.map(|name| full.durable_of(name)).max().unwrap_or(0);
-        assert_eq!(full.judge(&format!("without {gone:?}"), &dir, durable), Verdict::Whole);
+        let Error::Corrupt(wrong) = open(&dir, options()).unwrap_err() else { panic!() };
+        assert_eq!(wrong.records, first(&gone[0])..=last, "{wrong}");
+        assert_eq!(*viewed(&full, &dir).unwrap_err().records.start(), first(&gone[0]));
+        assert_eq!(full.judge(&format!("without {gone:?}"), &dir, last), Verdict::Corrupt);
     }
+}
+
+/// The note is a help, and no record hangs on it.
+#[test]
+fn a_note_of_the_end_that_is_damaged_says_nothing_and_harms_nothing() {
+    let cut = Fixture::cut();
+    let last = cut.records.len() as u64;
+    let note = bytes_of(&cut.dir, CLOSED);
+    for at in 0..note.len() {
+        let mut flipped = note.clone();
+        flipped[at] ^= 1 << (at % 8);
+        for (what, bytes) in [("flipped", &flipped[..]), ("cut", &note[..at])] {
+            let dir = cut.damaged(|dir| put(dir, CLOSED, bytes));
+            assert_eq!(cut.judge(&format!("{what} at {at}"), &dir, last), Verdict::Whole);
+        }
+    }
+    let long = [&note[..], &vec![7; 1 << 20]].concat();
+    let dir = cut.damaged(|dir| put(dir, CLOSED, &long));
+    assert_eq!(cut.judge("far too long", &dir, last), Verdict::Whole);
+}
+
+/// The end of another log, or of this one before it was cut, is none of this one's business.
+#[test]
+fn a_note_of_another_end_is_not_believed() {
+    let cut = Fixture::cut();
+    let last = cut.records.len() as u64;
+    let other = Fixture::full();
+    let foreign = bytes_of(&other.dir, CLOSED);
+    let dir = cut.damaged(|dir| put(dir, CLOSED, &foreign));
+    assert_eq!(cut.judge("the end of another log", &dir, last), Verdict::Whole);
+    // Closed, opened, cut off, and the old note is back.
+    let old = bytes_of(&cut.dir, CLOSED);
+    let dir = cut.damaged(|_| ());
+    let (log, _) = open(&dir, options()).unwrap();
+    log.truncate_after(last - 3).unwrap();
+    log.close().unwrap();
+    put(&dir, CLOSED, &old);
+    let (_, recovery) = open(&dir, options()).unwrap();
+    assert_eq!((recovery.last_index, recovery.torn_tail), (last - 3, None));
 }
 
 #[test]
@@ -502,10 +585,10 @@ fn flip(dir: &SimDir, name: &str, at: u64) {
 
 /// Reads with a view: how many records, and what then.
 fn viewed(fixture: &Fixture, dir: &Arc<SimDir>) -> Result<u64, Corruption> {
-    let view = View::of(vec![Arc::clone(dir) as Arc<dyn Dir>]).unwrap();
-    let mut reader = view.read_from(1).unwrap();
+    let view = View::of(Arc::clone(dir) as Arc<dyn Dir>).unwrap();
+    let mut reader = view.read_from(1);
     fixture.read("viewed", 1, || {
-        let record = reader.next_record()?;
+        let record = reader.as_mut().map_err(|error| error.clone())?.next_record()?;
         Ok(record.map(|record| (record.index, record.payload.to_vec())))
     })
 }
@@ -631,17 +714,17 @@ fn a_log_near_the_end_of_numbers_is_refused_or_refuses_appends() {
         put(&dir, &format!("{first_index:020}.seg"), &forged(first_index, first_index));
         let Error::Corrupt(wrong) = open(&dir, options()).unwrap_err() else { panic!() };
         assert_eq!(wrong.damage, Damage::Index(first_index), "{wrong}");
-        let view = View::of(vec![dir.clone() as Arc<dyn Dir>]).unwrap();
+        let view = View::of(dir.clone() as Arc<dyn Dir>).unwrap();
         let reports = view.verify(&|_, _| {}).unwrap();
         assert_eq!(reports[0].state, SegmentState::Corrupt(*wrong));
     }
 }
 
 /// What replaced a segment without a valid link counted from that segment's number, which nobody
-/// knew: the next open missed a segment.
+/// knew: the next open missed a segment. (Of a log that was closed it is known that the link is lost.)
 #[test]
 fn a_log_whose_last_segment_never_got_its_link_opens_again_and_again() {
-    let full = Fixture::full();
+    let full = Fixture::full().without_note();
     let name = full.files.keys().next_back().unwrap();
     let first: u64 = name[..20].parse().unwrap();
     let dir = full.damaged(|dir| {

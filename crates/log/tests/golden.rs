@@ -40,7 +40,7 @@ fn write(dir: &Path) {
     log.truncate_after(5).unwrap();
     for index in 6..=400 {
         log.append_with(&payload(index), Ack::Buffered).unwrap();
-        log.wait_written(index).unwrap();
+        log.wait(index, Ack::Written).unwrap().block().unwrap();
     }
     let batch: Vec<Vec<u8>> = (401..=405).map(payload).collect();
     log.append_batch(&batch).unwrap();

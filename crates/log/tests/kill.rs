@@ -119,10 +119,7 @@ fn victim() {
                     let cuts_before = *cuts;
                     drop(guard);
                     // A cut by the other thread may be quicker.
-                    let waited = match ack(level) {
-                        Ack::Durable => log.wait_durable(last),
-                        _ => log.wait_written(last),
-                    };
+                    let waited = log.wait(last, ack(level)).and_then(|wait| wait.block());
                     let guard = turn.lock().unwrap();
                     if guard.1 == cuts_before {
                         waited.unwrap();

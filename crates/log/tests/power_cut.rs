@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use plimsoll_log::{Ack, Error, Log, Options, Policy, Retain, Tail};
+use plimsoll_log::{Ack, Error, Log, Options, Policy, Retain};
 use plimsoll_simdisk::block::{Belief, Mode, Plan, State, Timeline, Trace, Wanted};
 use plimsoll_simdisk::mounted::{
     Explore, Filesystem, Image, Rig, RigOptions, Situation, Verdict, explore,
@@ -63,9 +63,8 @@ fn number(name: &str) -> Option<u64> {
 }
 
 fn options(policy: Policy) -> Options {
-    let tail = if policy == Policy::Always { Tail::Pad } else { Tail::Rewrite };
     let (segment_bytes, ring_bytes) = (64 << 10, 16 << 10);
-    Options { policy, segment_bytes, ring_bytes, tail, threads: false, ..Options::default() }
+    Options { policy, segment_bytes, ring_bytes, threads: false, ..Options::default() }
 }
 
 fn policies() -> [(&'static str, Policy); 3] {
@@ -170,7 +169,7 @@ fn record(rig: Rig, policy: Policy, seed: u64, end: impl FnOnce(&Rig, &Log)) -> 
                 log = Some(Log::open(path, options(policy)).unwrap().0);
             }
         }
-        now.durable = log.as_ref().unwrap().durable().get();
+        now.durable = log.as_ref().unwrap().durable();
         known.push(now.clone());
         rig.mark(&(known.len() - 1).to_string()).unwrap();
     }
@@ -333,7 +332,7 @@ fn what_is_durable_survives_a_filesystem_that_is_shut_down() {
             let mut durable = 0;
             let recording = record(rig, policy, 3, |rig, log| {
                 log.append_with(b"buffered", Ack::Buffered).unwrap();
-                durable = log.durable().get();
+                durable = log.durable();
                 // FS_IOC_SHUTDOWN without a flush of the journal.
                 let mut shutdown = Command::new("xfs_io");
                 shutdown.args(["-x", "-c", "shutdown"]).arg(rig.directory());

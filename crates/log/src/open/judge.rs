@@ -259,7 +259,7 @@ impl Chain {
     }
 
     /// The last record that the note of a clean end calls durable, if nothing was cut off since.
-    fn durable_when_closed(&self, closed: Option<&Closed>) -> u64 {
+    pub(crate) fn durable_when_closed(&self, closed: Option<&Closed>) -> u64 {
         let counts = |closed: &&Closed| {
             self.log_id.is_none_or(|log_id| closed.log_id == log_id)
                 && closed.generation >= self.generation

@@ -32,7 +32,8 @@ pub(crate) struct Survey {
 
 /// Looks at what there is.
 pub(crate) fn survey(dir: &dyn Dir) -> Result<Survey> {
-    let mut survey = Survey::default();
+    // Before the names: whoever writes the log meanwhile may close it with segments that are not listed.
+    let mut survey = Survey { closed: notes::closed(dir)?, ..Survey::default() };
     let mut names = Vec::new();
     for name in dir.list()? {
         if let Some(first_index) = first_index_of(&name) {
@@ -45,7 +46,6 @@ pub(crate) fn survey(dir: &dyn Dir) -> Result<Survey> {
     }
     notes::refuse_second(dir)?;
     names.sort_unstable();
-    survey.closed = notes::closed(dir)?;
     let by_ends = if survey.is_cutting { None } else { chain_by_ends(dir, &names)? };
     survey.chain = match by_ends {
         Some(chain) => chain,

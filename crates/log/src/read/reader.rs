@@ -233,6 +233,12 @@ impl Reader {
                         if self.reopen_at(next)? {
                             continue;
                         }
+                        // The segment that should follow may be gone from a log that was closed.
+                        if let Source::Files(shelf) = &self.source
+                            && let Some(missing) = shelf.missing_from(next)
+                        {
+                            return Err(Error::Corrupt(Box::new(missing)));
+                        }
                         return Ok(false);
                     }
                     Kind::Link | Kind::Mark | Kind::Pad => {

@@ -11,6 +11,7 @@ use crate::error::{Corruption, Error, Result};
 use crate::files::list::Span;
 use crate::open::judge::{self, Chain, Reading, Verdict};
 use crate::open::survey::{Survey, scan_file, survey};
+use crate::segment::damage::Damage;
 use crate::segment::head::{Head, segment_name};
 use crate::segment::scan::Scanned;
 use crate::shim::{AtomicU64, Mutex, lock};
@@ -70,11 +71,25 @@ impl Shelf {
 
     /// Why nothing covers this record, if its file is lost.
     pub(crate) fn lost(&self, index: u64) -> Option<Corruption> {
+        let is_empty = self.chain(|chain| chain.segments.is_empty() && chain.wrong.is_none());
+        if is_empty {
+            return self.missing_from(index);
+        }
         self.chain(|chain| {
             let after = chain.segments.partition_point(|&first| first <= index);
             let lost = chain.wrong_behind(*chain.segments.get(after.checked_sub(1)?)?);
             lost.filter(|wrong| *wrong.records.start() <= index).cloned()
         })
+    }
+
+    /// What the note of a clean end calls durable, from a record on that no segment has.
+    pub(crate) fn missing_from(&self, index: u64) -> Option<Corruption> {
+        let survey = lock(&self.survey);
+        let closed = survey.closed.as_ref()?;
+        let durable = survey.chain.durable_when_closed(Some(closed));
+        let (segment, damage) = (segment_name(closed.first_index), Damage::Missing);
+        let lost = Corruption { segment, byte_offset: 0, damage, records: index..=durable };
+        (index <= durable).then_some(lost)
     }
 
     /// Looks what files there are now.

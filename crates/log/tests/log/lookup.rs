@@ -43,7 +43,7 @@ fn look_up(log: &Log, index: u64) -> Result<u64, Error> {
 fn each_record_is_found_by_its_index_in_short_segments_and_in_long_ones() {
     for options in [short(), options()] {
         let dir = Arc::new(SimDir::new());
-        let (log, _) = Log::open_in(vec![dir], options).unwrap();
+        let (log, _) = Log::open_in(dir, options).unwrap();
         append(&log, 2000, 1);
         for index in (1..=2000).rev().step_by(7) {
             assert_eq!(look_up(&log, index).unwrap(), 1);
@@ -57,7 +57,7 @@ fn each_record_is_found_by_its_index_in_short_segments_and_in_long_ones() {
 fn a_lookup_opens_what_it_needs_once_and_the_next_one_in_the_same_segment_nothing() {
     let dir = Arc::new(SimDir::new());
     let manual = Options { threads: false, ..options() };
-    let (log, _) = Log::open_in(vec![dir.clone()], manual).unwrap();
+    let (log, _) = Log::open_in(dir.clone(), manual).unwrap();
     append(&log, 2000, 1);
     let operations = |index| {
         let before = dir.operations();
@@ -73,7 +73,7 @@ fn a_lookup_opens_what_it_needs_once_and_the_next_one_in_the_same_segment_nothin
 #[test]
 fn what_came_in_place_of_records_that_were_cut_off_is_read_and_never_those() {
     let dir = Arc::new(SimDir::new());
-    let (log, _) = Log::open_in(vec![dir.clone()], short()).unwrap();
+    let (log, _) = Log::open_in(dir.clone(), short()).unwrap();
     append(&log, 500, 1);
     let firsts: Vec<u64> = dir
         .list()
@@ -100,7 +100,7 @@ fn what_came_in_place_of_records_that_were_cut_off_is_read_and_never_those() {
 #[test]
 fn a_segment_that_was_read_and_used_again_is_never_read_as_the_old_one() {
     let dir = Arc::new(SimDir::new());
-    let (log, _) = Log::open_in(vec![dir], short()).unwrap();
+    let (log, _) = Log::open_in(dir, short()).unwrap();
     for _ in 0..20 {
         append(&log, 300, 1);
         let (first, last) = (log.first_index(), log.last_index());
@@ -124,7 +124,7 @@ fn a_segment_that_was_read_and_used_again_is_never_read_as_the_old_one() {
 #[test]
 fn lookups_beside_truncations_at_both_ends_find_what_is_there_at_the_time() {
     let dir = Arc::new(SimDir::new());
-    let (log, _) = Log::open_in(vec![dir], short()).unwrap();
+    let (log, _) = Log::open_in(dir, short()).unwrap();
     append(&log, 300, 0);
     // From this record on nothing is older than this state.
     let cut = [AtomicU64::new(u64::MAX), AtomicU64::new(0)];
@@ -180,7 +180,7 @@ fn damage_is_met_at_the_same_place_and_named_alike_whether_one_thread_checks_or_
     let (segment_bytes, ring_bytes) = (6 << 20, 1 << 20);
     let long = |threads| Options { segment_bytes, ring_bytes, threads, ..options() };
     let dir = Arc::new(SimDir::new());
-    let (log, _) = Log::open_in(vec![dir.clone()], long(true)).unwrap();
+    let (log, _) = Log::open_in(dir.clone(), long(true)).unwrap();
     // What is damaged lies so far back that it is not read when the log opens.
     for _ in 0..13 {
         append(&log, 1000, 1);
@@ -188,7 +188,7 @@ fn damage_is_met_at_the_same_place_and_named_alike_whether_one_thread_checks_or_
     log.close().unwrap();
     // How far it is read, and why no further.
     let read = |threads| {
-        let (log, _) = Log::open_in(vec![dir.clone()], long(threads)).unwrap();
+        let (log, _) = Log::open_in(dir.clone(), long(threads)).unwrap();
         let mut reader = log.read_from(1).unwrap();
         let mut last = 0;
         let why = loop {
