@@ -256,6 +256,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::segment::header::Header;
     use crate::segment::link::Link;
     use crate::segment::sparse::SparseIndex;
 
