@@ -214,6 +214,13 @@ fn every_moment_of_a_run_may_be_its_last() {
     println!("{} histories, {sum:?}, {seconds:.0} s, {rate:.0} points/s", next.into_inner());
 }
 
+/// From here on a file can neither be removed nor get another name.
+fn stays(dir: &SimDir, name: &str) {
+    for on in [Operation::Remove, Operation::Rename] {
+        dir.inject(Fault::new(on, FaultKind::FailRaw(5)).named(name).sticky());
+    }
+}
+
 /// A segment failed, was replaced and could not be removed. Then retention took its replacement away: at
 /// the next open the failed one, whose generation was older but whose number fitted, was the beginning of
 /// the log.
@@ -227,8 +234,7 @@ fn retention_does_not_bring_back_a_segment_that_was_replaced() {
     (9..=11).for_each(|number| assert!(append(number, Ack::Written) > 0));
     let replaced = "00000000000000000009.seg";
     assert!(dir.list().unwrap().iter().any(|name| name == replaced));
-    let never = Fault::new(Operation::Remove, FaultKind::FailRaw(5)).named(replaced).sticky();
-    dir.inject(never);
+    stays(&dir, replaced);
     dir.inject(Fault::new(Operation::Sync, FaultKind::FailRaw(5)));
     (12..=30).for_each(|number| assert!(append(number, Ack::Durable) > 0));
     assert_eq!(log.stats().failovers, 1);
@@ -284,7 +290,7 @@ fn a_segment_that_failed_as_it_was_begun_does_not_hide_records() {
     }
     let begun = "00000000000000000021.seg";
     assert!(dir.list().unwrap().iter().any(|name| name == begun));
-    dir.inject(Fault::new(Operation::Remove, FaultKind::FailRaw(5)).named(begun).sticky());
+    stays(&dir, begun);
     dir.inject(Fault::new(Operation::Sync, FaultKind::FailRaw(5)));
     for number in 23..90 {
         append(number, Ack::Durable);
@@ -412,7 +418,7 @@ fn a_log_that_is_opened_on_a_full_disk_knows_what_is_stale() {
     let append = || log.append_with(&[7; 3000], Ack::Durable);
     (1..=50).for_each(|_| assert!(append().is_ok()));
     let stale = "00000000000000000041.seg";
-    dir.inject(Fault::new(Operation::Remove, FaultKind::FailRaw(5)).named(stale).sticky());
+    stays(&dir, stale);
     log.truncate_after(25).unwrap();
     (26..=50).for_each(|_| assert!(append().is_ok()));
     // The last segment is sealed, and no other gets its name.
