@@ -268,7 +268,13 @@ impl Commit {
             let _retention = self.files.retention_turn();
             self.files.sweep()?;
         }
-        notes::write_closed(self.files.dir(), &closed)?;
+        match notes::write_closed(self.files.dir(), &closed).map_err(Error::from) {
+            // A help for whoever opens the log, and no more: all is durable.
+            Err(error) if error.is_out_of_space() => {
+                tracing::debug!(%error, "the disk is full: it is not noted that the log was closed");
+            }
+            written => written?,
+        }
         if self.ring_outlives_us {
             notes::forget_ring(self.files.dir())?;
         }
