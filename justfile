@@ -108,7 +108,7 @@ interleavings iterations="300":
 # Undefined behaviour in what needs no system call but for time (needs nightly and miri)
 miri:
     MIRIFLAGS=-Zmiri-disable-isolation PROPTEST_CASES=8 \
-        cargo +nightly miri test -p plimsoll-log --lib -- format ring watermark segments place
+        cargo +nightly miri test -p plimsoll-log --lib -- format ring watermark list place
     MIRIFLAGS=-Zmiri-disable-isolation cargo +nightly miri test -p plimsoll-sync --lib -- aligned words
 
 # A thread of `verify` that is just ending looks like a leak, so leaks are not looked for.

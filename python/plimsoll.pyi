@@ -1,13 +1,14 @@
 """An embeddable commit log whose appenders never wait for a disk they did not ask to wait for.
 
-A record has an index, from 1. It is *buffered* (in memory), then *written* (the kernel has it: it
-survives a crash of the process), then *durable* (a good sync covers it: it survives a power cut).
+A record has an index, counted from 1 or from ``first_index``. It is *buffered* (in memory), then
+*written* (the kernel has it: it survives a crash of the process), then *durable* (a good sync covers
+it: it survives a power cut).
 """
 
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Iterable, Iterator, Literal, Optional, Tuple, Type, Union
+from typing import Any, Awaitable, Iterable, Iterator, Literal, Optional, Tuple, Type, Union
 
 Ack = Literal["buffered", "written", "durable"]
 # Anything that memoryview() takes: bytes, bytearray, memoryview, array, a numpy array, mmap.
@@ -32,25 +33,24 @@ class Log:
         max_age: float = 1.0,
         max_bytes: int = 64 << 20,
         segment_bytes: int = 64 << 20,
-        ring_bytes: Optional[int] = None,
+        ring_bytes: int = 32 << 20,
         ring_file: Union[str, PathLike[str], None] = None,
-        second_path: Union[str, PathLike[str], None] = None,
-        slow_after: Optional[float] = None,
-        pad: bool = False,
+        first_index: int = 1,
         page_cache: bool = False,
         accept_loss: bool = False,
     ) -> None:
-        """Opens the log. Everything that ``recovery`` counts is durable then.
+        """Opens the log. Everything that ``recovery`` counts is durable then, but for what was replayed.
 
         policy: when the log syncs by itself. "interval": no record stays unsynced for longer than
-            ``max_age`` seconds (``inf``: whatever its age), nor more than ``max_bytes`` of them. "always": an append returns when
-            it is durable. "never": only when a segment is full, and at ``close``.
+            ``max_age`` seconds (``inf``: whatever its age), nor more than ``max_bytes`` of them.
+            "always": an append returns when it is durable. "never": only when a segment is full, and
+            at ``close``.
         segment_bytes: of a file, a multiple of 4096. ring_bytes: that may be accepted and not yet
-            durable, a power of two, at most half a segment; 32 MiB unless set.
+            durable, a power of two up to 512 MiB, whatever the size of a segment.
         ring_file: on tmpfs (/dev/shm/NAME): then a record survives a crash of the process from the
-            moment ``append`` returns. second_path: where the log goes on if the first disk fails.
-        slow_after: with ``second_path``: a write or a sync that takes more seconds counts as failed.
-        pad: never write a block again that holds durable records. page_cache: no O_DIRECT.
+            moment ``append`` returns.
+        first_index: of a log that is made; one that exists goes on where it is.
+        page_cache: no O_DIRECT.
         accept_loss: cut the log before durable records that are lost.
 
         Raises Locked (``holder`` has it), Corrupt (nothing was changed), Version (another one wrote it),
@@ -73,13 +73,34 @@ class Log:
         Returns the indexes of the first and of the last.
         """
 
-    def wait_written(self, index: int, timeout: Optional[float] = None) -> None:
-        """Waits until a record is with the kernel, at most ``timeout`` seconds (then TimedOut)."""
+    def append_pieces(self, pieces: Iterable[Buffer], ack: Optional[Ack] = None) -> int:
+        """Appends one record whose bytes are in pieces, one behind the other; otherwise as ``append``."""
 
-    def wait_durable(self, index: int, timeout: Optional[float] = None) -> None:
-        """Waits until a record is durable, at most ``timeout`` seconds (then TimedOut).
+    def wait(
+        self,
+        index: int,
+        level: Literal["written", "durable"] = "durable",
+        timeout: Optional[float] = None,
+    ) -> None:
+        """Waits until a record is as far as ``level`` says, at most ``timeout`` seconds (then TimedOut).
 
-        Asks for a sync under any policy. Ctrl-C works meanwhile. Raises OutOfRange, Truncated, Stopped.
+        Asks for that under any policy, and it goes on when the time is over. Ctrl-C works meanwhile.
+        Raises OutOfRange, Truncated, Stopped, Closed (the log was dropped before it came so far).
+        """
+
+    def wait_async(
+        self, index: int, level: Literal["written", "durable"] = "durable"
+    ) -> Awaitable[None]:
+        """As ``wait``, to be awaited in a task of asyncio; it holds up no thread.
+
+        What was asked for goes on where the task is cancelled (``asyncio.wait_for``).
+        """
+
+    def health(self) -> None:
+        """Raises what is wrong with the log, if anything is: Stopped, OutOfSpace, Closed.
+
+        OutOfSpace: a segment failed, and there is no room for another, so what was accepted after
+        ``index`` is in memory only; the log goes on once there is room.
         """
 
     def sync(self) -> int:
@@ -137,7 +158,10 @@ class Log:
         """As ``truncate_before``; keeps what was appended no longer than ``seconds`` ago."""
 
     def truncate_after(self, last_index: int) -> None:
-        """Cuts off every record after ``last_index``; they never come back. Durable on return."""
+        """Cuts off every record after ``last_index``; they never come back. Durable on return.
+
+        Whoever waits for one of them is told Truncated. Appends go on meanwhile.
+        """
 
     def stats(self) -> dict[str, Any]:
         """What the log did since it was opened: counts, and distributions in nanoseconds."""

@@ -1,4 +1,4 @@
-//! What else the log could have chosen, measured: checksums, how a block is begun, past the page cache or through it.
+//! What else the log could have chosen, measured: checksums, past the page cache or through it.
 //! Run it alone on the machine, in a directory of the filesystem in question: `choices DIR [checksums|log]`. The
 //! figures of docs/performance.md, "Choices", come from here.
 
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
-use plimsoll_log::{Log, Options, Policy, Tail};
+use plimsoll_log::{Log, Options, Policy};
 
 const ROUNDS: usize = 3;
 
@@ -55,14 +55,13 @@ fn checksums() {
 }
 
 fn logs(dir: &Path) -> Result<()> {
-    let arms: [(&str, Options); 3] = [
+    let arms: [(&str, Options); 2] = [
         ("past the cache", Options::default()),
         ("through the cache", Options { direct: false, ..Options::default() }),
-        ("past it, blocks not written again", Options { tail: Tail::Pad, ..Options::default() }),
     ];
     for bytes in [100, 4096] {
-        let mut took = [const { Vec::new() }; 3];
-        let mut says = [const { String::new() }; 3];
+        let mut took = [const { Vec::new() }; 2];
+        let mut says = [const { String::new() }; 2];
         for _ in 0..ROUNDS {
             for (at, (_, options)) in arms.iter().enumerate() {
                 let dir = fresh(dir)?;

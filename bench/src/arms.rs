@@ -55,7 +55,7 @@ pub(crate) const ARMS: &[Arm] = &[
         interval: false,
         replay: false,
         setup: "As above, but the appenders are tasks of tokio on one thread and await their records \
-            (`Log::poll_on`), as the goroutines of Pebble, etcd and raft-wal do; not where there is one appender.",
+            (`Log::wait`), as the goroutines of Pebble, etcd and raft-wal do; not where there is one appender.",
         ..RIVAL
     },
     Arm {

@@ -1,6 +1,5 @@
 //! Appenders that are tasks, as a server has them, instead of a thread for each.
 
-use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -48,8 +47,7 @@ async fn one(
     while took.len() < most {
         let start = Instant::now();
         let index = log.append_with(records.next(), Ack::Buffered)?;
-        let waiting = log.waiting(index, Ack::Durable)?;
-        poll_fn(|context| log.poll_on(waiting, context)).await?;
+        log.wait(index, Ack::Durable)?.await?;
         let end = Instant::now();
         record(&mut took, end - start);
         if end - begun >= time {

@@ -3,6 +3,7 @@
 //! A call that may wait releases the interpreter first; one that may wait for long comes back every
 //! [`SLICE`] to look for Ctrl-C.
 
+mod awaiting;
 mod error;
 mod log;
 mod owner;

@@ -1,15 +1,15 @@
 //! [`Log`]: a log that may be closed while others are in it.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError, RwLock, TryLockError};
+use std::sync::{Mutex, PoisonError, RwLock, TryLockError};
 
 use plimsoll_log::{self as log, Ack, Error, Policy, Retain, Ring};
-use plimsoll_sync::{Dir, OsDir};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyBytes, PyDict, PyMemoryView, PyTuple};
 
 use crate::Patience;
+use crate::awaiting::Messenger;
 use crate::error::{duration, invalid, raise};
 use crate::owner::Owner;
 use crate::records::{Records, Wait};
@@ -26,6 +26,7 @@ pub(crate) struct Log {
     closing: Mutex<()>,
     owner: Owner,
     policy: Ack,
+    messenger: Messenger,
     #[pyo3(get)]
     path: PathBuf,
     recovery: Py<Recovery>,
@@ -49,8 +50,8 @@ pub(crate) struct Recovery {
 impl Log {
     #[new]
     #[pyo3(signature = (path, *, policy = "interval", max_age = 1.0, max_bytes = 64 << 20,
-        segment_bytes = 64 << 20, ring_bytes = None, ring_file = None, second_path = None,
-        slow_after = None, pad = false, page_cache = false, accept_loss = false))]
+        segment_bytes = 64 << 20, ring_bytes = 32 << 20, ring_file = None, first_index = 1,
+        page_cache = false, accept_loss = false))]
     #[expect(clippy::too_many_arguments, reason = "keywords")]
     fn new(
         py: Python<'_>,
@@ -59,11 +60,9 @@ impl Log {
         max_age: f64,
         max_bytes: u64,
         segment_bytes: u64,
-        ring_bytes: Option<u64>,
+        ring_bytes: u64,
         ring_file: Option<PathBuf>,
-        second_path: Option<PathBuf>,
-        slow_after: Option<f64>,
-        pad: bool,
+        first_index: u64,
         page_cache: bool,
         accept_loss: bool,
     ) -> PyResult<Self> {
@@ -76,31 +75,22 @@ impl Log {
                 return Err(invalid(py, what));
             }
         };
-        let half = 1_u64 << (segment_bytes / 2).max(1).ilog2();
         let options = log::Options {
             policy,
             segment_bytes,
-            ring_bytes: ring_bytes.unwrap_or(half.min(32 << 20)),
+            ring_bytes,
             ring: ring_file.map_or(Ring::Memory, Ring::File),
-            tail: if pad { log::Tail::Pad } else { log::Tail::Rewrite },
             direct: !page_cache,
-            slow_after: slow_after.map(|after| duration("slow_after", after)).transpose()?,
+            first_index,
             accept_loss,
             ..log::Options::default()
         };
-        let open = || {
-            let mut dirs: Vec<Arc<dyn Dir>> = Vec::new();
-            for path in [Some(&path), second_path.as_ref()].into_iter().flatten() {
-                let failed = |error| plimsoll_sync::Error::io("create", path, error);
-                std::fs::create_dir_all(path).map_err(failed)?;
-                dirs.push(Arc::new(OsDir::open(path)?));
-            }
-            log::Log::open_in(dirs, options)
-        };
+        let open = || log::Log::open(&path, options);
         let (opened, found) = py.detach(open).map_err(|error| raise(py, &error))?;
         let recovery = Py::new(py, Recovery::of(found))?;
         let (open, closing) = (RwLock::new(Some(opened)), Mutex::new(()));
-        Ok(Self { open, closing, owner: Owner::this(), policy: policy.ack(), path, recovery })
+        let (owner, policy, messenger) = (Owner::this(), policy.ack(), Messenger::default());
+        Ok(Self { open, closing, owner, policy, messenger, path, recovery })
     }
 
     #[getter]
@@ -147,14 +137,52 @@ impl Log {
         Ok(indexes.into_inner())
     }
 
-    #[pyo3(signature = (index, timeout = None))]
-    fn wait_written(&self, py: Python<'_>, index: u64, timeout: Option<f64>) -> PyResult<()> {
-        self.wait(py, index, timeout, Ack::Written)
+    #[pyo3(signature = (pieces, ack = None))]
+    fn append_pieces(
+        &self,
+        py: Python<'_>,
+        pieces: &Bound<'_, PyAny>,
+        ack: Option<&str>,
+    ) -> PyResult<u64> {
+        let ack = self.ack(py, ack)?;
+        let pieces = pieces.try_iter()?.map(|piece| payload(&piece?));
+        let pieces = pieces.collect::<PyResult<Vec<_>>>()?;
+        let pieces: Vec<&[u8]> = pieces.iter().map(|piece| &**piece).collect();
+        self.with(py, |log| log.append_pieces(&pieces, ack))
     }
 
-    #[pyo3(signature = (index, timeout = None))]
-    fn wait_durable(&self, py: Python<'_>, index: u64, timeout: Option<f64>) -> PyResult<()> {
-        self.wait(py, index, timeout, Ack::Durable)
+    /// It does not hold the log open: closing makes durable what is waited for.
+    #[pyo3(signature = (index, level = "durable", timeout = None))]
+    fn wait(&self, py: Python<'_>, index: u64, level: &str, timeout: Option<f64>) -> PyResult<()> {
+        let (patience, level) = (Patience::of(timeout)?, self.awaited(py, level)?);
+        let wait = self.with(py, |log| log.wait(index, level))?;
+        loop {
+            let slice = patience.slice();
+            // The time of a slice is not the caller's.
+            match py.detach(|| wait.block_for(slice)) {
+                Err(late @ Error::TimedOut { .. }) if !patience.goes_on(py)? => {
+                    return Err(raise(py, &late));
+                }
+                Err(Error::TimedOut { .. }) => {}
+                done => return done.map_err(|error| raise(py, &error)),
+            }
+        }
+    }
+
+    #[pyo3(signature = (index, level = "durable"))]
+    fn wait_async<'py>(
+        &self,
+        py: Python<'py>,
+        index: u64,
+        level: &str,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let level = self.awaited(py, level)?;
+        let wait = self.with(py, |log| log.wait(index, level))?;
+        self.messenger.tell(py, wait)
+    }
+
+    fn health(&self, py: Python<'_>) -> PyResult<()> {
+        self.with(py, log::Log::health)
     }
 
     fn sync(&self, py: Python<'_>) -> PyResult<u64> {
@@ -173,12 +201,12 @@ impl Log {
 
     #[getter]
     fn written(&self, py: Python<'_>) -> PyResult<u64> {
-        self.with(py, |log| Ok(log.written().get()))
+        self.with(py, |log| Ok(log.written()))
     }
 
     #[getter]
     fn durable(&self, py: Python<'_>) -> PyResult<u64> {
-        self.with(py, |log| Ok(log.durable().get()))
+        self.with(py, |log| Ok(log.durable()))
     }
 
     #[getter]
@@ -320,27 +348,6 @@ impl Log {
         open.as_ref().ok_or(Error::Closed).and_then(act)
     }
 
-    fn wait(&self, py: Python<'_>, index: u64, timeout: Option<f64>, level: Ack) -> PyResult<()> {
-        let patience = Patience::of(timeout)?;
-        let mut waiting = None;
-        loop {
-            let slice = patience.slice();
-            // The time of a slice is not the caller's.
-            let done = self.with(py, |log| {
-                let begun = waiting.map_or_else(|| log.waiting(index, level), Ok)?;
-                waiting = Some(begun);
-                match log.wait_on(begun, slice) {
-                    Err(error @ Error::TimedOut { .. }) => Ok(Err(error)),
-                    done => done.map(Ok),
-                }
-            })?;
-            let Err(late) = done else { return Ok(()) };
-            if !patience.goes_on(py)? {
-                return Err(raise(py, &late));
-            }
-        }
-    }
-
     fn records(
         &self,
         py: Python<'_>,
@@ -355,6 +362,17 @@ impl Log {
         }
         let open = |log: &log::Log| log.follow(start.unwrap_or_else(|| log.first_index()), level);
         Ok(Records::new(self.with(py, open)?, wait, self.owner))
+    }
+
+    /// How far a record is to be when somebody has waited for it: an append returns with less.
+    fn awaited(&self, py: Python<'_>, level: &str) -> PyResult<Ack> {
+        match self.ack(py, Some(level))? {
+            Ack::Buffered => {
+                let what = "a wait is for 'written' or 'durable': an append returns with less";
+                Err(invalid(py, what.to_owned()))
+            }
+            level => Ok(level),
+        }
     }
 
     fn ack(&self, py: Python<'_>, ack: Option<&str>) -> PyResult<Ack> {

@@ -1,6 +1,7 @@
 """The promises of the Python module, on a real disk, with real kills. Run by `python/test`."""
 
 import array
+import asyncio
 import doctest
 import inspect
 import os
@@ -94,6 +95,27 @@ class Appending(Scratch):
                     log.append_batch([b"fine", wrong])
             self.assertEqual(log.last_index, 6)
 
+    def test_a_record_is_gathered_from_pieces(self):
+        with self.open() as log:
+            pieces = [b"head", b"", bytearray(b"body"), memoryview(b"tails")[:4]]
+            self.assertEqual(log.append_pieces(pieces, ack="durable"), 1)
+            self.assertEqual(log.append_pieces([]), 2)
+            log.sync()
+            self.assertEqual(list(log.read()), [(1, b"headbodytail"), (2, b"")])
+            with self.assertRaises(plimsoll.TooLarge):
+                log.append_pieces([bytes(1 << 20)] * 20)
+            with self.assertRaises(TypeError):
+                log.append_pieces([b"fine", "text"])
+            self.assertEqual(log.last_index, 2)
+
+    def test_a_log_that_is_made_begins_where_it_is_told(self):
+        with self.open(first_index=1000) as log:
+            self.assertEqual((log.first_index, log.append(b"x")), (1000, 1000))
+            self.assertIsInstance(log.path, pathlib.Path)
+            self.assertEqual(log.path, self.dir)
+        with self.open(first_index=5) as log:
+            self.assertEqual((log.recovery.created, log.last_index), (False, 1000))
+
     def test_what_is_cut_off_never_comes_back(self):
         with self.open() as log:
             for index in range(1, 101):
@@ -130,21 +152,91 @@ class Appending(Scratch):
 class Waiting(Scratch):
     def test_a_wait_asks_for_the_sync_and_ends_in_time(self):
         with self.open(policy="never") as log:
-            log.wait_durable(log.append(b"x"), timeout=60)
+            log.wait(log.append(b"x"), timeout=60)
             self.assertEqual(log.durable, 1)
             with self.assertRaises(plimsoll.OutOfRange):
-                log.wait_durable(2, timeout=60)
+                log.wait(2, timeout=60)
+            self.assertEqual(log.written, 1)
+            log.wait(log.append(b"y"), "written", timeout=60)
+            self.assertGreaterEqual(log.written, 2)
             late = None
             for _ in range(1000):
                 index = log.append(bytes(50_000))
                 try:
-                    log.wait_durable(index, timeout=0)
+                    log.wait(index, timeout=0)
                 except TimeoutError as error:
                     late = error
                     break
             self.assertIsInstance(late, plimsoll.TimedOut)
             self.assertEqual((late.code, late.index), (3, index))
-            log.wait_durable(index)
+            log.wait(index)
+
+    def test_who_waits_while_it_is_closed_gets_what_closing_gave(self):
+        log = self.open(policy="never")
+        index = log.append(bytes(100_000), ack="buffered")
+        told = []
+
+        def wait():
+            try:
+                told.append(log.wait(index))
+            except plimsoll.Closed:
+                told.append(None)  # the log was closed before it began to wait
+
+        waiting = threading.Thread(target=wait)
+        waiting.start()
+        log.close()
+        waiting.join(60)
+        self.assertEqual(told, [None])
+
+    def test_tasks_await_records_and_no_thread_waits(self):
+        async def durably(log, record):
+            index = log.append(record, ack="buffered")
+            await log.wait_async(index)
+            assert log.durable >= index
+            await log.wait_async(index, "written")
+            return index
+
+        async def all_of_them(log):
+            before = threading.active_count()
+            indexes = await asyncio.gather(*(durably(log, b"%d" % n) for n in range(500)))
+            self.assertEqual(threading.active_count(), before)
+            return indexes
+
+        with self.open(policy="never") as log:
+            indexes = asyncio.run(all_of_them(log))
+            self.assertEqual(sorted(indexes), list(range(1, 501)))
+            # Another loop has the same messenger.
+            self.assertEqual(asyncio.run(durably(log, b"x")), 501)
+
+    def test_a_task_is_told_why_its_record_never_comes(self):
+        async def cut(log):
+            index = log.append(b"x", ack="durable") + 1
+            self.assertEqual(log.append(b"y", ack="buffered"), index)
+            with self.assertRaises(plimsoll.OutOfRange):
+                log.wait_async(index + 1)
+            with self.assertRaises(plimsoll.Invalid):
+                log.wait_async(index, "buffered")
+            waiting = log.wait_async(index)
+            log.truncate_after(index - 1)
+            try:
+                await waiting
+            except plimsoll.Truncated as error:
+                self.assertEqual(error.index, index)  # or the sync was quicker
+
+        async def cancelled(log):
+            index = log.append(bytes(100_000), ack="buffered")
+            waiting = log.wait_async(index)
+            waiting.cancel()
+            log.wait(index)
+            await asyncio.sleep(0.05)  # what comes is for nobody, and harms nobody
+            self.assertTrue(waiting.cancelled())
+
+        with self.open(policy="never") as log:
+            for _ in range(20):
+                asyncio.run(cut(log), debug=True)
+            asyncio.run(cancelled(log), debug=True)
+        with self.assertRaises(RuntimeError), self.open() as log:
+            log.wait_async(log.append(b"x"))  # and no loop runs
 
     def test_a_follower_in_another_thread_sees_every_record(self):
         seen = []
@@ -171,7 +263,7 @@ class Waiting(Scratch):
 
     def test_a_timeout_that_never_ends_is_one(self):
         with self.open(max_age=float("inf")) as log:
-            log.wait_durable(log.append(b"x"), timeout=float("inf"))
+            log.wait(log.append(b"x"), timeout=float("inf"))
             self.assertEqual(next(log.follow(timeout=float("inf"))), (1, b"x"))
 
 
@@ -298,7 +390,7 @@ def finish():
 def act():
     calls = [lambda: log.append(b"2"), lambda: log.append(b"2", ack="durable"), log.close, log.sync]
     calls += [lambda: log.append_batch([b"2"]), lambda: next(records), log.read, log.stats]
-    calls += [lambda: log.wait_durable(1), lambda: log.truncate_after(0), lambda: log.__exit__(None, None, None)]
+    calls += [lambda: log.wait(1), lambda: log.truncate_after(0), lambda: log.__exit__(None, None, None)]
     for call in calls:
         told(call)
 in_child(act)
@@ -347,7 +439,7 @@ class Threads(Scratch):
                 for turn in range(200):
                     index = log.append(bytes([number, turn]))
                     if turn % 8 == number:
-                        log.wait_durable(index)
+                        log.wait(index)
                         assert log.durable >= index
 
             threads = [threading.Thread(target=work, args=(n,)) for n in range(8)]
@@ -442,8 +534,7 @@ class Errors(Scratch):
             dict(max_age=-1.0),
             dict(max_age=float("nan")),
             dict(max_age=0.0),
-            dict(slow_after=1.0),  # and no second directory
-            dict(slow_after=-1.0),
+            dict(first_index=0),
         ]
         for options in wrong:
             with self.subTest(options), self.assertRaises(ValueError) as told:
@@ -455,7 +546,8 @@ class Errors(Scratch):
                 lambda: log.follow(timeout=-1),
                 lambda: log.read(level="most"),
                 lambda: log.append_batch([]),
-                lambda: log.append(bytes(1 << 20)),
+                lambda: log.append(bytes(17 << 20)),
+                lambda: log.wait(0, "buffered"),
             ):
                 with self.assertRaises(ValueError):
                     call()
@@ -497,11 +589,27 @@ class Errors(Scratch):
         self.assertEqual(told.exception.code, 12)
         self.assertTrue(1 < told.exception.index < 100, told.exception.index)
 
-    def test_a_second_directory_and_a_limit_for_the_first_are_taken(self):
-        with self.open(second_path=self.dir.with_name("second"), slow_after=60.0) as log:
-            log.append(b"x", ack="durable")
-            self.assertEqual(log.path, self.dir)
-            self.assertIsInstance(log.path, pathlib.Path)
+    def test_a_log_that_has_stopped_says_so(self):
+        import resource
+
+        log = Log(self.dir, **SMALL)
+        log.append(b"x", ack="durable")
+        self.assertIsNone(log.health())
+        soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+        # From here on writes fail, to any file. (Python ignores SIGXFSZ.)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))
+        try:
+            with self.assertRaises(plimsoll.Stopped):
+                log.append(b"y", ack="durable")
+            with self.assertRaises(plimsoll.Stopped) as told:
+                log.health()
+            self.assertEqual(told.exception.index, 1)
+            with self.assertRaises(plimsoll.Stopped):
+                log.close()
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        with self.assertRaises(plimsoll.Closed):
+            log.health()
 
     def test_codes_are_those_of_the_header(self):
         header = (HERE / "../../crates/capi/include/plimsoll.h").read_text()
@@ -514,7 +622,7 @@ class Errors(Scratch):
         # What cannot happen here: no error, one reader's own lock, what a panic is in Python.
         missing = {"OK", "AT_END", "BUSY", "BUG"}
         self.assertEqual(len(classes), len([n for n in numbers if n not in missing and "POLICY" not in n
-                                            and "ACK" not in n and "TAIL" not in n]))
+                                            and "ACK" not in n]))
 
     def test_the_stubs_name_what_there_is(self):
         stubs = (HERE / "../plimsoll.pyi").read_text()

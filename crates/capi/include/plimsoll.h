@@ -4,19 +4,20 @@
  *
  * Made by cbindgen from the Rust sources (`just c-header`); do not edit.
  *
- * Words. A record has an index, from 1. It is *buffered* (in memory), then *written* (the kernel has
- * it: it survives a crash of the process), then *durable* (a good sync covers it: it survives a power
- * cut). durable <= written <= last_index.
+ * Words. A record has an index, counted from 1 or from options.first_index. It is *buffered* (in
+ * memory), then *written* (the kernel has it: it survives a crash of the process), then *durable* (a
+ * good sync covers it: it survives a power cut). durable <= written <= last_index.
  *
  * Errors. Every call that can fail returns a plimsoll_code; 0 is success, and the numbers never change.
  * The last parameter takes the words: a plimsoll_error of the caller's, or NULL. It is written only
  * where the call fails; results are written only where it succeeds.
  * There is no errno to look at, no text to free, and nothing that another thread can overwrite.
  *
- * Pointers. What is passed in is read during the call and not kept. Handles come from plimsoll_open and
- * plimsoll_reader_open and go to plimsoll_free and plimsoll_reader_free, once each. A pointer that is
- * NULL where that is not allowed is PLIMSOLL_INVALID, and a length that cannot be is PLIMSOLL_TOO_LARGE; a
- * pointer to something else than it says is undefined behaviour, as ever in C.
+ * Pointers. What is passed in is read during the call and not kept, but for the context of plimsoll_on
+ * and plimsoll_watch. Handles come from plimsoll_open and plimsoll_reader_open and go to plimsoll_free
+ * and plimsoll_reader_free, once each. A pointer that is NULL where that is not allowed is
+ * PLIMSOLL_INVALID, and a length that cannot be is PLIMSOLL_TOO_LARGE; a pointer to something else than
+ * it says is undefined behaviour, as ever in C.
  *
  * Threads. Any thread may use any handle at any time: a log from many threads at once, a reader from
  * one at a time (a second one is told PLIMSOLL_BUSY). Only plimsoll_free and plimsoll_reader_free must
@@ -110,15 +111,6 @@ typedef enum {
   PLIMSOLL_POLICY_NEVER = 2,
 } plimsoll_policy;
 
-// What the next write does with a block that holds durable records and has room left.
-typedef enum {
-  // Writes it again, the old bytes unchanged. The default.
-  PLIMSOLL_TAIL_REWRITE = 0,
-  // Leaves it alone and begins a new block, for devices that destroy a sector when the power goes
-  // in the middle of a write: up to 4 KiB more for each write.
-  PLIMSOLL_TAIL_PAD = 1,
-} plimsoll_tail;
-
 // A log that is open, or was.
 typedef struct plimsoll_log plimsoll_log;
 
@@ -134,32 +126,27 @@ typedef struct {
   size_t struct_bytes;
   // When the log syncs by itself.
   plimsoll_policy policy;
-  // What becomes of a block that is partly durable.
-  plimsoll_tail tail;
-  // Of PLIMSOLL_POLICY_INTERVAL: age of the oldest record that is not durable; 0: a second.
-  uint64_t max_age_ns;
-  // Of PLIMSOLL_POLICY_INTERVAL: bytes that are not durable; 0: 64 MiB.
-  uint64_t max_bytes;
-  // Size of a segment file, a multiple of 4 KiB, 64 KiB to 1 GiB; 0: 64 MiB.
-  uint64_t segment_bytes;
-  // Bytes of records that may be accepted and not yet durable, a power of two, at most half a
-  // segment; 0: 32 MiB, or half a segment if that is less.
-  uint64_t ring_bytes;
-  // With second_path: a write or a sync that takes longer counts as failed, and the log goes on in the
-  // second directory; 0: never.
-  uint64_t slow_after_ns;
-  // NULL, or a file on tmpfs (like /dev/shm/NAME) for the ring: then a record survives a crash of the
-  // process from the moment an append returns. One file for one log.
-  const char *ring_file;
-  // NULL, or a second directory, on another disk, where the log goes on if the first fails.
-  const char *second_path;
   // Through the page cache also where the filesystem lets us past it (O_DIRECT).
   bool page_cache;
   // Open although durable records are lost: cut the log before the first of them. For whoever has
   // looked at `plimsoll log verify`.
   bool accept_loss;
   // 0.
-  uint8_t reserved[6];
+  uint8_t reserved[2];
+  // Of PLIMSOLL_POLICY_INTERVAL: age of the oldest record that is not durable; 0: a second.
+  uint64_t max_age_ns;
+  // Of PLIMSOLL_POLICY_INTERVAL: bytes that are not durable; 0: 64 MiB.
+  uint64_t max_bytes;
+  // Size of a segment file, a multiple of 4 KiB, 64 KiB to 1 GiB; 0: 64 MiB.
+  uint64_t segment_bytes;
+  // Bytes of records that may be accepted and not yet durable, a power of two, 4 KiB to 512 MiB,
+  // whatever the size of a segment; 0: 32 MiB. The largest record is half of it.
+  uint64_t ring_bytes;
+  // Index of the first record of a log that is made; 0: 1. A log that exists goes on where it is.
+  uint64_t first_index;
+  // NULL, or a file on tmpfs (like /dev/shm/NAME) for the ring: then a record survives a crash of the
+  // process from the moment an append returns. One file for one log.
+  const char *ring_file;
 } plimsoll_options;
 
 // What opening a log found, and did about it.
@@ -214,13 +201,21 @@ typedef struct {
   char text[1000];
 } plimsoll_error;
 
-// Bytes that are passed in.
+// Bytes that are passed in: a record, or a piece of one.
 typedef struct {
   // Where they are; may be NULL if there are none.
   const void *bytes;
   // How many.
   size_t len;
 } plimsoll_bytes;
+
+// What plimsoll_on and plimsoll_watch call, once: with NULL when the record has come as far as was
+// asked, or else with why it never will, which is valid until the call returns.
+//
+// It is called from a thread of the log, or from one that is in a call with the log, which may be the
+// one that asked for it. Appends and syncs wait behind it: it should return at once, must not call
+// Plimsoll, and must not throw (C++).
+typedef void (*plimsoll_call)(void *context, const plimsoll_error *error);
 
 // How far a log is: durable <= written <= last_index.
 typedef struct {
@@ -309,8 +304,9 @@ const char *plimsoll_version(void);
 const char *plimsoll_code_name(plimsoll_code code);
 
 // Opens the log in a directory, or makes one there; the directory is made as well. Everything that
-// the recovery counts is durable on return. Cost: two file heads are read, and what came after the
-// last mark of the newest segment.
+// the recovery counts is durable on return, but for what was in the ring's file. Cost: two file heads
+// are read, and what came after the last mark of the newest segment; of a log that was closed no more
+// than 256 KiB.
 //
 // options: NULL is all defaults. log: the handle; close it with plimsoll_close, then plimsoll_free
 // it. recovery: what was found, or NULL.
@@ -354,6 +350,19 @@ plimsoll_code plimsoll_append(plimsoll_log *log,
                               uint64_t *index,
                               plimsoll_error *error);
 
+// Appends one record whose bytes lie in pieces, one behind the other, as with writev(2), without putting
+// them together first. On return it is as far as `ack` says.
+//
+// pieces, count: at most 65,536; NULL and 0 are an empty record. index: its number, or NULL.
+//
+// As plimsoll_append.
+plimsoll_code plimsoll_append_pieces(plimsoll_log *log,
+                                     const plimsoll_bytes *pieces,
+                                     size_t count,
+                                     plimsoll_ack ack,
+                                     uint64_t *index,
+                                     plimsoll_error *error);
+
 // As plimsoll_append with PLIMSOLL_ACK_BUFFERED, but never waits: PLIMSOLL_WOULD_BLOCK where that would
 // wait for room in the ring.
 plimsoll_code plimsoll_try_append(plimsoll_log *log,
@@ -375,27 +384,58 @@ plimsoll_code plimsoll_append_batch(plimsoll_log *log,
                                     uint64_t *first_index,
                                     plimsoll_error *error);
 
-// Waits until a record is with the kernel: from then on it survives a crash of the process.
-// timeout_ns: PLIMSOLL_FOREVER, or how long at most, also where the disk hangs; 0 only looks.
+// Waits until a record is as far as `level` says: PLIMSOLL_ACK_WRITTEN (it survives a crash of the
+// process) or PLIMSOLL_ACK_DURABLE (it survives a power cut). Asks for that, under any policy: the
+// write or the sync goes on when the time is over. Any number of threads may wait, for any record.
 //
-// PLIMSOLL_TIMED_OUT: it still may be. PLIMSOLL_OUT_OF_RANGE: no such record. PLIMSOLL_TRUNCATED: it
-// was cut off. PLIMSOLL_STOPPED: it never will be.
-plimsoll_code plimsoll_wait_written(plimsoll_log *log,
-                                    uint64_t index,
-                                    uint64_t timeout_ns,
-                                    plimsoll_error *error);
+// timeout_ns: PLIMSOLL_FOREVER, or how long at most, also where the disk hangs; 0 asks and only looks.
+//
+// PLIMSOLL_TIMED_OUT: it still may come. PLIMSOLL_OUT_OF_RANGE: no such record. PLIMSOLL_TRUNCATED: it
+// was cut off. PLIMSOLL_STOPPED, _CLOSED: it never will come.
+plimsoll_code plimsoll_wait(plimsoll_log *log,
+                            uint64_t index,
+                            plimsoll_ack level,
+                            uint64_t timeout_ns,
+                            plimsoll_error *error);
 
-// Waits until a record is durable: from then on it survives a power cut. Asks for a sync, under any
-// policy, which goes on when the time is over. Otherwise as plimsoll_wait_written.
-plimsoll_code plimsoll_wait_durable(plimsoll_log *log,
-                                    uint64_t index,
-                                    uint64_t timeout_ns,
-                                    plimsoll_error *error);
+// Has `call` called with `context`, once, when a record is as far as `level` says, or never will be:
+// PLIMSOLL_ACK_WRITTEN or PLIMSOLL_ACK_DURABLE. Asks for that, as plimsoll_wait does, and holds up
+// nobody. If it has come already, `call` is called before this returns.
+//
+// Where this fails, `call` is not called. Otherwise it is, at the latest before plimsoll_close or
+// plimsoll_free returns: told PLIMSOLL_TRUNCATED, _STOPPED or _CLOSED if the record did not come so
+// far. What `context` is to must last until then.
+//
+// PLIMSOLL_OUT_OF_RANGE: no such record. PLIMSOLL_CLOSED.
+plimsoll_code plimsoll_on(plimsoll_log *log,
+                          uint64_t index,
+                          plimsoll_ack level,
+                          plimsoll_call call,
+                          void *context,
+                          plimsoll_error *error);
+
+// As plimsoll_on, but asks for nothing: `call` is called when the policy, or somebody else, has it so.
+// For whoever appends much and wants to hear of it, not to have a sync for each.
+plimsoll_code plimsoll_watch(plimsoll_log *log,
+                             uint64_t index,
+                             plimsoll_ack level,
+                             plimsoll_call call,
+                             void *context,
+                             plimsoll_error *error);
 
 // Makes everything durable that was appended before. index: the last of it, or NULL.
 //
-// As plimsoll_wait_durable, for ever.
+// As plimsoll_wait, for ever.
 plimsoll_code plimsoll_sync(plimsoll_log *log, uint64_t *index, plimsoll_error *error);
+
+// Whether the log is as it should be: then PLIMSOLL_OK. Asks nothing of the disk, and says nothing of
+// what the disk will do next.
+//
+// PLIMSOLL_STOPPED: nothing is accepted any more, and records after `index` may be lost.
+// PLIMSOLL_OUT_OF_SPACE: a segment failed, and there is no room for another, so what was accepted after
+// `index` is in memory only; the log goes on once there is room. PLIMSOLL_CLOSED.
+plimsoll_code plimsoll_health(plimsoll_log *log,
+                              plimsoll_error *error);
 
 // How far the log is. Cost: four loads.
 plimsoll_code plimsoll_log_marks(plimsoll_log *log,
@@ -460,8 +500,8 @@ plimsoll_code plimsoll_retain_age(plimsoll_log *log,
                                   plimsoll_error *error);
 
 // Cuts off every record after `last_index`; they never come back, and the next append gets
-// last_index + 1. Durable on return, as is everything up to last_index. Appends wait meanwhile; who
-// waits for a record that is cut is told PLIMSOLL_TRUNCATED.
+// last_index + 1. Durable on return, as is everything up to last_index. Appends go on meanwhile, but for
+// those to a ring in a file; whoever waits for a record that is cut is told PLIMSOLL_TRUNCATED.
 //
 // PLIMSOLL_OUT_OF_RANGE: the log begins later. PLIMSOLL_STOPPED: the disk failed.
 plimsoll_code plimsoll_truncate_after(plimsoll_log *log,

@@ -12,12 +12,10 @@ use std::ffi::{CStr, c_char, c_void};
 use std::mem::MaybeUninit;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
-use std::ptr::{NonNull, null_mut};
-use std::sync::Arc;
+use std::ptr::{NonNull, null, null_mut};
 use std::time::Duration;
 
-use plimsoll_log::{Ack, Log, Retain};
-use plimsoll_sync::{Dir, OsDir};
+use plimsoll_log::{Log, Retain, Wait};
 
 use crate::code::{Code, CodeNumber, Failure, Refusal, Result};
 use crate::handle::{LogHandle, ReaderHandle};
@@ -35,6 +33,16 @@ const PATH_BYTES_MAX: usize = 32 << 10;
 const STRUCT_BYTES_MAX: usize = 4096;
 /// A record takes at least so much of the ring.
 const RECORD_BYTES_MIN: u64 = 24;
+/// No record is gathered from more.
+const PIECES_MAX: usize = 65_536;
+
+/// What plimsoll_on and plimsoll_watch call, once: with NULL when the record has come as far as was
+/// asked, or else with why it never will, which is valid until the call returns.
+///
+/// It is called from a thread of the log, or from one that is in a call with the log, which may be the
+/// one that asked for it. Appends and syncs wait behind it: it should return at once, must not call
+/// Plimsoll, and must not throw (C++).
+pub type Call = Option<unsafe extern "C" fn(context: *mut c_void, error: *const Failure)>;
 
 /// The version of the library: "0.1.0". Static.
 #[unsafe(no_mangle)]
@@ -54,8 +62,9 @@ pub extern "C" fn plimsoll_code_name(code: CodeNumber) -> *const c_char {
 }
 
 /// Opens the log in a directory, or makes one there; the directory is made as well. Everything that
-/// the recovery counts is durable on return. Cost: two file heads are read, and what came after the
-/// last mark of the newest segment.
+/// the recovery counts is durable on return, but for what was in the ring's file. Cost: two file heads
+/// are read, and what came after the last mark of the newest segment; of a log that was closed no more
+/// than 256 KiB.
 ///
 /// options: NULL is all defaults. log: the handle; close it with plimsoll_close, then plimsoll_free
 /// it. recovery: what was found, or NULL.
@@ -73,26 +82,19 @@ pub unsafe extern "C" fn plimsoll_open(
     guard(error, || {
         let log = needed(log, "log")?;
         // SAFETY: C promises that it is NULL or a path.
-        let first = unsafe { path_of(path, "path")? };
+        let path = unsafe { path_of(path, "path")? };
         // SAFETY: C promises that they are NULL or as large as they say.
         let options = unsafe { options_of(options)? };
         // SAFETY: C promises that it is NULL or a path.
         let ring_file = unsafe { optional_path(options.ring_file, "options.ring_file")? };
-        // SAFETY: as above.
-        let second = unsafe { optional_path(options.second_path, "options.second_path")? };
         // SAFETY: as above. Before anything is opened, so that there is nothing to undo.
         let room = unsafe { struct_room(recovery, "recovery", size_of::<usize>())? };
         let options = options.check(ring_file)?;
-        let mut dirs: Vec<Arc<dyn Dir>> = Vec::new();
-        for path in [Some(first), second].into_iter().flatten() {
-            let failed = |error| plimsoll_sync::Error::io("create", &path, error);
-            std::fs::create_dir_all(&path).map_err(failed)?;
-            dirs.push(Arc::new(OsDir::open(&path)?));
-        }
-        let (opened, found) = Log::open_in(dirs, options)?;
+        let ack = options.policy.ack();
+        let (opened, found) = Log::open(path, options)?;
         // SAFETY: `recovery` is NULL, or has `room` bytes.
         unsafe { fill(recovery, room, &Recovery::of(&found)) };
-        set(Some(log), Box::into_raw(Box::new(LogHandle::new(opened))));
+        set(Some(log), Box::into_raw(Box::new(LogHandle::new(opened, ack))));
         Ok(())
     })
 }
@@ -155,6 +157,43 @@ pub unsafe extern "C" fn plimsoll_append(
     })
 }
 
+/// Appends one record whose bytes lie in pieces, one behind the other, as with writev(2), without putting
+/// them together first. On return it is as far as `ack` says.
+///
+/// pieces, count: at most 65,536; NULL and 0 are an empty record. index: its number, or NULL.
+///
+/// As plimsoll_append.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn plimsoll_append_pieces(
+    log: LogRef<'_>,
+    pieces: *const Bytes,
+    count: usize,
+    ack: AckNumber,
+    index: *mut u64,
+    error: *mut Failure,
+) -> Code {
+    guard(error, || {
+        let (ack, index) = (options::ack(ack)?, wanted(index, "index")?);
+        let handle = handle(log)?;
+        let appended = handle.with(|log| {
+            if count > PIECES_MAX {
+                return Err(Refusal::TooLarge(format!("a record has at most {PIECES_MAX} pieces")));
+            }
+            // SAFETY: few enough; C promises that they are there, for the time of this call.
+            let pieces = unsafe { slices(pieces, count, "pieces", log)? };
+            let bytes =
+                pieces.iter().fold(0, |sum: u64, piece| sum.saturating_add(piece.len() as u64));
+            let max_bytes = log.max_record_bytes();
+            if bytes > max_bytes {
+                return Err(plimsoll_log::Error::TooLarge { bytes, max_bytes }.into());
+            }
+            Ok(log.append_pieces(&pieces, handle.ack(ack))?)
+        })?;
+        set(index, appended);
+        Ok(())
+    })
+}
+
 /// As plimsoll_append with PLIMSOLL_ACK_BUFFERED, but never waits: PLIMSOLL_WOULD_BLOCK where that would
 /// wait for room in the ring.
 #[unsafe(no_mangle)]
@@ -195,19 +234,16 @@ pub unsafe extern "C" fn plimsoll_append_batch(
     guard(error, || {
         let (ack, first_index) = (options::ack(ack)?, wanted(first_index, "first_index")?);
         let first = handle(log)?.with(|log| {
-            if records.is_null() || !records.is_aligned() || count == 0 {
-                return Err(Refusal::invalid("a batch needs records: NULL, misaligned, or none"));
+            if count == 0 {
+                return Err(Refusal::invalid("a batch needs records, and there are none"));
             }
             let max = log.max_record_bytes();
             if count as u64 > max / RECORD_BYTES_MIN {
                 let what = format!("{count} records at once do not fit into {max} bytes");
                 return Err(Refusal::TooLarge(what));
             }
-            // SAFETY: neither NULL nor misaligned, of a size that can be; C promises that they are there.
-            let records = unsafe { std::slice::from_raw_parts(records, count) };
-            // SAFETY: C promises so many bytes of each, for the time of this call.
-            let slice = |record: &Bytes| unsafe { slice(record.bytes, record.len, log) };
-            let records = records.iter().map(slice).collect::<Result<Vec<&[u8]>>>()?;
+            // SAFETY: few enough; C promises that they are there, for the time of this call.
+            let records = unsafe { slices(records, count, "records", log)? };
             let indexes = match ack {
                 None => log.append_batch(&records)?,
                 Some(ack) => log.append_batch_with(&records, ack)?,
@@ -219,36 +255,63 @@ pub unsafe extern "C" fn plimsoll_append_batch(
     })
 }
 
-/// Waits until a record is with the kernel: from then on it survives a crash of the process.
-/// timeout_ns: PLIMSOLL_FOREVER, or how long at most, also where the disk hangs; 0 only looks.
+/// Waits until a record is as far as `level` says: PLIMSOLL_ACK_WRITTEN (it survives a crash of the
+/// process) or PLIMSOLL_ACK_DURABLE (it survives a power cut). Asks for that, under any policy: the
+/// write or the sync goes on when the time is over. Any number of threads may wait, for any record.
 ///
-/// PLIMSOLL_TIMED_OUT: it still may be. PLIMSOLL_OUT_OF_RANGE: no such record. PLIMSOLL_TRUNCATED: it
-/// was cut off. PLIMSOLL_STOPPED: it never will be.
+/// timeout_ns: PLIMSOLL_FOREVER, or how long at most, also where the disk hangs; 0 asks and only looks.
+///
+/// PLIMSOLL_TIMED_OUT: it still may come. PLIMSOLL_OUT_OF_RANGE: no such record. PLIMSOLL_TRUNCATED: it
+/// was cut off. PLIMSOLL_STOPPED, _CLOSED: it never will come.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn plimsoll_wait_written(
+pub unsafe extern "C" fn plimsoll_wait(
     log: LogRef<'_>,
     index: u64,
+    level: AckNumber,
     timeout_ns: u64,
     error: *mut Failure,
 ) -> Code {
-    guard(error, || handle(log)?.wait(index, Ack::Written, timeout_ns))
+    guard(error, || handle(log)?.wait(index, options::awaited(level)?, timeout_ns))
 }
 
-/// Waits until a record is durable: from then on it survives a power cut. Asks for a sync, under any
-/// policy, which goes on when the time is over. Otherwise as plimsoll_wait_written.
+/// Has `call` called with `context`, once, when a record is as far as `level` says, or never will be:
+/// PLIMSOLL_ACK_WRITTEN or PLIMSOLL_ACK_DURABLE. Asks for that, as plimsoll_wait does, and holds up
+/// nobody. If it has come already, `call` is called before this returns.
+///
+/// Where this fails, `call` is not called. Otherwise it is, at the latest before plimsoll_close or
+/// plimsoll_free returns: told PLIMSOLL_TRUNCATED, _STOPPED or _CLOSED if the record did not come so
+/// far. What `context` is to must last until then.
+///
+/// PLIMSOLL_OUT_OF_RANGE: no such record. PLIMSOLL_CLOSED.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn plimsoll_wait_durable(
+pub unsafe extern "C" fn plimsoll_on(
     log: LogRef<'_>,
     index: u64,
-    timeout_ns: u64,
+    level: AckNumber,
+    call: Call,
+    context: *mut c_void,
     error: *mut Failure,
 ) -> Code {
-    guard(error, || handle(log)?.wait(index, Ack::Durable, timeout_ns))
+    guard(error, || tell(log, call, context, |log| Ok(log.wait(index, options::awaited(level)?)?)))
+}
+
+/// As plimsoll_on, but asks for nothing: `call` is called when the policy, or somebody else, has it so.
+/// For whoever appends much and wants to hear of it, not to have a sync for each.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn plimsoll_watch(
+    log: LogRef<'_>,
+    index: u64,
+    level: AckNumber,
+    call: Call,
+    context: *mut c_void,
+    error: *mut Failure,
+) -> Code {
+    guard(error, || tell(log, call, context, |log| Ok(log.watch(index, options::awaited(level)?)?)))
 }
 
 /// Makes everything durable that was appended before. index: the last of it, or NULL.
 ///
-/// As plimsoll_wait_durable, for ever.
+/// As plimsoll_wait, for ever.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plimsoll_sync(
     log: LogRef<'_>,
@@ -260,6 +323,17 @@ pub unsafe extern "C" fn plimsoll_sync(
         set(index, handle(log)?.with(|log| Ok(log.sync()?))?);
         Ok(())
     })
+}
+
+/// Whether the log is as it should be: then PLIMSOLL_OK. Asks nothing of the disk, and says nothing of
+/// what the disk will do next.
+///
+/// PLIMSOLL_STOPPED: nothing is accepted any more, and records after `index` may be lost.
+/// PLIMSOLL_OUT_OF_SPACE: a segment failed, and there is no room for another, so what was accepted after
+/// `index` is in memory only; the log goes on once there is room. PLIMSOLL_CLOSED.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn plimsoll_health(log: LogRef<'_>, error: *mut Failure) -> Code {
+    guard(error, || handle(log)?.with(|log| Ok(log.health()?)))
 }
 
 /// How far the log is. Cost: four loads.
@@ -285,7 +359,7 @@ pub unsafe extern "C" fn plimsoll_log_stats(
 ) -> Code {
     guard(error, || {
         if stats.is_null() {
-            return Err(null("stats"));
+            return Err(is_null("stats"));
         }
         // SAFETY: C promises that it is what it says.
         let room = unsafe { struct_room(stats, "stats", size_of::<usize>())? };
@@ -337,7 +411,7 @@ pub unsafe extern "C" fn plimsoll_reader_next(
 ) -> Code {
     guard(error, || {
         let record = needed(record, "record")?;
-        let (index, payload) = reader.ok_or_else(|| null("reader"))?.next(timeout_ns)?;
+        let (index, payload) = reader.ok_or_else(|| is_null("reader"))?.next(timeout_ns)?;
         set(Some(record), Record { index, bytes: payload.cast(), len: payload.len() });
         Ok(())
     })
@@ -390,8 +464,8 @@ pub unsafe extern "C" fn plimsoll_retain_age(
 }
 
 /// Cuts off every record after `last_index`; they never come back, and the next append gets
-/// last_index + 1. Durable on return, as is everything up to last_index. Appends wait meanwhile; who
-/// waits for a record that is cut is told PLIMSOLL_TRUNCATED.
+/// last_index + 1. Durable on return, as is everything up to last_index. Appends go on meanwhile, but for
+/// those to a ring in a file; whoever waits for a record that is cut is told PLIMSOLL_TRUNCATED.
 ///
 /// PLIMSOLL_OUT_OF_RANGE: the log begins later. PLIMSOLL_STOPPED: the disk failed.
 #[unsafe(no_mangle)]
@@ -430,12 +504,12 @@ fn guard(error: *mut Failure, act: impl FnOnce() -> Result<()>) -> Code {
     code
 }
 
-fn null(what: &str) -> Refusal {
+fn is_null(what: &str) -> Refusal {
     Refusal::Invalid(format!("{what} is NULL"))
 }
 
 fn handle<'a>(log: LogRef<'a>) -> Result<&'a LogHandle> {
-    log.ok_or_else(|| null("log"))
+    log.ok_or_else(|| is_null("log"))
 }
 
 /// Where C wants a result, if it does. Asked before anything is done.
@@ -448,7 +522,7 @@ fn wanted<T>(to: *mut T, what: &str) -> Result<Option<NonNull<T>>> {
 
 /// Where C must want one.
 fn needed<T>(to: *mut T, what: &str) -> Result<NonNull<T>> {
-    wanted(to, what)?.ok_or_else(|| null(what))
+    wanted(to, what)?.ok_or_else(|| is_null(what))
 }
 
 /// Puts a result where C [wants](wanted) it.
@@ -463,6 +537,63 @@ fn retain(log: LogRef<'_>, retain: Retain, first_index: *mut u64) -> Result<()> 
     let first_index = wanted(first_index, "first_index")?;
     set(first_index, handle(log)?.with(|log| Ok(log.truncate_before(retain)?))?);
     Ok(())
+}
+
+/// Has it called when a wait has ended.
+fn tell(
+    log: LogRef<'_>,
+    call: Call,
+    context: *mut c_void,
+    wait: impl FnOnce(&Log) -> Result<Wait>,
+) -> Result<()> {
+    let call = call.ok_or_else(|| is_null("call"))?;
+    let context = Context(context);
+    handle(log)?.with(|log| {
+        wait(log)?.then(move |how| {
+            let failure = how.err().map(|error| Refusal::from(error).report());
+            let error = failure.as_ref().map_or(null(), std::ptr::from_ref);
+            // SAFETY: C promises that it can be called with this, from any thread, and does not throw.
+            unsafe { call(context.into_inner(), error) };
+        });
+        Ok(())
+    })
+}
+
+/// What C wants back in its call.
+struct Context(*mut c_void);
+
+// SAFETY: it is only handed back; the header says that this may be in another thread.
+unsafe impl Send for Context {}
+
+impl Context {
+    fn into_inner(self) -> *mut c_void {
+        self.0
+    }
+}
+
+/// The bytes of records, or of pieces of one.
+///
+/// # Safety
+/// If `of` is not NULL there are `count` of them, no more than can be, and so many bytes of each;
+/// nobody changes them as long as `'a` lasts.
+unsafe fn slices<'a>(
+    of: *const Bytes,
+    count: usize,
+    what: &str,
+    log: &Log,
+) -> Result<Vec<&'a [u8]>> {
+    if count == 0 {
+        return Ok(Vec::new());
+    }
+    if of.is_null() || !of.is_aligned() {
+        return Err(Refusal::Invalid(format!(
+            "{what} is NULL or not aligned, and count is {count}"
+        )));
+    }
+    // SAFETY: neither NULL nor misaligned; the rest the caller promises.
+    let each = unsafe { std::slice::from_raw_parts(of, count) };
+    // SAFETY: the caller's promise.
+    each.iter().map(|each| unsafe { slice(each.bytes, each.len, log) }).collect()
 }
 
 /// The bytes of a record.
@@ -496,7 +627,7 @@ unsafe fn optional_path(path: *const c_char, what: &str) -> Result<Option<PathBu
 /// `path` is NULL or ends with NUL.
 unsafe fn path_of(path: *const c_char, what: &str) -> Result<PathBuf> {
     if path.is_null() {
-        return Err(null(what));
+        return Err(is_null(what));
     }
     // SAFETY: not NULL, and the caller promises that there is an end.
     let bytes = unsafe { CStr::from_ptr(path) }.to_bytes();

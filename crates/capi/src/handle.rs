@@ -20,6 +20,8 @@ pub struct LogHandle {
     closing: Mutex<()>,
     /// Who opened it.
     process: u32,
+    /// How far a record is when an append returns that does not say how far.
+    ack: Ack,
 }
 
 /// Reads the records of a log in order.
@@ -29,9 +31,14 @@ pub struct ReaderHandle {
 }
 
 impl LogHandle {
-    pub(crate) fn new(log: Log) -> Self {
+    pub(crate) fn new(log: Log, ack: Ack) -> Self {
         let open = RwLock::new(Some(log));
-        Self { open, closing: Mutex::new(()), process: process::id() }
+        Self { open, closing: Mutex::new(()), process: process::id(), ack }
+    }
+
+    /// How far a record is when an append returns that asked for this, or for what the policy gives.
+    pub(crate) fn ack(&self, asked: Option<Ack>) -> Ack {
+        asked.unwrap_or(self.ack)
     }
 
     /// Does something with the log, unless it is closed or is about to be: nobody waits behind that.
@@ -72,14 +79,13 @@ impl LogHandle {
         self.process != process::id()
     }
 
+    /// Waits within the log: while somebody does, it is not closed.
     pub(crate) fn wait(&self, index: u64, level: Ack, timeout_ns: u64) -> Result<()> {
-        let timeout = (timeout_ns != FOREVER).then(|| Duration::from_nanos(timeout_ns));
         self.with(|log| {
-            match (level, timeout) {
-                (Ack::Durable, None) => log.wait_durable(index)?,
-                (Ack::Durable, Some(timeout)) => log.wait_durable_timeout(index, timeout)?,
-                (_, None) => log.wait_written(index)?,
-                (_, Some(timeout)) => log.wait_written_timeout(index, timeout)?,
+            let wait = log.wait(index, level)?;
+            match timeout_ns {
+                FOREVER => wait.block()?,
+                _ => wait.block_for(Duration::from_nanos(timeout_ns))?,
             }
             Ok(())
         })
@@ -117,7 +123,7 @@ mod tests {
     use crate::code::Code;
 
     fn opened(path: &std::path::Path) -> LogHandle {
-        LogHandle::new(Log::open(path, plimsoll_log::Options::default()).unwrap().0)
+        LogHandle::new(Log::open(path, plimsoll_log::Options::default()).unwrap().0, Ack::Buffered)
     }
 
     /// A wait with a deadline came behind a close, which came behind a wait without one.

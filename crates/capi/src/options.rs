@@ -36,23 +36,10 @@ pub enum Ack {
     Durable = 3,
 }
 
-/// What the next write does with a block that holds durable records and has room left.
-#[repr(C)]
-#[derive(Debug, Clone, Copy)]
-pub enum Tail {
-    /// Writes it again, the old bytes unchanged. The default.
-    Rewrite = 0,
-    /// Leaves it alone and begins a new block, for devices that destroy a sector when the power goes
-    /// in the middle of a write: up to 4 KiB more for each write.
-    Pad = 1,
-}
-
 /// A policy as C passes it: any number.
 pub(crate) type PolicyNumber = u32;
 /// A level as C passes it: any number.
 pub(crate) type AckNumber = u32;
-/// As C passes it: any number.
-pub(crate) type TailNumber = u32;
 /// A bool as C passes it: any byte.
 pub(crate) type Flag = u8;
 
@@ -67,60 +54,54 @@ pub struct Options {
     pub struct_bytes: usize,
     /// When the log syncs by itself.
     pub policy: PolicyNumber,
-    /// What becomes of a block that is partly durable.
-    pub tail: TailNumber,
-    /// Of PLIMSOLL_POLICY_INTERVAL: age of the oldest record that is not durable; 0: a second.
-    pub max_age_ns: u64,
-    /// Of PLIMSOLL_POLICY_INTERVAL: bytes that are not durable; 0: 64 MiB.
-    pub max_bytes: u64,
-    /// Size of a segment file, a multiple of 4 KiB, 64 KiB to 1 GiB; 0: 64 MiB.
-    pub segment_bytes: u64,
-    /// Bytes of records that may be accepted and not yet durable, a power of two, at most half a
-    /// segment; 0: 32 MiB, or half a segment if that is less.
-    pub ring_bytes: u64,
-    /// With second_path: a write or a sync that takes longer counts as failed, and the log goes on in the
-    /// second directory; 0: never.
-    pub slow_after_ns: u64,
-    /// NULL, or a file on tmpfs (like /dev/shm/NAME) for the ring: then a record survives a crash of the
-    /// process from the moment an append returns. One file for one log.
-    pub ring_file: *const c_char,
-    /// NULL, or a second directory, on another disk, where the log goes on if the first fails.
-    pub second_path: *const c_char,
     /// Through the page cache also where the filesystem lets us past it (O_DIRECT).
     pub page_cache: Flag,
     /// Open although durable records are lost: cut the log before the first of them. For whoever has
     /// looked at `plimsoll log verify`.
     pub accept_loss: Flag,
     /// 0.
-    pub reserved: [u8; 6],
+    pub reserved: [u8; 2],
+    /// Of PLIMSOLL_POLICY_INTERVAL: age of the oldest record that is not durable; 0: a second.
+    pub max_age_ns: u64,
+    /// Of PLIMSOLL_POLICY_INTERVAL: bytes that are not durable; 0: 64 MiB.
+    pub max_bytes: u64,
+    /// Size of a segment file, a multiple of 4 KiB, 64 KiB to 1 GiB; 0: 64 MiB.
+    pub segment_bytes: u64,
+    /// Bytes of records that may be accepted and not yet durable, a power of two, 4 KiB to 512 MiB,
+    /// whatever the size of a segment; 0: 32 MiB. The largest record is half of it.
+    pub ring_bytes: u64,
+    /// Index of the first record of a log that is made; 0: 1. A log that exists goes on where it is.
+    pub first_index: u64,
+    /// NULL, or a file on tmpfs (like /dev/shm/NAME) for the ring: then a record survives a crash of the
+    /// process from the moment an append returns. One file for one log.
+    pub ring_file: *const c_char,
 }
 
 impl Options {
     /// How many bytes the first published version had: nobody has less of it.
-    pub(crate) const BYTES_MIN: usize = std::mem::offset_of!(Self, reserved) + 6;
+    pub(crate) const BYTES_MIN: usize =
+        std::mem::offset_of!(Self, ring_file) + size_of::<*const c_char>();
 
     /// All defaults.
     pub(crate) const fn new() -> Self {
         Self {
             struct_bytes: size_of::<Self>(),
             policy: 0,
-            tail: 0,
+            page_cache: 0,
+            accept_loss: 0,
+            reserved: [0; 2],
             max_age_ns: 0,
             max_bytes: 0,
             segment_bytes: 0,
             ring_bytes: 0,
-            slow_after_ns: 0,
+            first_index: 0,
             ring_file: std::ptr::null(),
-            second_path: std::ptr::null(),
-            page_cache: 0,
-            accept_loss: 0,
-            reserved: [0; 6],
         }
     }
 
     /// As the log takes them; its own check comes when it is opened. `ring_file` was read already.
     pub(crate) fn check(&self, ring_file: Option<PathBuf>) -> Result<log::Options> {
-        if self.reserved != [0; 6] {
+        if self.reserved != [0; 2] {
             return Err(Refusal::invalid("options.reserved must be 0"));
         }
         let or = |value: u64, default: u64| if value == 0 { default } else { value };
@@ -133,23 +114,14 @@ impl Options {
             2 => log::Policy::Never,
             other => return Err(Refusal::invalid(format!("no policy has number {other}"))),
         };
-        let tail = match self.tail {
-            0 => log::Tail::Rewrite,
-            1 => log::Tail::Pad,
-            other => return Err(Refusal::invalid(format!("no tail has number {other}"))),
-        };
         let defaults = log::Options::default();
-        let segment_bytes = or(self.segment_bytes, defaults.segment_bytes);
-        // Half a segment that is no power of two has one below it.
-        let most = 1_u64 << (segment_bytes / 2).max(1).ilog2();
         Ok(log::Options {
             policy,
-            tail,
-            segment_bytes,
-            ring_bytes: or(self.ring_bytes, defaults.ring_bytes.min(most)),
+            segment_bytes: or(self.segment_bytes, defaults.segment_bytes),
+            ring_bytes: or(self.ring_bytes, defaults.ring_bytes),
             ring: ring_file.map_or(log::Ring::Memory, log::Ring::File),
             direct: self.page_cache == 0,
-            slow_after: (self.slow_after_ns > 0).then(|| Duration::from_nanos(self.slow_after_ns)),
+            first_index: or(self.first_index, defaults.first_index),
             accept_loss: self.accept_loss != 0,
             ..defaults
         })
@@ -172,6 +144,17 @@ pub(crate) fn level(number: AckNumber) -> Result<log::Ack> {
     Ok(ack(number)?.unwrap_or(log::Ack::Written))
 }
 
+/// How far a record is to be when somebody has waited for it. It is named: what was meant to be durable
+/// and says 0 would be less.
+pub(crate) fn awaited(number: AckNumber) -> Result<log::Ack> {
+    match ack(number)? {
+        Some(level @ (log::Ack::Written | log::Ack::Durable)) => Ok(level),
+        _ => Err(Refusal::invalid(
+            "a wait is for PLIMSOLL_ACK_WRITTEN or PLIMSOLL_ACK_DURABLE: an append returns with less",
+        )),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -179,6 +162,6 @@ mod tests {
     #[test]
     #[cfg(target_pointer_width = "64")]
     fn the_first_version_has_its_size_for_ever() {
-        assert_eq!(Options::BYTES_MIN.next_multiple_of(8), 80);
+        assert_eq!(Options::BYTES_MIN, 64);
     }
 }

@@ -6,7 +6,7 @@ use plimsoll_log as log;
 
 use crate::code::text;
 
-/// Bytes that are passed in.
+/// Bytes that are passed in: a record, or a piece of one.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct Bytes {
@@ -140,8 +140,8 @@ impl Marks {
     /// The later mark is read later, so that none overtakes the next.
     pub(crate) fn of(log: &log::Log) -> Self {
         let first_index = log.first_index();
-        let durable = log.durable().get();
-        let written = log.written().get().max(durable);
+        let durable = log.durable();
+        let written = log.written().max(durable);
         Self { first_index, last_index: log.last_index().max(written), written, durable }
     }
 }

@@ -83,20 +83,17 @@ Reads damaged files as well; that something is damaged is no failure of this com
 
 /// Where the log is.
 #[derive(Debug, Clone, clap::Args)]
-pub(crate) struct LogDirs {
+pub(crate) struct LogDir {
     /// Directory of the log
     #[arg(value_name = "DIR")]
     pub(crate) dir: PathBuf,
-    /// Directory where the log goes on if the first one fails
-    #[arg(long, value_name = "DIR")]
-    pub(crate) second_dir: Option<PathBuf>,
 }
 
 /// What to append, and how safely.
 #[derive(Debug, clap::Args)]
 pub(crate) struct AppendArgs {
     #[command(flatten)]
-    pub(crate) dirs: LogDirs,
+    pub(crate) log: LogDir,
     /// What to read; stdin if none is named, or where one is `-`
     #[arg(value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
@@ -123,13 +120,10 @@ pub(crate) struct AppendArgs {
     /// each log
     #[arg(long, value_name = "FILE")]
     pub(crate) ring: Option<PathBuf>,
-    /// Bytes that may be accepted and not yet durable, a power of two [default: 32MiB, or half a
-    /// segment if that is less]
+    /// Bytes that may be accepted and not yet durable, a power of two up to 512MiB [default:
+    /// 32MiB]
     #[arg(long, value_name = "SIZE", value_parser = bytes)]
     pub(crate) ring_bytes: Option<u64>,
-    /// Go on in the second directory when a write or a sync takes longer than this, like 100ms
-    #[arg(long, value_name = "TIME", value_parser = duration, requires = "second_dir")]
-    pub(crate) slow_after: Option<Duration>,
     /// Size of new segment files [default: that of the log's newest, 64MiB for a new log]
     #[arg(long, value_name = "SIZE", value_parser = bytes)]
     pub(crate) segment_bytes: Option<u64>,
@@ -188,7 +182,7 @@ enum AckArg {
 #[derive(Debug, clap::Args)]
 pub(crate) struct CatArgs {
     #[command(flatten)]
-    pub(crate) dirs: LogDirs,
+    pub(crate) log: LogDir,
     /// First record [default: the oldest]
     #[arg(long, value_name = "N")]
     pub(crate) from: Option<u64>,
@@ -207,7 +201,7 @@ pub(crate) struct CatArgs {
 #[derive(Debug, clap::Args)]
 pub(crate) struct TailArgs {
     #[command(flatten)]
-    pub(crate) dirs: LogDirs,
+    pub(crate) log: LogDir,
     /// So many records
     #[arg(short = 'n', long = "lines", value_name = "N", default_value_t = 10)]
     pub(crate) count: u64,
@@ -223,7 +217,7 @@ pub(crate) struct TailArgs {
 #[derive(Debug, clap::Args)]
 pub(crate) struct LookArgs {
     #[command(flatten)]
-    pub(crate) dirs: LogDirs,
+    pub(crate) log: LogDir,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -234,7 +228,7 @@ pub(crate) struct LookArgs {
 #[command(group = ArgGroup::new("what").required(true).args(["before", "keep_bytes", "older_than", "after"]))]
 pub(crate) struct TruncateArgs {
     #[command(flatten)]
-    pub(crate) dirs: LogDirs,
+    pub(crate) log: LogDir,
     /// Keep this record and what comes after it
     #[arg(long, value_name = "N")]
     pub(crate) before: Option<u64>,
@@ -257,6 +251,9 @@ pub(crate) struct TruncateArgs {
     /// The ring's file, if the log was appended to with one
     #[arg(long, value_name = "FILE")]
     pub(crate) ring: Option<PathBuf>,
+    /// Size of that ring, if it was chosen [default: 32MiB]
+    #[arg(long, value_name = "SIZE", value_parser = bytes, requires = "ring")]
+    pub(crate) ring_bytes: Option<u64>,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -266,7 +263,7 @@ pub(crate) struct TruncateArgs {
 #[derive(Debug, clap::Args)]
 pub(crate) struct DumpArgs {
     #[command(flatten)]
-    pub(crate) dirs: LogDirs,
+    pub(crate) log: LogDir,
     /// Only this file; may be given several times
     #[arg(long, value_name = "NAME")]
     pub(crate) segment: Vec<String>,

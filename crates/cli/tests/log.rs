@@ -404,18 +404,38 @@ fn a_ring_in_a_file_belongs_to_one_log() {
     append(&dir, b"one\n", &ring_arg);
     append(&dir, b"two\n", &ring_arg);
     assert_eq!(cat(&dir, &[]), b"one\ntwo\n");
+    let sized = ["--ring", path(&ring), "--ring-bytes", "32KiB"];
+    let said = ok(&[&["log", "truncate", path(&dir), "--before", "1"], &sized[..]].concat());
+    assert_eq!(said, "nothing removed; records 1 to 2 left\n");
     let other = scratch("ring-other");
     let (said, status) = refused(&other, b"", &ring_arg);
     fs::remove_file(&ring).unwrap();
     assert!(status == 2 && said.contains("another log"), "{said}");
 }
 
+/// A segment that was cut short after the log was closed was called good, and its records were gone.
 #[test]
-fn a_second_directory_is_part_of_the_log() {
-    let (dir, second) = (scratch("first-of-two"), scratch("second-of-two"));
-    append(&dir, b"one\n", &["--second-dir", path(&second)]);
-    assert!(second.is_dir());
-    assert_eq!(cat(&dir, &["--second-dir", path(&second)]), b"one\n");
+fn what_is_missing_behind_a_clean_end_is_damage() {
+    let dir = numbers("cut-short", 100);
+    let newest = segments(&dir).pop().unwrap();
+    let file = fs::OpenOptions::new().write(true).open(dir.join(&newest)).unwrap();
+    file.set_len(4096 + 1000).unwrap();
+    let (_, answered, status) = run(&["log", "verify", path(&dir)]);
+    assert!(status == 1 && answered.contains("to 100 were durable and are lost"), "{answered}");
+    let (_, answered, status) = run(&["log", "stat", path(&dir)]);
+    assert!(status == 1 && answered.contains("damage"), "{answered}");
+}
+
+#[test]
+fn a_newest_segment_that_is_gone_is_missed() {
+    let dir = numbers("gone", 5000);
+    let newest = segments(&dir).pop().unwrap();
+    fs::remove_file(dir.join(newest)).unwrap();
+    let (_, answered, status) = run(&["log", "verify", path(&dir)]);
+    assert!(status == 1 && answered.contains("to 5000 were durable and are lost"), "{answered}");
+    assert!(answered.contains("readable: records 1 to "), "{answered}");
+    let (said, _, status) = run(&["log", "dump", path(&dir)]);
+    assert_eq!(status, 0, "{said}");
 }
 
 #[test]
@@ -488,7 +508,8 @@ fn numbers(name: &str, n: u64) -> PathBuf {
 }
 
 fn append_output(dir: &Path, input: &[u8], more: &[&str]) -> Output {
-    let size = if segments(dir).is_empty() { &SMALL[..] } else { &[] };
+    // A log that is there knows the size of its segments, and nobody that of its ring.
+    let size = if segments(dir).is_empty() { &SMALL[..] } else { &SMALL[2..] };
     let mut child = plimsoll(&[&["log", "append", path(dir)], size, more].concat())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())

@@ -6,6 +6,8 @@
 //!   commit  BYTES THREADS   durable appends, each thread waiting for its own
 //!   replay  BYTES MIB       reading it all back, checked, from the page cache
 //!   history SEGMENTS        opening, the first read and the first append of a log of so many files
+//!   cut     CUTS            cutting the last records off beside a thread that appends
+//!   closed  MIB             opening a log with segments of so many MiB that was closed
 //!   lookup  SEGMENTS KIB    records of 1000 B read at random, in so many segments of KIB each
 //! ```
 #![expect(
@@ -17,6 +19,7 @@
 )]
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use plimsoll_log::{Log, Options, Policy};
@@ -40,6 +43,8 @@ fn main() -> Outcome<()> {
         "commit" => commit(&dir, number(0)? as usize, number(1)? as usize),
         "replay" => replay(&dir, number(0)? as usize, number(1)?),
         "history" => history(&dir, number(0)?),
+        "cut" => cut(&dir, number(0)?),
+        "closed" => closed(&dir, number(0)?),
         "lookup" => lookup(&dir, number(0)?, number(1)?),
         other => Err(format!("no path is called {other}").into()),
     };
@@ -266,6 +271,69 @@ fn lookup(dir: &Path, segments: u64, kib: u64) -> Outcome<()> {
         all / 1000,
     );
     log.close()?;
+    Ok(())
+}
+
+/// Cuts ten records off, again and again, while a thread appends 1 KiB as fast as it can.
+fn cut(dir: &Path, cuts: u64) -> Outcome<()> {
+    let (log, _) = Log::open(dir.join("log"), Options::default())?;
+    let over = AtomicBool::new(false);
+    let (mut took, mut appends) = (Vec::new(), Vec::new());
+    std::thread::scope(|scope| {
+        let appender = scope.spawn(|| {
+            let mut took = Vec::new();
+            while !over.load(Ordering::Relaxed) {
+                let begun = Instant::now();
+                log.append(&[7; 1024])?;
+                took.push(begun.elapsed());
+                // Not as fast as the ring fills.
+                while begun.elapsed() < Duration::from_micros(20) {
+                    std::hint::spin_loop();
+                }
+            }
+            Ok::<_, plimsoll_log::Error>(took)
+        });
+        for _ in 0..cuts {
+            std::thread::park_timeout(Duration::from_millis(30));
+            let last = log.last_index().saturating_sub(10);
+            let begun = Instant::now();
+            log.truncate_after(last)?;
+            took.push(begun.elapsed());
+        }
+        over.store(true, Ordering::Relaxed);
+        appends = appender.join().expect("it appends")?;
+        Ok::<_, plimsoll_log::Error>(())
+    })?;
+    let longest = appends.iter().max().copied().unwrap_or_default();
+    println!(
+        "cut: p50 {:?}, p99 {:?}, longest {:?}; appends meanwhile: p99.9 {:?}, longest {longest:?}",
+        quantile(&mut took, 0.5),
+        quantile(&mut took, 0.99),
+        quantile(&mut took, 1.0),
+        quantile(&mut appends, 0.999),
+    );
+    log.close()?;
+    Ok(())
+}
+
+/// Opens and closes a log whose newest segment is nearly full.
+fn closed(dir: &Path, mib: u64) -> Outcome<()> {
+    let options = Options { segment_bytes: mib << 20, ..Options::default() };
+    let (log, _) = Log::open(dir.join("log"), options.clone())?;
+    for _ in 0..mib * 900 {
+        log.append(&[7; 1000])?;
+    }
+    log.close()?;
+    let mut took = Vec::new();
+    for _ in 0..20 {
+        let begun = Instant::now();
+        let (log, recovery) = Log::open(dir.join("log"), options.clone())?;
+        took.push(begun.elapsed());
+        assert!(recovery.clean, "{recovery:?}");
+        log.close()?;
+    }
+    let (p50, longest) = (quantile(&mut took, 0.5), quantile(&mut took, 1.0));
+    println!("open a closed log of {mib} MiB segments: p50 {p50:?}, longest {longest:?}");
     Ok(())
 }
 

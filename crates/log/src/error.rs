@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use crate::segment::format::Damage;
+use crate::segment::damage::Damage;
 
 /// An operation of a log failed.
 ///

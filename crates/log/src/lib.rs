@@ -47,6 +47,7 @@
 mod append;
 mod clock;
 mod commit;
+mod crew;
 mod error;
 mod files;
 mod log;
@@ -59,6 +60,7 @@ mod stats;
 mod wait;
 
 pub use clock::Clock;
+pub use crew::{Crew, CrewOptions};
 pub use error::{Corruption, Error, Result};
 pub use files::retain::Retain;
 pub use log::{LOCK, Log};
@@ -67,6 +69,9 @@ pub use options::{Ack, Options, Policy, Ring};
 pub use read::follower::Follower;
 pub use read::reader::{Reader, Record};
 pub use read::view::{Dumped, SegmentReport, SegmentState, View};
-pub use segment::format::{Damage, Frame, Header, Kind, Link, VERSION};
+pub use segment::damage::Damage;
+pub use segment::format::{Frame, Kind, VERSION};
+pub use segment::header::Header;
+pub use segment::link::Link;
 pub use stats::{Distribution, Event, Observer, Stats};
 pub use wait::Wait;

@@ -6,13 +6,15 @@ use std::sync::Arc;
 
 use plimsoll_sync::{Dir, Lock, OsDir};
 
-use crate::append::intake::{Full, Gate, Incoming};
+use crate::append::gate::Gate;
+use crate::append::intake::{Full, Incoming};
 use crate::commit::Commit;
 use crate::commit::threads::Threads;
 use crate::commit::writer::Turn;
+use crate::crew::Shared;
+use crate::crew::pool::Task;
 use crate::error::{Error, Result};
 use crate::files::retain::Retain;
-use crate::files::spares::Sizes;
 use crate::open::mend::{self, Recovery};
 use crate::options::{Ack, Options};
 use crate::read::follower::Follower;
@@ -38,9 +40,18 @@ pub const LOCK: &str = "lock";
 pub struct Log {
     commit: Arc<Commit>,
     max_record_bytes: u64,
-    threads: Mutex<Threads>,
+    workers: Mutex<Workers>,
     /// Held for as long as the log is open.
     _lock: Lock,
+}
+
+/// Who does the work.
+#[derive(Debug)]
+enum Workers {
+    /// Whoever [drives](Log::drive) the log.
+    None,
+    Threads(Threads),
+    Crew(Vec<Arc<Task>>, Arc<Shared>),
 }
 
 impl Log {
@@ -62,18 +73,31 @@ impl Log {
     ///
     /// # Errors
     /// As [`Log::open`].
+    #[expect(clippy::needless_pass_by_value, reason = "as std does with options that are built")]
     pub fn open_in(dir: Arc<dyn Dir>, options: Options) -> Result<(Self, Recovery)> {
+        Self::open_with(dir, &options, None)
+    }
+
+    /// The same, by itself or with a crew.
+    pub(crate) fn open_with(
+        dir: Arc<dyn Dir>,
+        options: &Options,
+        crew: Option<Arc<Shared>>,
+    ) -> Result<(Self, Recovery)> {
         let _span = tracing::info_span!("open").entered();
         options.check()?;
         let lock = dir.lock(LOCK)?;
-        let sizes = Sizes { first: options.segment_bytes, full: options.segment_bytes };
-        let (commit, recovery) = mend::open(dir, &options, sizes)?;
+        let (commit, recovery) = mend::open(dir, options, crew.as_deref())?;
         let commit = Arc::new(commit);
-        let threads = if options.threads { Threads::start(&commit)? } else { Threads::default() };
+        let workers = match crew {
+            _ if !options.threads => Workers::None,
+            None => Workers::Threads(Threads::start(&commit)?),
+            Some(crew) => Workers::Crew(crew.pool.adopt(&commit), crew),
+        };
         tracing::info!(?recovery, "open");
-        let threads = Mutex::new(threads);
+        let workers = Mutex::new(workers);
         let max_record_bytes = options.max_record_bytes();
-        Ok((Self { commit, max_record_bytes, threads, _lock: lock }, recovery))
+        Ok((Self { commit, max_record_bytes, workers, _lock: lock }, recovery))
     }
 
     /// Appends a record and returns its index. How far it is then the policy says: durable under
@@ -129,10 +153,7 @@ impl Log {
         self.append_batch_with(records, self.commit.policy.ack())
     }
 
-    /// As [`Log::append_batch`], and returns once they are as far as `ack` says.
-    ///
-    /// # Errors
-    /// As [`Log::append_batch`].
+    /// As [`Log::append_batch`], and returns once they are as far as `ack` says. Errors likewise.
     pub fn append_batch_with<R: AsRef<[u8]>>(
         &self,
         records: &[R],
@@ -155,8 +176,8 @@ impl Log {
     fn accept(&self, records: &[Incoming<'_>], full: Full, ack: Ack) -> Result<u64> {
         let commit = &*self.commit;
         let accepted = commit.intake.accept(records, full, &|bytes| commit.make_room(bytes))?;
-        if let Some(took) = accepted.took {
-            commit.tell.accepted(took, accepted.stalled);
+        if let Some(timing) = accepted.timing {
+            commit.tell.accepted(timing);
         }
         let index = accepted.index;
         if ack == Ack::Durable {
@@ -169,11 +190,11 @@ impl Log {
         if ack == Ack::Written {
             wait_for(commit, index, false)?;
         } else {
-            // The fence between what was published and this look is in `Intake::accept`; between what is
-            // wanted and this look it is here.
+            // Publishing a record comes before this look in every order; between what is wanted and the
+            // look there is a fence.
             match commit.policy.ack() {
                 Ack::Durable => commit.signals.writer.wake_if_asleep(),
-                _ => commit.signals.writer.wake_if_asleep_after_fence(),
+                _ => commit.signals.writer.nudge(),
             }
         }
         Ok(index)
@@ -347,7 +368,14 @@ impl Log {
 
     fn end(&self) {
         self.commit.intake.close();
-        lock(&self.threads).join(&self.commit);
+        match std::mem::replace(&mut *lock(&self.workers), Workers::None) {
+            Workers::None => {}
+            Workers::Threads(mut threads) => threads.join(&self.commit),
+            Workers::Crew(tasks, crew) => {
+                tasks.iter().for_each(Task::join);
+                drop(crew);
+            }
+        }
         self.commit.files.stock.clear();
     }
 }
@@ -355,8 +383,9 @@ impl Log {
 impl Drop for Log {
     fn drop(&mut self) {
         if self.commit.intake.check_owner().is_err() {
-            if let Ok(threads) = self.threads.get_mut() {
-                threads.forget();
+            // They are those of another process.
+            if let Ok(workers) = self.workers.get_mut() {
+                std::mem::forget(std::mem::replace(workers, Workers::None));
             }
             return;
         }

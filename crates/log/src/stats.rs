@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
+use crate::append::intake::Timing;
 use crate::commit::syncer::Synced;
 use crate::shim::{Mutex, lock};
 
@@ -163,7 +164,8 @@ impl Tell {
 
     /// An append was timed.
     #[cold]
-    pub(crate) fn accepted(&self, took: Duration, stalled: Option<Duration>) {
+    pub(crate) fn accepted(&self, timing: Timing) {
+        let Timing { took, stalled } = timing;
         {
             let mut counts = lock(&self.counts);
             counts.append_ns.record(ns(took));

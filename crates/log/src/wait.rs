@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use crate::append::watermark::{Ticket, Watermark};
+use crate::append::waiters::Ticket;
+use crate::append::watermark::Watermark;
 use crate::commit::Commit;
 use crate::commit::writer::Turn;
 use crate::error::{Error, Result};

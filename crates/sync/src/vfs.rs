@@ -57,6 +57,12 @@ pub trait Dir: Debug + Send + Sync {
         Err(Error::io("open directory", name, io::ErrorKind::Unsupported.into()))
     }
 
+    /// Which device it is on, where there is such a number: what works in one directory of a device works
+    /// in its others.
+    fn device(&self) -> Option<u64> {
+        None
+    }
+
     /// What becomes of bytes that are written where others were, as far as the system says.
     fn overwrite(&self) -> Overwrite {
         Overwrite::InPlace

@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -151,21 +152,178 @@ static void a_wait_asks_for_the_sync_and_ends_in_time(const char *dir) {
   plimsoll_log *log = open_log(dir, PLIMSOLL_POLICY_NEVER);
   uint64_t index;
   OK(plimsoll_append(log, "x", 1, PLIMSOLL_ACK_BUFFERED, &index, &error));
-  OK(plimsoll_wait_written(log, index, PLIMSOLL_FOREVER, &error));
+  OK(plimsoll_wait(log, index, PLIMSOLL_ACK_WRITTEN, PLIMSOLL_FOREVER, &error));
   CHECK(marks_of(log).durable < index);
-  OK(plimsoll_wait_durable(log, index, 60 * UINT64_C(1000000000), &error));
+  OK(plimsoll_wait(log, index, PLIMSOLL_ACK_DURABLE, 60 * UINT64_C(1000000000), &error));
   CHECK(marks_of(log).durable == index);
   /* A disk may be quick enough once, but not always. */
   static char bytes[200000];
   plimsoll_code code = PLIMSOLL_OK;
   for (int attempt = 0; attempt < 1000 && code == PLIMSOLL_OK; attempt++) {
     OK(plimsoll_append(log, bytes, sizeof bytes, PLIMSOLL_ACK_BUFFERED, &index, &error));
-    code = plimsoll_wait_durable(log, index, 0, &error);
+    code = plimsoll_wait(log, index, PLIMSOLL_ACK_DURABLE, 0, &error);
   }
   CHECK(code == PLIMSOLL_TIMED_OUT && error.code == code && error.index == index);
-  OK(plimsoll_wait_durable(log, index, PLIMSOLL_FOREVER, &error));
-  CHECK(plimsoll_wait_durable(log, index + 1, PLIMSOLL_FOREVER, &error) == PLIMSOLL_OUT_OF_RANGE);
-  CHECK(error.index == index + 1);
+  OK(plimsoll_wait(log, index, PLIMSOLL_ACK_DURABLE, PLIMSOLL_FOREVER, &error));
+  plimsoll_code none = plimsoll_wait(log, index + 1, PLIMSOLL_ACK_DURABLE, PLIMSOLL_FOREVER, &error);
+  CHECK(none == PLIMSOLL_OUT_OF_RANGE && error.index == index + 1);
+  end_log(log);
+}
+
+/* What a call said, and how often. */
+struct heard {
+  pthread_mutex_t lock;
+  int calls;
+  plimsoll_code code;
+  uint64_t index;
+};
+#define NOTHING_HEARD {PTHREAD_MUTEX_INITIALIZER, 0, PLIMSOLL_OTHER, 0}
+
+static void hear(void *context, const plimsoll_error *failed) {
+  struct heard *heard = (struct heard *)context;
+  pthread_mutex_lock(&heard->lock);
+  heard->calls++;
+  heard->code = failed == NULL ? PLIMSOLL_OK : failed->code;
+  heard->index = failed == NULL ? 0 : failed->index;
+  pthread_mutex_unlock(&heard->lock);
+}
+
+static int calls(struct heard *heard) {
+  pthread_mutex_lock(&heard->lock);
+  int calls = heard->calls;
+  pthread_mutex_unlock(&heard->lock);
+  return calls;
+}
+
+static void wait_until_heard(struct heard *heard) {
+  while (calls(heard) == 0) usleep(100); /* the alarm ends it */
+}
+
+static void a_callback_is_called_once_when_its_record_has_come(const char *dir) {
+  plimsoll_log *log = open_log(dir, PLIMSOLL_POLICY_NEVER);
+  struct heard first = NOTHING_HEARD, again = NOTHING_HEARD, none = NOTHING_HEARD;
+  uint64_t index;
+  for (int number = 0; number < 100; number++) {
+    OK(plimsoll_append(log, "x", 1, PLIMSOLL_ACK_BUFFERED, &index, &error));
+  }
+  OK(plimsoll_on(log, index, PLIMSOLL_ACK_DURABLE, hear, &first, &error));
+  wait_until_heard(&first); /* nobody else asks for a sync */
+  CHECK(first.code == PLIMSOLL_OK && marks_of(log).durable == index);
+  OK(plimsoll_on(log, index, PLIMSOLL_ACK_WRITTEN, hear, &again, &error));
+  CHECK(calls(&again) == 1 && again.code == PLIMSOLL_OK); /* here and now */
+  plimsoll_code code = plimsoll_on(log, index + 1, PLIMSOLL_ACK_DURABLE, hear, &none, &error);
+  CHECK(code == PLIMSOLL_OUT_OF_RANGE && error.index == index + 1);
+  end_log(log);
+  CHECK(calls(&first) == 1 && calls(&again) == 1 && calls(&none) == 0);
+}
+
+static void a_watch_asks_for_nothing_and_is_told_all_the_same(const char *dir) {
+  plimsoll_log *log = open_log(dir, PLIMSOLL_POLICY_NEVER);
+  struct heard heard = NOTHING_HEARD, closing = NOTHING_HEARD;
+  uint64_t index;
+  OK(plimsoll_append(log, "x", 1, PLIMSOLL_ACK_BUFFERED, &index, &error));
+  OK(plimsoll_watch(log, index, PLIMSOLL_ACK_DURABLE, hear, &heard, &error));
+  OK(plimsoll_wait(log, index, PLIMSOLL_ACK_WRITTEN, PLIMSOLL_FOREVER, &error));
+  usleep(50000);
+  CHECK(calls(&heard) == 0 && marks_of(log).durable < index);
+  OK(plimsoll_sync(log, NULL, &error));
+  wait_until_heard(&heard);
+  CHECK(heard.code == PLIMSOLL_OK);
+  OK(plimsoll_append(log, "x", 1, PLIMSOLL_ACK_BUFFERED, &index, &error));
+  OK(plimsoll_watch(log, index, PLIMSOLL_ACK_DURABLE, hear, &closing, &error));
+  end_log(log);
+  CHECK(calls(&closing) == 1 && closing.code == PLIMSOLL_OK); /* closing made it durable */
+}
+
+static void a_callback_is_told_why_its_record_never_comes(const char *dir) {
+  plimsoll_log *log = open_log(dir, PLIMSOLL_POLICY_NEVER);
+  struct heard cut = NOTHING_HEARD, left = NOTHING_HEARD;
+  uint64_t index;
+  for (int number = 1; number <= 10; number++) {
+    plimsoll_ack ack = number == 5 ? PLIMSOLL_ACK_DURABLE : PLIMSOLL_ACK_BUFFERED;
+    OK(plimsoll_append(log, "x", 1, ack, &index, &error));
+  }
+  OK(plimsoll_watch(log, 10, PLIMSOLL_ACK_DURABLE, hear, &cut, &error));
+  OK(plimsoll_truncate_after(log, 5, &error));
+  CHECK(calls(&cut) == 1 && cut.code == PLIMSOLL_TRUNCATED && cut.index == 10);
+  OK(plimsoll_append(log, "x", 1, PLIMSOLL_ACK_WRITTEN, &index, &error));
+  OK(plimsoll_watch(log, index, PLIMSOLL_ACK_DURABLE, hear, &left, &error));
+  plimsoll_free(log); /* and nobody closed it */
+  CHECK(calls(&left) == 1 && left.code == PLIMSOLL_CLOSED);
+}
+
+static void a_log_that_has_stopped_says_so_to_all_who_ask(const char *dir) {
+  plimsoll_log *log = open_log(dir, PLIMSOLL_POLICY_INTERVAL);
+  struct heard heard = NOTHING_HEARD;
+  struct rlimit none = {4096, 4096};
+  uint64_t index;
+  OK(plimsoll_append(log, "x", 1, PLIMSOLL_ACK_DURABLE, &index, &error));
+  OK(plimsoll_health(log, &error));
+  signal(SIGXFSZ, SIG_IGN);
+  CHECK(setrlimit(RLIMIT_FSIZE, &none) == 0); /* from here on writes fail, to any file */
+  plimsoll_code code = plimsoll_append(log, "x", 1, PLIMSOLL_ACK_BUFFERED, &index, &error);
+  if (code == PLIMSOLL_OK) {
+    code = plimsoll_on(log, index, PLIMSOLL_ACK_DURABLE, hear, &heard, &error);
+    if (code == PLIMSOLL_OK) wait_until_heard(&heard);
+    CHECK(code == PLIMSOLL_OK ? heard.code == PLIMSOLL_STOPPED : code == PLIMSOLL_STOPPED);
+  }
+  CHECK(plimsoll_health(log, &error) == PLIMSOLL_STOPPED && error.index == 1);
+  CHECK(plimsoll_append(log, "x", 1, PLIMSOLL_ACK_DURABLE, &index, &error) == PLIMSOLL_STOPPED);
+  CHECK(plimsoll_close(log, &error) == PLIMSOLL_STOPPED);
+  CHECK(plimsoll_health(log, &error) == PLIMSOLL_CLOSED);
+  plimsoll_free(log);
+}
+
+static void a_record_is_gathered_from_pieces(const char *dir) {
+  plimsoll_log *log = open_log(dir, PLIMSOLL_POLICY_NEVER);
+  static char body[100000];
+  plimsoll_bytes pieces[4] = {{"head", 4}, {NULL, 0}, {body, sizeof body}, {"tail", 4}};
+  plimsoll_reader *reader;
+  plimsoll_record record;
+  uint64_t index;
+  memset(body, 'b', sizeof body);
+  OK(plimsoll_append_pieces(log, pieces, 4, PLIMSOLL_ACK_DURABLE, &index, &error));
+  CHECK(index == 1 && marks_of(log).durable == 1);
+  OK(plimsoll_append_pieces(log, NULL, 0, PLIMSOLL_ACK_POLICY, &index, &error));
+  CHECK(index == 2);
+  OK(plimsoll_sync(log, NULL, &error));
+  OK(plimsoll_reader_open(log, 1, PLIMSOLL_ACK_DURABLE, &reader, &error));
+  OK(plimsoll_reader_next(reader, 0, &record, &error));
+  const char *bytes = (const char *)record.bytes;
+  CHECK(record.len == 8 + sizeof body && memcmp(bytes, "head", 4) == 0);
+  CHECK(memcmp(bytes + 4, body, sizeof body) == 0 && memcmp(bytes + 4 + sizeof body, "tail", 4) == 0);
+  OK(plimsoll_reader_next(reader, 0, &record, &error));
+  CHECK(record.len == 0);
+  plimsoll_reader_free(reader);
+  /* Each of them would fit. */
+  plimsoll_bytes many[200];
+  for (int piece = 0; piece < 200; piece++) {
+    many[piece].bytes = body;
+    many[piece].len = sizeof body;
+  }
+  plimsoll_code code = plimsoll_append_pieces(log, many, 200, PLIMSOLL_ACK_POLICY, NULL, &error);
+  CHECK(code == PLIMSOLL_TOO_LARGE && marks_of(log).last_index == 2);
+  end_log(log);
+}
+
+static void a_log_that_is_made_begins_where_it_is_told(const char *dir) {
+  plimsoll_options options;
+  plimsoll_recovery recovery;
+  plimsoll_log *log;
+  uint64_t index;
+  memset(&options, 0, sizeof options);
+  options.struct_bytes = sizeof options;
+  options.first_index = 1000;
+  memset(&recovery, 0, sizeof recovery);
+  recovery.struct_bytes = sizeof recovery;
+  OK(plimsoll_open(dir, &options, &log, &recovery, &error));
+  CHECK(recovery.created && recovery.first_index == 1000 && recovery.last_index == 999);
+  OK(plimsoll_append(log, "x", 1, PLIMSOLL_ACK_POLICY, &index, &error));
+  CHECK(index == 1000);
+  end_log(log);
+  options.first_index = 5;
+  OK(plimsoll_open(dir, &options, &log, &recovery, &error));
+  CHECK(!recovery.created && recovery.first_index == 1000 && recovery.last_index == 1000);
   end_log(log);
 }
 
@@ -234,7 +392,7 @@ static void closing_wakes_followers_and_everything_is_durable(const char *dir) {
   CHECK(follower.ended == PLIMSOLL_CLOSED && follower.next == 101);
   /* The handle stays, and says so; so does the reader, which outlives it. */
   CHECK(plimsoll_append(log, "x", 1, PLIMSOLL_ACK_POLICY, NULL, &error) == PLIMSOLL_CLOSED);
-  CHECK(plimsoll_wait_durable(log, 1, PLIMSOLL_FOREVER, &error) == PLIMSOLL_CLOSED);
+  CHECK(plimsoll_wait(log, 1, PLIMSOLL_ACK_DURABLE, PLIMSOLL_FOREVER, &error) == PLIMSOLL_CLOSED);
   CHECK(plimsoll_close(log, &error) == PLIMSOLL_CLOSED && error.code == PLIMSOLL_CLOSED);
   plimsoll_free(log);
   plimsoll_record record;
@@ -295,7 +453,7 @@ static void *append_and_wait(void *argument) {
     uint64_t content[2] = {mine->number, turn};
     CHECK(plimsoll_append(mine->log, content, 16, PLIMSOLL_ACK_BUFFERED, &index, &failed) == 0);
     if (turn % 8 == mine->number % 8) {
-      CHECK(plimsoll_wait_durable(mine->log, index, PLIMSOLL_FOREVER, &failed) == 0);
+      CHECK(plimsoll_wait(mine->log, index, PLIMSOLL_ACK_DURABLE, PLIMSOLL_FOREVER, &failed) == 0);
       CHECK(plimsoll_log_marks(mine->log, &marks, &failed) == 0);
       CHECK(marks.durable >= index && marks.durable <= marks.written);
       CHECK(marks.written <= marks.last_index);
@@ -304,8 +462,10 @@ static void *append_and_wait(void *argument) {
       memset(&stats, 0, sizeof stats);
       stats.struct_bytes = sizeof stats;
       CHECK(plimsoll_log_stats(mine->log, &stats, &failed) == 0 && stats.records > 0);
-      CHECK(plimsoll_wait_written(mine->log, index + 1000000, 0, &failed) == PLIMSOLL_OUT_OF_RANGE);
-      CHECK(failed.index == index + 1000000); /* and not what another thread was told */
+      uint64_t none = index + 1000000;
+      plimsoll_code code = plimsoll_wait(mine->log, none, PLIMSOLL_ACK_WRITTEN, 0, &failed);
+      CHECK(code == PLIMSOLL_OUT_OF_RANGE);
+      CHECK(failed.index == none); /* and not what another thread was told */
     }
   }
   return NULL;
@@ -401,7 +561,16 @@ static void null_and_lengths_that_cannot_be_are_errors(const char *dir) {
   CHECK(plimsoll_append_batch(log, &record, 1, PLIMSOLL_ACK_POLICY, NULL, &error) == PLIMSOLL_INVALID);
   CHECK(plimsoll_append_batch(log, &huge, 1, PLIMSOLL_ACK_POLICY, NULL, &error) == PLIMSOLL_TOO_LARGE);
   CHECK(plimsoll_append_batch(log, &record, SIZE_MAX, PLIMSOLL_ACK_POLICY, NULL, &error) == PLIMSOLL_TOO_LARGE);
-  CHECK(plimsoll_wait_durable(NULL, 1, 0, &error) == PLIMSOLL_INVALID);
+  CHECK(plimsoll_append_pieces(log, NULL, 1, PLIMSOLL_ACK_POLICY, NULL, &error) == PLIMSOLL_INVALID);
+  CHECK(plimsoll_append_pieces(log, &record, 1, PLIMSOLL_ACK_POLICY, NULL, &error) == PLIMSOLL_INVALID);
+  CHECK(plimsoll_append_pieces(log, &huge, 1, PLIMSOLL_ACK_POLICY, NULL, &error) == PLIMSOLL_TOO_LARGE);
+  CHECK(plimsoll_append_pieces(log, &record, SIZE_MAX, PLIMSOLL_ACK_POLICY, NULL, &error) == PLIMSOLL_TOO_LARGE);
+  CHECK(plimsoll_wait(NULL, 1, PLIMSOLL_ACK_DURABLE, 0, &error) == PLIMSOLL_INVALID);
+  CHECK(plimsoll_wait(log, 0, PLIMSOLL_ACK_POLICY, 0, &error) == PLIMSOLL_INVALID);
+  CHECK(plimsoll_wait(log, 0, PLIMSOLL_ACK_BUFFERED, 0, &error) == PLIMSOLL_INVALID);
+  CHECK(plimsoll_on(log, 0, PLIMSOLL_ACK_DURABLE, NULL, NULL, &error) == PLIMSOLL_INVALID);
+  CHECK(strcmp(error.text, "call is NULL") == 0);
+  CHECK(plimsoll_health(NULL, &error) == PLIMSOLL_INVALID);
   CHECK(plimsoll_log_marks(log, NULL, &error) == PLIMSOLL_INVALID);
   CHECK(plimsoll_log_stats(log, NULL, &error) == PLIMSOLL_INVALID);
   CHECK(plimsoll_reader_open(log, 1, PLIMSOLL_ACK_WRITTEN, NULL, &error) == PLIMSOLL_INVALID);
@@ -431,7 +600,7 @@ static void options_that_cannot_be_are_named(const char *dir) {
   options.struct_bytes = sizeof &options;
   CHECK(plimsoll_open(dir, &options, &log, NULL, &error) == PLIMSOLL_INVALID);
   CHECK(strstr(error.text, "sizeof(plimsoll_options)") != NULL);
-  options.struct_bytes = offsetof(plimsoll_options, reserved);
+  options.struct_bytes = offsetof(plimsoll_options, ring_file);
   CHECK(plimsoll_open(dir, &options, &log, NULL, &error) == PLIMSOLL_INVALID);
   options.struct_bytes = sizeof options;
   options.segment_bytes = 100000;
@@ -441,7 +610,7 @@ static void options_that_cannot_be_are_named(const char *dir) {
   options.policy = (plimsoll_policy)9;
   CHECK(plimsoll_open(dir, &options, &log, NULL, &error) == PLIMSOLL_INVALID);
   options.policy = PLIMSOLL_POLICY_ALWAYS;
-  options.reserved[3] = 1;
+  options.reserved[1] = 1;
   CHECK(plimsoll_open(dir, &options, &log, NULL, &error) == PLIMSOLL_INVALID && log == NULL);
 }
 
@@ -709,6 +878,12 @@ static const struct {
     PROMISE(an_empty_record_is_a_record),
     PROMISE(a_batch_gets_indexes_that_follow_each_other),
     PROMISE(a_wait_asks_for_the_sync_and_ends_in_time),
+    PROMISE(a_callback_is_called_once_when_its_record_has_come),
+    PROMISE(a_watch_asks_for_nothing_and_is_told_all_the_same),
+    PROMISE(a_callback_is_told_why_its_record_never_comes),
+    PROMISE(a_log_that_has_stopped_says_so_to_all_who_ask),
+    PROMISE(a_record_is_gathered_from_pieces),
+    PROMISE(a_log_that_is_made_begins_where_it_is_told),
     PROMISE(a_follower_in_another_thread_sees_every_record),
     PROMISE(a_reader_waits_no_longer_than_it_was_asked_to),
     PROMISE(closing_wakes_followers_and_everything_is_durable),

@@ -13,17 +13,19 @@
 //!
 //! Invariant: what is accepted is never more than the ring and the segments that are ready can take.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{Relaxed, SeqCst};
-use std::sync::atomic::fence;
+use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
 use plimsoll_sync::Process;
 
+use super::gate::{AtomicGate, Gate};
+use super::marks::{Apart, Marks};
 use super::ring::Ring;
-use super::watermark::{Apart, Marks, Watermark};
+use super::tail::Tail;
+use super::watermark::Watermark;
 use crate::clock::Clock;
+use crate::crew::budget::Budget;
 use crate::error::{Error, Result};
 use crate::segment::format::{BATCH_RECORDS_MAX, Frame, INDEX_END, Kind, frame_bytes};
 use crate::shim::{AtomicBool, AtomicU64, Deadline, Mutex, Rank, Ranked, RankedGuard, lock};
@@ -53,23 +55,6 @@ pub(crate) struct Intake {
     stopped: Mutex<Option<Error>>,
 }
 
-/// What appenders change, one at a time.
-#[derive(Debug)]
-pub(crate) struct Tail {
-    next_index: u64,
-    position: u64,
-    /// The ring's released position when it was last asked for.
-    released: u64,
-    /// Bytes of the largest batch since the ring was last seen empty. One of that size may not fit where a
-    /// segment ends, and leave as much of it unused.
-    largest: u64,
-    /// Appends that wait for room, in the order in which they came: ticket and bytes.
-    queue: VecDeque<(u64, u64)>,
-    next_ticket: u64,
-    records: u64,
-    payload_bytes: u64,
-}
-
 /// A record that is to be accepted: its payload, in pieces that lie one behind the other, and the hash
 /// of all of it, which is worked out before any lock is taken.
 #[derive(Debug, Clone, Copy)]
@@ -84,26 +69,17 @@ pub(crate) struct Incoming<'a> {
 pub(crate) struct Accepted {
     /// The last of its records.
     pub(crate) index: u64,
-    /// How long it took, of one append in some.
-    pub(crate) took: Option<Duration>,
+    /// Of one append in some, and of all that waited for room.
+    pub(crate) timing: Option<Timing>,
+}
+
+/// How long an append took.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Timing {
+    pub(crate) took: Duration,
     /// How long it waited for room, if it did.
     pub(crate) stalled: Option<Duration>,
 }
-
-/// Whether records are accepted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Gate {
-    Open,
-    /// The oldest record that is not durable is too old.
-    Overdue,
-    OutOfSpace,
-    Stopped,
-    Closed,
-}
-
-/// As a number, as every append looks at it.
-#[derive(Debug, Default)]
-struct AtomicGate(AtomicU64);
 
 /// What an append does when there is no room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -130,16 +106,7 @@ pub(crate) struct Quiet<'a> {
 impl Intake {
     /// A ring that is empty, or holds what was found in it.
     pub(crate) fn new(ring: Ring, marks: Arc<Marks>, clock: Clock, max_batch_bytes: u64) -> Self {
-        let tail = Tail {
-            next_index: marks.appended.get() + 1,
-            position: ring.filled(),
-            released: ring.released(),
-            largest: if ring.filled() == ring.released() { 0 } else { max_batch_bytes },
-            queue: VecDeque::new(),
-            next_ticket: 0,
-            records: 0,
-            payload_bytes: 0,
-        };
+        let tail = Tail::new(&ring, marks.appended.get() + 1, max_batch_bytes);
         Self {
             room_limit: AtomicU64::new(ring.filled()),
             ring,
@@ -153,6 +120,13 @@ impl Intake {
             owner: Process::this(),
             stopped: Mutex::new(None),
         }
+    }
+
+    /// What the ring holds is drawn from a budget.
+    pub(crate) fn share(&self, budget: Arc<Budget>) {
+        let mut tail = self.tail.lock();
+        let held = tail.position - tail.released;
+        tail.grant.share(budget, held);
     }
 
     /// Accepts records, all or none. Where there is no room `make_room` makes some and says so, or asks
@@ -172,7 +146,7 @@ impl Intake {
         let mut tail = self.tail.lock();
         let begun = tail.next_index.is_multiple_of(TIMED).then(|| self.clock.now());
         let mut stalled = None;
-        let queued: u64 = tail.queue.iter().map(|(_, bytes)| bytes).sum();
+        let queued = tail.queued_bytes();
         if !(self.gate.get() == Gate::Open && self.has_room(&mut tail, queued, bytes)) {
             stalled = Some(self.clock.now());
             tail = self.wait_for_turn(tail, bytes, full, make_room)?;
@@ -183,15 +157,19 @@ impl Intake {
         self.put(&mut tail, records);
         tail.largest = tail.largest.max(bytes);
         let index = tail.next_index - 1;
-        // First the mark, so that `written` never comes before it.
+        // First the mark, so that `written` never comes before it. Nobody waits for this one.
         self.marks.appended.set(index);
         self.ring.publish(tail.position);
         drop(tail);
-        // Between what was stored and a look at who waits for it: here, and where the writer is woken.
-        fence(SeqCst);
-        self.marks.appended.wake(index);
-        let since = |then: Duration| self.clock.now().saturating_sub(then);
-        Ok(Accepted { index, took: begun.or(stalled).map(since), stalled: stalled.map(since) })
+        let timing = begun.or(stalled).map(|begun| self.timing(begun, stalled));
+        Ok(Accepted { index, timing })
+    }
+
+    #[cold]
+    fn timing(&self, begun: Duration, stalled: Option<Duration>) -> Timing {
+        let now = self.clock.now();
+        let since = |then: Duration| now.saturating_sub(then);
+        Timing { took: since(begun), stalled: stalled.map(since) }
     }
 
     fn put(&self, tail: &mut Tail, records: &[Incoming<'_>]) {
@@ -219,22 +197,21 @@ impl Intake {
         full: Full,
         make_room: &dyn Fn(u64) -> Result<bool>,
     ) -> Result<RankedGuard<'a, Tail>> {
-        let ticket = tail.next_ticket;
-        tail.next_ticket += 1;
-        tail.queue.push_back((ticket, bytes));
+        let ticket = tail.queue_up(bytes);
         // How often there had been more room before it was looked for in vain.
         let mut looked_at = None;
         let came = loop {
-            let ahead = tail.queue.iter().take_while(|waiter| waiter.0 != ticket);
-            let ahead: u64 = ahead.map(|(_, bytes)| bytes).sum();
+            let ahead = tail.ahead_of(ticket);
+            let wanted = tail.position - self.ring.released() + ahead + bytes;
+            tail.grant.draw(wanted);
             match self.gate.get() {
                 Gate::Open if self.has_room(&mut tail, ahead, bytes) => break Ok(()),
                 Gate::Stopped => break Err(self.why_stopped()),
                 Gate::Closed => break Err(Error::Closed),
+                Gate::OutOfSpace if self.has_room(&mut tail, ahead, bytes) => break Ok(()),
                 Gate::OutOfSpace if !self.fits(&tail, 0, bytes) => {
                     break Err(Error::OutOfSpace { last_index: tail.next_index - 1 });
                 }
-                Gate::OutOfSpace if self.has_room(&mut tail, ahead, bytes) => break Ok(()),
                 Gate::Open | Gate::Overdue | Gate::OutOfSpace => {}
             }
             if full == Full::Refuse {
@@ -245,7 +222,8 @@ impl Intake {
                 looked_at = Some(self.room.get());
                 continue;
             };
-            let wanted = if self.fits(&tail, ahead, bytes) { 0 } else { 2 * bytes };
+            let needed = bytes + tail.largest.max(bytes);
+            let wanted = if self.fits(&tail, ahead, bytes) { 0 } else { needed };
             drop(tail);
             let waited = self.wait_for_room(seen, || make_room(wanted));
             tail = self.tail.lock();
@@ -253,8 +231,7 @@ impl Intake {
                 break Err(error);
             }
         };
-        tail.queue.retain(|waiter| waiter.0 != ticket);
-        if !tail.queue.is_empty() {
+        if tail.leave(ticket) {
             // There may be room for the next one too.
             self.room.step();
         }
@@ -264,13 +241,29 @@ impl Intake {
     /// Whether the ring and the segments have room for a batch, behind so many bytes of others.
     fn has_room(&self, tail: &mut Tail, ahead: u64, bytes: u64) -> bool {
         let end = tail.position + ahead + bytes;
-        if end - tail.released > self.ring.capacity() {
-            tail.released = self.ring.released();
+        let has_room =
+            |tail: &Tail| end - tail.released <= tail.grant.bytes && self.fits(tail, ahead, bytes);
+        if tail.released != tail.position && has_room(tail) {
+            return true;
         }
+        // More may be released by now, and what was large be gone.
+        tail.released = self.ring.released();
         if tail.released == tail.position {
             tail.largest = 0;
         }
-        end - tail.released <= self.ring.capacity() && self.fits(tail, ahead, bytes)
+        has_room(tail)
+    }
+
+    /// Gives back the memory of a ring that is empty, and of which much was used.
+    pub(crate) fn rest(&self) {
+        while self.ring.is_own() {
+            let mut tail = self.tail.lock();
+            tail.released = self.ring.released();
+            let position = tail.position;
+            if position != tail.released || !tail.grant.rest(&self.ring, position) {
+                return;
+            }
+        }
     }
 
     /// Whether segments have room for what the ring would hold then.
@@ -393,28 +386,5 @@ impl Quiet<'_> {
         self.intake.marks.set_back(last_index);
         self.tail.next_index = last_index + 1;
         self.tail.position
-    }
-}
-
-impl AtomicGate {
-    fn get(&self) -> Gate {
-        Gate::of(self.0.load(Relaxed))
-    }
-
-    fn change(&self, mut to: impl FnMut(Gate) -> Option<Gate>) {
-        let change = |now| to(Gate::of(now)).map(|gate| gate as u64);
-        self.0.fetch_update(SeqCst, SeqCst, change).ok();
-    }
-}
-
-impl Gate {
-    fn of(number: u64) -> Self {
-        match number {
-            0 => Self::Open,
-            1 => Self::Overdue,
-            2 => Self::OutOfSpace,
-            3 => Self::Stopped,
-            _ => Self::Closed,
-        }
     }
 }

@@ -1,12 +1,18 @@
 //! What an append does: records go into a ring in memory, and marks say how far they have come since.
 //! Nothing here knows a disk.
 //!
+//! * [`intake`]: accepts records, one append at a time: [`gate`], [`tail`] (turn and queue),
+//!   [`grant`] (how much of the ring).
 //! * [`ring`]: records that are not durable yet; [`ring_file`]: the same in a file that outlives the
 //!   process.
-//! * [`intake`]: accepts records, one append at a time: room, turn and gate.
-//! * [`watermark`]: how far records have come, to wait on.
+//! * [`marks`]: how far records have come; each is a [`watermark`], on which [`waiters`] wait.
 
+pub(crate) mod gate;
+mod grant;
 pub(crate) mod intake;
+pub(crate) mod marks;
 pub(crate) mod ring;
 pub(crate) mod ring_file;
+mod tail;
+pub(crate) mod waiters;
 pub(crate) mod watermark;

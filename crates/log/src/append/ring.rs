@@ -13,7 +13,7 @@
 //!
 //! Invariant: nothing between `released` and `filled` is overwritten.
 
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, SeqCst};
 
 use plimsoll_sync::Words;
 
@@ -29,6 +29,7 @@ pub(super) const RELEASED: usize = 24;
 pub(crate) struct Ring {
     pub(super) words: Words,
     pub(super) capacity: u64,
+    pub(super) is_own: bool,
 }
 
 /// A frame in the ring.
@@ -41,12 +42,42 @@ pub(crate) struct Queued {
 impl Ring {
     /// An empty ring of this process.
     pub(crate) fn in_memory(capacity: u64) -> Result<Self> {
-        let words = Words::own(words_of(capacity))?;
-        Ok(Self { words, capacity })
+        Ok(Self::own(Words::own(words_of(capacity))?, capacity))
+    }
+
+    /// The same, for a log that may use little of it: memory comes with its use.
+    pub(crate) fn in_sparse_memory(capacity: u64) -> Result<Self> {
+        Ok(Self::own(Words::own_sparse(words_of(capacity))?, capacity))
+    }
+
+    fn own(words: Words, capacity: u64) -> Self {
+        Self { words, capacity, is_own: true }
     }
 
     pub(crate) fn capacity(&self) -> u64 {
         self.capacity
+    }
+
+    /// Whether it is this process's own, and not a file.
+    pub(crate) fn is_own(&self) -> bool {
+        self.is_own
+    }
+
+    /// Gives the memory of a stretch back to the system, which nobody uses: at most once around.
+    pub(crate) fn give_back(&self, from: u64, to: u64) {
+        let bytes = usize::try_from(to - from).expect("no more than the ring");
+        let front = bytes.min(self.before_end(from));
+        let mut given = self.give_back_straight(self.place(from), front);
+        if front < bytes {
+            given |= self.give_back_straight(HEAD_WORDS, bytes - front);
+        }
+        if !given {
+            tracing::debug!("the memory of a ring could not be given back");
+        }
+    }
+
+    fn give_back_straight(&self, at: usize, bytes: usize) -> bool {
+        self.words.give_back(at..at + bytes / 8).is_ok()
     }
 
     /// Everything before is complete.
@@ -63,10 +94,12 @@ impl Ring {
         self.words[RELEASED].load(Acquire)
     }
 
-    /// Everything before `position` is complete. For the appender whose turn it is.
+    /// Everything before `position` is complete. For the appender whose turn it is. Sequentially
+    /// consistent with the look at whether the writer sleeps that follows; a swap costs less than a store
+    /// and a fence.
     pub(crate) fn publish(&self, position: u64) {
         debug_assert!(position - self.released() <= self.capacity, "the ring overflows");
-        self.words[FILLED].store(position, Release);
+        self.words[FILLED].swap(position, SeqCst);
     }
 
     /// Everything before `position` may be overwritten, if it was not so already.

@@ -52,7 +52,7 @@ impl Ring {
     /// The ring of a file, as it is.
     pub(crate) fn in_file(path: &Path, capacity: u64) -> Result<(Self, Held)> {
         let (words, held) = Words::of_file(path, words_of(capacity))?;
-        Ok((Self { words, capacity }, held))
+        Ok((Self { words, capacity, is_own: false }, held))
     }
 
     /// What an earlier process left, if it is this log's and of this run of the system, and if nobody
@@ -83,7 +83,7 @@ impl Ring {
         if position == filled {
             return Found::Records(Vec::new());
         }
-        if token.is_none_or(|token| ![head(TOKEN), head(NEXT_TOKEN)].contains(&token)) {
+        if !token.is_some_and(|token| self.has_token(token)) {
             return Found::Unusable("the log was opened without it since, and may have gone on");
         }
         let mut records = Vec::new();
@@ -113,6 +113,11 @@ impl Ring {
             return Found::Unusable("it ends in the middle of a batch");
         }
         Found::Records(records)
+    }
+
+    /// Whether a note with this token is of this ring.
+    pub(crate) fn has_token(&self, token: u64) -> bool {
+        [TOKEN, NEXT_TOKEN].iter().any(|&at| self.words[at].load(Relaxed) == token)
     }
 
     /// Learns the token that the note is about to have.

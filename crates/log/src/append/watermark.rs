@@ -1,4 +1,4 @@
-//! [`Watermark`]: how far something has come, to be read or waited on. [`Marks`]: the three of a log.
+//! [`Watermark`]: how far something has come, to be read or waited on.
 //!
 //! A thread that waits parks and leaves itself in a list; whoever advances the mark wakes those that
 //! have what they waited for, and nobody else. Tasks leave their waker, callbacks themselves. Reading
@@ -8,17 +8,14 @@
 //! Invariant: no wake-up is lost. A waiter enters the list and *then* looks at the value again; whoever
 //! advances stores the value and *then* looks whether there is a list. All four are sequentially
 //! consistent, or have a sequentially consistent fence between them, so one of the two sees the other.
-//!
-//! Invariant, asserted where a mark advances: `durable` ≤ `written` ≤ `appended`.
 
 use std::collections::BTreeMap;
-use std::fmt;
-use std::ops::Deref;
 use std::sync::atomic::Ordering::{Relaxed, Release, SeqCst};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 
+use super::waiters::{Call, Ticket, Waiters, Wake};
 use crate::error::{Error, Result};
-use crate::shim::thread::{self, Thread};
+use crate::shim::thread;
 use crate::shim::{AtomicU64, AtomicUsize, Deadline, Mutex, lock};
 
 /// How often a waiter lets others run before it parks, where many others wait as well: what they all
@@ -26,74 +23,6 @@ use crate::shim::{AtomicU64, AtomicUsize, Deadline, Mutex, lock};
 /// come back together, because the disk takes what they bring in one go.
 const YIELDS: u32 = 8;
 const YIELDERS_MIN: usize = if cfg!(shuttle) { 1 } else { 16 };
-
-/// How far the records of a log have come.
-#[derive(Debug)]
-pub(crate) struct Marks {
-    /// The last record that was accepted.
-    pub(crate) appended: Apart<Watermark>,
-    /// The last that the kernel has.
-    pub(crate) written: Watermark,
-    /// The last that is covered by a good sync.
-    pub(crate) durable: Watermark,
-}
-
-impl Marks {
-    /// Of a log that was opened with durable records up to one, and others behind it in its ring.
-    pub(crate) fn new(durable: u64, appended: u64) -> Self {
-        assert!(durable <= appended, "what is durable was appended");
-        Self {
-            appended: Apart(Watermark::new("appended", appended)),
-            written: Watermark::new("written", durable),
-            durable: Watermark::new("durable", durable),
-        }
-    }
-
-    /// Records up to this one are with the kernel.
-    pub(crate) fn reach_written(&self, index: u64) {
-        assert!(index <= self.appended.get(), "record {index} was written and never appended");
-        self.written.advance(index);
-    }
-
-    /// Records up to this one are durable.
-    pub(crate) fn reach_durable(&self, index: u64) {
-        assert!(index <= self.written.get(), "record {index} is durable and was never written");
-        self.durable.advance(index);
-    }
-
-    /// What came after this record was cut off. First the marks that are behind, so that the order
-    /// among them holds at every moment.
-    pub(crate) fn set_back(&self, index: u64) {
-        for mark in self.all() {
-            mark.set_back(index);
-        }
-    }
-
-    /// They will not move any more.
-    pub(crate) fn close(&self, error: &Error) {
-        for mark in self.all() {
-            mark.close(error);
-        }
-    }
-
-    fn all(&self) -> [&Watermark; 3] {
-        [&self.durable, &self.written, &self.appended]
-    }
-}
-
-/// What every append writes, in cache lines of its own: it would slow down whoever reads its
-/// neighbours, and every record passes the writer.
-#[derive(Debug)]
-#[repr(align(128))]
-pub(crate) struct Apart<T>(pub(crate) T);
-
-impl<T> Deref for Apart<T> {
-    type Target = T;
-
-    fn deref(&self) -> &T {
-        &self.0
-    }
-}
 
 /// How far something has come: an index that only ever grows, but for truncation.
 #[derive(Debug)]
@@ -107,73 +36,6 @@ pub(crate) struct Watermark {
     taken: AtomicU64,
     /// Counts truncations: a changed count means that a record which was waited for may be cut.
     cuts: AtomicU64,
-}
-
-/// Which waiter: what it waits for, and a number that no other has.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Ticket {
-    index: u64,
-    number: u64,
-}
-
-#[derive(Debug, Default)]
-struct Waiters {
-    list: BTreeMap<Ticket, Wake>,
-    next_number: u64,
-    closed: Option<Error>,
-    /// How often it had gone back before it went back to where. Of those that went as far back or
-    /// further the last one only, so both numbers grow.
-    cuts: Vec<(u64, u64)>,
-}
-
-impl Waiters {
-    fn cut(&mut self, before: u64, to: u64) {
-        while self.cuts.last().is_some_and(|cut| cut.1 >= to) {
-            self.cuts.pop();
-        }
-        self.cuts.push((before, to));
-    }
-
-    /// Whether it went back behind `index` since it had gone back so often.
-    fn is_cut_off(&self, index: u64, since: u64) -> bool {
-        let first = self.cuts.partition_point(|cut| cut.0 < since);
-        self.cuts.get(first).is_some_and(|cut| cut.1 < index)
-    }
-}
-
-/// What is called once, with how it went.
-pub(crate) type Call = Box<dyn FnOnce(Result<()>) + Send>;
-
-enum Wake {
-    Thread(Thread),
-    Task(Waker),
-    Call(Call),
-}
-
-impl Wake {
-    /// It has come this far.
-    fn reached(self) {
-        self.end(Ok(()));
-    }
-
-    /// Threads and tasks look for themselves how it went.
-    fn end(self, how: Result<()>) {
-        match self {
-            Self::Thread(thread) => thread.unpark(),
-            Self::Task(waker) => waker.wake(),
-            Self::Call(call) => call(how),
-        }
-    }
-}
-
-impl fmt::Debug for Wake {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Thread(_) => "Thread",
-            Self::Task(_) => "Task",
-            Self::Call(_) => "Call",
-        })
-    }
 }
 
 impl Watermark {
@@ -319,9 +181,7 @@ impl Watermark {
     }
 
     fn enter(&self, waiters: &mut Waiters, index: u64, wake: Wake) -> Ticket {
-        let ticket = Ticket { index, number: waiters.next_number };
-        waiters.next_number += 1;
-        waiters.list.insert(ticket, wake);
+        let ticket = waiters.enter(index, wake);
         self.count(waiters);
         ticket
     }
@@ -348,23 +208,26 @@ impl Watermark {
         }
     }
 
-    /// As [`Watermark::advance`], by whoever alone advances it, and wakes nobody: after a fence that
-    /// is sequentially consistent [`Watermark::wake`] does.
+    /// As [`Watermark::advance`], by whoever alone advances it, of a mark for which nobody waits.
     pub(crate) fn set(&self, to: u64) {
         self.value.store(to, Release);
     }
 
     /// Wakes those that waited for this.
+    #[inline]
     pub(crate) fn wake(&self, to: u64) {
         if self.waiting() > 0 {
-            let reached = self.take(|list| {
-                let behind = Ticket { index: to.saturating_add(1), number: 0 };
-                let left = list.split_off(&behind);
-                std::mem::replace(list, left)
-            });
-            self.taken.fetch_max(to, SeqCst);
-            reached.into_values().for_each(Wake::reached);
+            self.wake_reached(to);
         }
+    }
+
+    fn wake_reached(&self, to: u64) {
+        let reached = self.take(|list| {
+            let left = list.split_off(&Ticket::first(to.saturating_add(1)));
+            std::mem::replace(list, left)
+        });
+        self.taken.fetch_max(to, SeqCst);
+        reached.into_values().for_each(Wake::reached);
     }
 
     /// It has come one further.
@@ -418,6 +281,7 @@ impl Watermark {
 mod tests {
     use std::sync::Arc;
     use std::sync::mpsc;
+    use std::task::Waker;
     use std::thread;
     use std::time::Duration;
 
@@ -435,31 +299,6 @@ mod tests {
         }
         assert!(waiter.join().unwrap().unwrap() >= 10);
         assert_eq!(mark.waiting(), 0);
-    }
-
-    /// Who waited for a record that stays was told that it was cut, where another one was.
-    #[test]
-    fn who_waits_is_told_of_a_cut_if_it_was_the_record_that_was_cut() {
-        let mark = Watermark::new("durable", 0);
-        let wait = |index, since| mark.wait(index, since, Some(&Deadline::after(Duration::ZERO)));
-        mark.advance(10);
-        for to in [7, 8, 3, 5] {
-            mark.set_back(to);
-            mark.advance(10);
-        }
-        let cut = |index| Err(Error::Truncated { index }.to_string());
-        for (index, since, expected) in [
-            (3, 0, Ok(())),
-            (4, 0, cut(4)),
-            (9, 0, cut(9)),
-            (4, 2, cut(4)),
-            (5, 3, Ok(())),
-            (6, 3, cut(6)),
-            (9, 4, Ok(())),
-        ] {
-            let said = wait(index, since).map_err(|error| error.to_string());
-            assert_eq!(said, expected, "record {index}, after {since} cuts");
-        }
     }
 
     #[test]
@@ -548,11 +387,5 @@ mod tests {
         mark.close(&Error::Closed);
         assert_eq!(told.try_iter().collect::<Vec<_>>(), [(7, false)]);
         assert_eq!(mark.waiting(), 0);
-    }
-
-    #[test]
-    #[should_panic(expected = "never written")]
-    fn what_is_durable_was_written() {
-        Marks::new(0, 10).reach_durable(1);
     }
 }

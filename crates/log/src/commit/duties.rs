@@ -2,20 +2,26 @@
 //! when it wants to be called again, so that threads of the log's own, those of a crew, and whoever
 //! [drives](crate::Log::drive) a log without threads all take the same ones.
 
+use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
 use super::Commit;
+use super::syncer::early;
 use super::writer::Turn;
-use crate::append::intake::Gate;
+use crate::append::gate::Gate;
 use crate::error::{Error, Result};
+use crate::options::Policy;
 
 /// How long the writer or the preparer waits for room before it tries again by itself.
 const STUCK: Duration = Duration::from_millis(100);
 /// How often the age of what is written is looked at.
 const WATCH: Duration = Duration::from_millis(10);
+const WATCH_IN_CREW: Duration = Duration::from_millis(500);
+/// What a log of a crew gathers before it writes, at most.
+const GATHERED_BYTES: u64 = 64 << 10;
 /// So often in a row no segment could be made ready, while appends wait for it, before the log goes on
 /// elsewhere.
-const PREPARED_IN_VAIN: u32 = 10;
+const PREPARED_IN_VAIN: u64 = 10;
 
 /// When a step wants to be taken again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,6 +47,9 @@ impl Commit {
             // Whoever wants to cut the log off gets its turn between two of ours, and wakes us.
             return Next::Within(STUCK);
         }
+        if let Some(later) = self.gathers() {
+            return Next::Within(later);
+        }
         let turn = self.role().turn(self);
         self.intake.set_overdue(self.syncer.is_late());
         self.wake_syncer();
@@ -50,8 +59,53 @@ impl Commit {
             Err(_stopped) => Next::Never,
             Ok(Turn::Stuck) => Next::Within(STUCK),
             // The age of what is written is still watched.
-            Ok(Turn::Idle) if !self.syncer.lag().is_zero() => Next::Within(WATCH),
-            Ok(Turn::Idle) => Next::Woken,
+            Ok(Turn::Idle) if !self.syncer.lag().is_zero() => {
+                Next::Within(if self.is_in_crew { WATCH_IN_CREW } else { WATCH })
+            }
+            Ok(Turn::Idle) => {
+                if self.is_in_crew {
+                    self.rest();
+                }
+                Next::Woken
+            }
+        }
+    }
+
+    /// In a crew buffered records go to the kernel with the sync that is due for them, in one call: how
+    /// long until then. Not where somebody waits, or there are many.
+    fn gathers(&self) -> Option<Duration> {
+        let Policy::Interval { max_age, .. } = self.policy else { return None };
+        if !self.is_in_crew || self.is_over() || self.syncer.is_wanted() {
+            return None;
+        }
+        let bytes = self.intake.ring.filled() - self.role().taken();
+        let most = self.policy.unsynced_bytes_max(self.intake.ring.capacity())?;
+        if bytes == 0 || bytes > most.min(GATHERED_BYTES) || self.intake.is_pressed() {
+            self.gathers_since.store(0, SeqCst);
+            return None;
+        }
+        let now = ns(self.clock().now());
+        let since = match self.gathers_since.load(SeqCst) {
+            0 => {
+                self.gathers_since.store(now, SeqCst);
+                now
+            }
+            since => since,
+        };
+        let left = ns(early(max_age)).saturating_sub(now.saturating_sub(since));
+        if left > 0 {
+            return Some(Duration::from_nanos(left));
+        }
+        self.gathers_since.store(0, SeqCst);
+        self.syncer.want(self.intake.marks.appended.get());
+        None
+    }
+
+    /// Gives back memory that was used, if everything is durable and much was.
+    pub(crate) fn rest(&self) {
+        self.intake.rest();
+        if let Some(mut writer) = self.try_role() {
+            writer.rest();
         }
     }
 
@@ -94,25 +148,24 @@ impl Commit {
         }
     }
 
-    /// Makes the next file ready if it is time, and removes those that are stale. `in_vain` counts how
-    /// often that failed in a row.
-    pub(crate) fn prepare_step(&self, in_vain: &mut u32) -> Next {
+    /// Makes the next file ready if it is time, and removes those that are stale.
+    pub(crate) fn prepare_step(&self) -> Next {
         if self.is_over() {
             return Next::Never;
         }
         self.sweep();
         match self.keep_ready() {
             Ok(_) => {
-                *in_vain = 0;
+                self.prepared_in_vain.store(0, SeqCst);
                 Next::Woken
             }
             Err(Error::OutOfSpace { .. }) => Next::Within(STUCK),
             Err(error) => {
                 tracing::warn!(%error, "no segment could be prepared");
-                *in_vain += 1;
+                let in_vain = self.prepared_in_vain.fetch_add(1, SeqCst) + 1;
                 // Appends stop before the writer would meet this.
-                if *in_vain >= PREPARED_IN_VAIN && self.intake.is_pressed() {
-                    *in_vain = 0;
+                if in_vain >= PREPARED_IN_VAIN && self.intake.is_pressed() {
+                    self.prepared_in_vain.store(0, SeqCst);
                     if self.role().fail(self, error).is_err() {
                         return Next::Never;
                     }
@@ -162,7 +215,7 @@ impl Commit {
             return Ok(true);
         }
         // Nothing was due, so what is written is not durable yet.
-        if self.syncer.unsynced_bytes() > 0 && self.policy != crate::options::Policy::Never {
+        if self.syncer.unsynced_bytes() > 0 && self.policy != Policy::Never {
             self.sync_or_replace()?;
             return Ok(true);
         }
@@ -175,4 +228,8 @@ impl Commit {
             Err(error) => self.role().fail(self, error).map(|_| true),
         }
     }
+}
+
+fn ns(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX).max(1)
 }

@@ -31,7 +31,8 @@ use std::sync::atomic::Ordering::SeqCst;
 use self::signal::Signal;
 use self::syncer::{Synced, Syncer};
 use self::writer::Writer;
-use crate::append::intake::{Gate, Intake};
+use crate::append::gate::Gate;
+use crate::append::intake::Intake;
 use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::files::Files;
@@ -39,8 +40,8 @@ use crate::files::notes;
 use crate::files::place::Spare;
 use crate::options::Policy;
 use crate::read::Live;
-use crate::segment::active::Segment;
 use crate::segment::format::FRAME_BYTES;
+use crate::segment::handle::Segment;
 use crate::segment::head::segment_name;
 use crate::segment::scan::Closed;
 use crate::shim::{AtomicBool, AtomicU64, Rank, Ranked, RankedGuard};
@@ -59,6 +60,12 @@ pub(crate) struct Commit {
     pub(crate) ring_outlives_us: bool,
     /// Whether others do the work of readers and appenders: see [`crate::Options::threads`].
     pub(crate) has_threads: bool,
+    /// They are a crew's.
+    pub(crate) is_in_crew: bool,
+    /// Since when records are gathered that go to the kernel together; 0 if none are.
+    gathers_since: AtomicU64,
+    /// So often in a row no file could be made ready.
+    prepared_in_vain: AtomicU64,
     writer: Ranked<Writer>,
     /// Threads that want the writer's role and are no writers.
     role_wanted: AtomicU64,
@@ -94,6 +101,9 @@ impl Commit {
             signals: Signals::default(),
             ring_outlives_us: false,
             has_threads,
+            is_in_crew: false,
+            gathers_since: AtomicU64::new(0),
+            prepared_in_vain: AtomicU64::new(0),
             writer: Ranked::new(Rank::Role, writer),
             role_wanted: AtomicU64::new(0),
             sweep_wanted: AtomicBool::new(false),
@@ -268,12 +278,13 @@ impl Commit {
             let _retention = self.files.retention_turn();
             self.files.sweep()?;
         }
-        match notes::write_closed(self.files.dir(), &closed).map_err(Error::from) {
-            // A help for whoever opens the log, and no more: all is durable.
+        match notes::write_closed(self.files.dir(), &closed) {
+            // Everything is durable all the same: the next open reads more of the newest segment.
             Err(error) if error.is_out_of_space() => {
-                tracing::debug!(%error, "the disk is full: it is not noted that the log was closed");
+                tracing::warn!("the disk is full: where the log ends is not noted");
+                notes::remove_unfinished(self.files.dir())?;
             }
-            written => written?,
+            noted => noted?,
         }
         if self.ring_outlives_us {
             notes::forget_ring(self.files.dir())?;
@@ -287,7 +298,7 @@ impl Writer {
     fn end(&mut self, commit: &Commit, index: u64) -> Result<Closed> {
         let generation = self.generation;
         let active = self.active.as_mut().expect("everything is durable in a segment");
-        if index > active.marked && take::fits(active, FRAME_BYTES as u64) {
+        if index > active.marked && active.fits(FRAME_BYTES as u64) {
             active.stage_mark(index, generation);
             // All is durable already; but a file that has failed takes no more. What replaces it says the
             // same.

@@ -8,7 +8,7 @@ use super::Commit;
 use super::succession::{Beginning, Step, Successor};
 use super::take::take_unit;
 use super::writer::{Turn, Writer};
-use crate::append::intake::Gate;
+use crate::append::gate::Gate;
 use crate::error::{Error, Result};
 use crate::options::Policy;
 use crate::stats::Event;

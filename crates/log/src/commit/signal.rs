@@ -1,24 +1,39 @@
-//! [`Signal`]: wakes a thread of the log's own.
+//! [`Signal`]: wakes whoever does a log's work: a thread of its own, or a crew's.
 
+use std::fmt;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::atomic::fence;
 use std::time::Duration;
 
+use std::sync::Arc;
+
+use crate::crew::pool::Task;
 use crate::shim::AtomicBool;
 use crate::shim::thread::{self, Thread};
 
-/// Who sleeps, and whether it sleeps until it is woken.
-#[derive(Debug, Default)]
+/// Who does the work, and whether it is to be woken for it.
+#[derive(Default)]
 pub(crate) struct Signal {
-    thread: OnceLock<Thread>,
+    worker: OnceLock<Worker>,
+    /// Of a thread: it sleeps until it is woken. A crew's task looks at its own state.
     asleep: AtomicBool,
 }
 
+enum Worker {
+    Thread(Thread),
+    Task(Arc<Task>),
+}
+
 impl Signal {
-    /// The current thread is the one to wake.
     pub(crate) fn register_current_thread(&self) {
-        self.thread.set(thread::current()).ok();
+        self.worker.set(Worker::Thread(thread::current())).ok();
+    }
+
+    /// A crew does the work.
+    pub(crate) fn register_task(&self, task: Arc<Task>) {
+        self.worker.set(Worker::Task(task)).ok();
+        self.asleep.store(true, SeqCst);
     }
 
     /// Sleeps until woken, or for so long. A wake-up since the last sleep ends it at once.
@@ -40,23 +55,51 @@ impl Signal {
         self.asleep.store(false, SeqCst);
     }
 
+    /// There is work that somebody waits for.
     pub(crate) fn wake(&self) {
-        if let Some(thread) = self.thread.get() {
-            thread.unpark();
+        match self.worker.get() {
+            Some(Worker::Thread(thread)) => thread.unpark(),
+            Some(Worker::Task(task)) => task.wake(),
+            None => {}
         }
     }
 
-    /// Wakes it if it would not look for itself. What is to be seen was stored before.
+    /// There is work: wakes a thread that would not look for itself. What is to be seen was stored before.
     pub(crate) fn wake_if_asleep(&self) {
         fence(SeqCst);
-        self.wake_if_asleep_after_fence();
-    }
-
-    /// The same, where a fence already stands between what was stored and this.
-    #[inline]
-    pub(crate) fn wake_if_asleep_after_fence(&self) {
-        if self.asleep.load(SeqCst) && self.asleep.swap(false, SeqCst) {
+        if self.asleep.load(SeqCst) && self.is_mine_to_wake() {
             self.wake();
         }
+    }
+
+    /// There is work for which nobody waits: a thread that sleeps is woken, and a crew comes by soon. What
+    /// is to be seen was stored with sequential consistency.
+    #[inline]
+    pub(crate) fn nudge(&self) {
+        if self.asleep.load(SeqCst) {
+            self.nudge_sleeper();
+        }
+    }
+
+    fn nudge_sleeper(&self) {
+        match self.worker.get() {
+            Some(Worker::Task(task)) => task.nudge(),
+            _ if self.asleep.swap(false, SeqCst) => self.wake(),
+            _ => {}
+        }
+    }
+
+    /// Of those who find a thread asleep, one wakes it.
+    fn is_mine_to_wake(&self) -> bool {
+        match self.worker.get() {
+            Some(Worker::Task(_)) => true,
+            _ => self.asleep.swap(false, SeqCst),
+        }
+    }
+}
+
+impl fmt::Debug for Signal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Signal")
     }
 }

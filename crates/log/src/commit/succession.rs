@@ -13,8 +13,10 @@
 use crate::error::Result;
 use crate::files::Files;
 use crate::files::place::Spare;
-use crate::segment::active::{Active, Previous};
-use crate::segment::format::{Frame, Link};
+use crate::segment::active::Active;
+use crate::segment::format::Frame;
+use crate::segment::handle::Previous;
+use crate::segment::link::Link;
 
 /// What a segment follows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

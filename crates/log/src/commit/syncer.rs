@@ -10,11 +10,11 @@ use std::time::Duration;
 
 use plimsoll_sync::SyncMethod;
 
-use crate::append::watermark::Marks;
+use crate::append::marks::Marks;
 use crate::clock::Clock;
 use crate::error::Result;
 use crate::options::Policy;
-use crate::segment::active::{Previous, Segment};
+use crate::segment::handle::{Previous, Segment};
 use crate::shim::{AtomicU64, Mutex, Rank, Ranked, RankedGuard, lock};
 
 #[derive(Debug)]
@@ -152,10 +152,7 @@ impl Syncer {
             // Under `always` the writer syncs what it writes.
             Policy::Never | Policy::Always => None,
             Policy::Interval { max_age, .. } => {
-                // The record was a little older than `since` when it was taken, and the sync takes
-                // its time.
-                let early = max_age.mul_f64(0.1).min(Duration::from_millis(100));
-                let at = since.saturating_add(max_age - early);
+                let at = since.saturating_add(early(max_age));
                 Some(at.saturating_sub(self.clock.now()))
             }
         }
@@ -272,4 +269,10 @@ impl SyncTurn<'_> {
         marks.reach_durable(index);
         Synced { index, position, records, took }
     }
+}
+
+/// When a sync begins, so that no record gets older than that: the oldest was a little older than was
+/// noted when it was taken, and the sync takes its time.
+pub(super) fn early(max_age: Duration) -> Duration {
+    max_age - max_age.mul_f64(0.1).min(Duration::from_millis(100))
 }

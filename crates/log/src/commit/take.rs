@@ -4,18 +4,18 @@ use crate::append::ring::{Queued, Ring};
 use crate::error::Result;
 use crate::segment::active::Active;
 use crate::segment::format::FRAME_BYTES;
-use crate::segment::sparse::SparseIndex;
 
-/// Takes a record that is no part of a larger batch and fits, into the segment and beside what is staged:
-/// most of them. False if the next one is no such record.
-pub(super) fn take_small(ring: &Ring, active: &mut Active, taken: &mut u64) -> bool {
-    let queued = ring.head(*taken);
-    let bytes = queued.frame.bytes() as u64;
-    if queued.frame.more > 0 || !active.has_room(bytes) || !fits(active, bytes) {
-        return false;
+/// Takes records up to `filled` that are no part of a larger batch and fit, into the segment and beside
+/// what is staged: most of them. Until a write is due, or the next one is no such record.
+pub(super) fn take_small(ring: &Ring, active: &mut Active, taken: &mut u64, filled: u64) {
+    while *taken < filled && !active.is_write_due() {
+        let queued = ring.head(*taken);
+        let bytes = queued.frame.bytes() as u64;
+        if queued.frame.more > 0 || !active.has_room(bytes) || !active.fits(bytes) {
+            return;
+        }
+        take_whole(ring, active, taken, queued);
     }
-    take_whole(ring, active, taken, queued);
-    true
 }
 
 /// Takes a record, or a whole batch, which lies in one segment.
@@ -37,11 +37,6 @@ pub(super) fn unit_bytes(ring: &Ring, taken: u64) -> u64 {
             return bytes;
         }
     }
-}
-
-/// Whether so many bytes fit into the segment, before its seal.
-pub(super) fn fits(active: &Active, bytes: u64) -> bool {
-    active.next_offset() + bytes <= SparseIndex::records_end(active.segment.header.segment_bytes)
 }
 
 /// A record for which there is room in the staging.

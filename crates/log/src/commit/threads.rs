@@ -65,11 +65,6 @@ impl Threads {
             drop(handle.join());
         }
     }
-
-    /// They are those of another process.
-    pub(crate) fn forget(&mut self) {
-        std::mem::forget(std::mem::take(&mut self.handles));
-    }
 }
 
 fn write(commit: &Commit) {
@@ -119,9 +114,8 @@ fn prepare(commit: &Commit) {
     signal.sleep_unless(None, || {
         commit.is_over() || commit.intake.has_accepted() || commit.is_sweep_due()
     });
-    let mut in_vain = 0;
     loop {
-        match commit.prepare_step(&mut in_vain) {
+        match commit.prepare_step() {
             Next::Again => {}
             Next::Within(longest) => signal.sleep_unless(Some(longest), || commit.is_over()),
             // The writer may have asked for one just now, when we were not asleep yet.

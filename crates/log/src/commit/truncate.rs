@@ -4,10 +4,11 @@ use super::Commit;
 use super::succession::{Beginning, Step, Successor};
 use super::writer::Writer;
 use crate::error::{Error, Result};
+use crate::files::place::Spare;
 use crate::files::retain::Retain;
 use crate::options::Ack;
 use crate::read::reader::{Reader, Source};
-use crate::segment::active::Previous;
+use crate::segment::handle::Previous;
 
 impl Commit {
     /// Removes the oldest segments; the oldest record that is left.
@@ -37,16 +38,25 @@ impl Commit {
         if last_index.saturating_add(1) < first_index {
             return Err(Error::OutOfRange { index: last_index, first_index, last_index: newest });
         }
-        // Before anybody waits for us: it may write a whole file, and on a full disk there may be none.
-        self.files.stock.ask(0);
-        self.keep_ready()?;
-        let mut writer = self.role_by_force();
-        writer.drain(self, last_index.min(newest))?;
         if last_index >= newest {
-            return Ok(());
+            return self.role_by_force().drain(self, newest);
         }
+        // Before anybody waits for us: it takes its time, and on a full disk there may be none.
+        let spare = self.files.stock.take_quickly().map_err(|error| self.no_spare(error))?;
+        let name = spare.name.clone();
+        let cut = self.cut(last_index, first_index, spare);
+        if cut.is_err() {
+            // It is of no use then, if it is still there.
+            self.files.dir().remove(&name).ok();
+        }
+        cut
+    }
+
+    fn cut(&self, last_index: u64, first_index: u64, spare: Spare) -> Result<()> {
+        let mut writer = self.role_by_force();
+        writer.drain(self, last_index)?;
         let end = if last_index < first_index { None } else { Some(self.end_of(last_index)?) };
-        writer.cut(self, last_index, end)
+        writer.cut(self, last_index, end, spare)
     }
 
     /// Where a durable record ends.
@@ -62,9 +72,14 @@ impl Commit {
 impl Writer {
     /// Goes on behind `last_index`, which is durable and ends there, in a new segment. Nothing is written
     /// over, so that a crash leaves the log as it was or cut.
-    fn cut(&mut self, commit: &Commit, last_index: u64, end: Option<Previous>) -> Result<()> {
+    fn cut(
+        &mut self,
+        commit: &Commit,
+        last_index: u64,
+        end: Option<Previous>,
+        spare: Spare,
+    ) -> Result<()> {
         let begun = commit.clock().now();
-        let spare = commit.take_spare(0)?;
         let turn = commit.syncer.turn();
         commit.syncer.want_nothing();
         // The marks before the files, so that a reader who does not find a record knows why.

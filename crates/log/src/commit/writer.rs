@@ -10,11 +10,12 @@ use std::time::Duration;
 
 use super::Commit;
 use super::succession::{Beginning, Step, Successor};
-use super::take::{fits, take_small, take_unit, unit_bytes};
+use super::take::{take_small, take_unit, unit_bytes};
 use crate::error::{Error, Result};
-use crate::segment::active::{Active, Previous};
+use crate::segment::active::Active;
 use crate::segment::flusher::Flusher;
 use crate::segment::format::{BLOCK_BYTES, FRAME_BYTES, Frame, Kind};
+use crate::segment::handle::Previous;
 use crate::shim::thread;
 use crate::stats::Event;
 
@@ -69,6 +70,13 @@ impl Writer {
             failed: None,
             flusher,
             staging_bytes,
+        }
+    }
+
+    /// Gives back memory that was used, if nothing is staged.
+    pub(super) fn rest(&mut self) {
+        if let Some(active) = &mut self.active {
+            active.rest();
         }
     }
 
@@ -156,14 +164,12 @@ impl Writer {
         let ring = &commit.intake.ring;
         while self.taken < filled {
             let active = self.active.as_mut().expect("a turn has a segment");
-            if active.is_write_due() {
-                return Ok(false);
-            }
-            if take_small(ring, active, &mut self.taken) {
-                continue;
+            take_small(ring, active, &mut self.taken, filled);
+            if self.taken == filled || active.is_write_due() {
+                break;
             }
             let bytes = unit_bytes(ring, self.taken);
-            if !fits(active, bytes) {
+            if !active.fits(bytes) {
                 match self.rotate(commit, bytes) {
                     Err(Error::OutOfSpace { .. }) => return Ok(true),
                     rotated => rotated?,
@@ -267,7 +273,7 @@ impl Writer {
         let active = self.active();
         let due = durable > active.marked
             && active.next_offset() >= active.marked_at + MARK_BYTES
-            && fits(active, FRAME_BYTES as u64)
+            && active.fits(FRAME_BYTES as u64)
             && active.unwritten() == 0;
         if due {
             active.stage_mark(durable, generation);

@@ -24,8 +24,8 @@ use self::place::Place;
 use self::spares::Stock;
 use self::stale::Stale;
 use crate::clock::Clock;
-use crate::error::Result;
-use crate::segment::format::Damage;
+use crate::error::{Error, Result};
+use crate::segment::damage::Damage;
 use crate::segment::head::{Head, segment_name};
 use crate::shim::{Rank, Ranked, RankedGuard};
 
@@ -92,9 +92,9 @@ impl Files {
         if self.stale.is_empty() {
             return Ok(());
         }
-        self.stale.sweep(|first_index| match self.dir().remove(&segment_name(first_index)) {
-            Err(error) if error.kind() != Some(ErrorKind::NotFound) => Err(error.into()),
-            _ => Ok(()),
+        self.stale.sweep(|first_index| match self.stock.give_back(&segment_name(first_index)) {
+            Err(Error::Disk(error)) if error.kind() == Some(ErrorKind::NotFound) => Ok(()),
+            given => given,
         })?;
         let _cutting = self.cutting.lock();
         if self.stale.is_empty() { notes::end_cut(self.dir()) } else { Ok(()) }

@@ -104,6 +104,11 @@ pub(crate) fn is_unfinished(name: &str) -> bool {
     name == UNFINISHED
 }
 
+/// Removes it, if it is still there.
+pub(crate) fn remove_unfinished(dir: &dyn Dir) -> Result<()> {
+    remove(dir, UNFINISHED)
+}
+
 impl RingNote {
     /// Of this run of the system.
     pub(crate) fn now(token: u64, path: PathBuf) -> Self {
@@ -196,7 +201,7 @@ fn write(dir: &dyn Dir, name: &str, bytes: &[u8]) -> Result<()> {
 }
 
 /// Removes a note, if it is there. Durable on return.
-pub(crate) fn remove(dir: &dyn Dir, name: &str) -> Result<()> {
+fn remove(dir: &dyn Dir, name: &str) -> Result<()> {
     match dir.remove(name) {
         Err(error) if error.kind() != Some(ErrorKind::NotFound) => Err(error.into()),
         _ => Ok(()),

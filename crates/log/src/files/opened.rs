@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use plimsoll_sync::File;
 
-use crate::segment::format::Header;
+use crate::segment::header::Header;
 use crate::segment::sparse::SparseIndex;
 
 /// The most files that are kept open.

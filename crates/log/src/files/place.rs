@@ -8,7 +8,8 @@ use plimsoll_sync::{
 };
 
 use crate::error::Result;
-use crate::segment::format::{BLOCK, BLOCK_BYTES, Header};
+use crate::segment::format::{BLOCK, BLOCK_BYTES};
+use crate::segment::header::Header;
 
 /// A file that shows what works.
 pub(crate) const PROBE: &str = "probe.tmp";
@@ -65,6 +66,13 @@ pub(crate) struct Spare {
     pub(crate) header: Header,
 }
 
+/// What works on a device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Known {
+    method: Method,
+    layout: Layout,
+}
+
 impl Layout {
     pub(crate) const fn name(self) -> &'static str {
         match self {
@@ -113,6 +121,17 @@ impl Method {
 }
 
 impl Place {
+    /// A directory on a device of which it is known what works.
+    pub(crate) fn known(dir: Arc<dyn Dir>, known: Known) -> Self {
+        let Known { method, layout } = known;
+        Self { dir, method, layout }
+    }
+
+    /// What was found out.
+    pub(crate) fn what_works(&self) -> Known {
+        Known { method: self.method, layout: self.layout }
+    }
+
     /// Finds out what works in `dir`, with one small file that is removed again. On a full disk nothing
     /// can be tried, and what works everywhere is taken: whoever opens the log may make room.
     pub(crate) fn probe(dir: Arc<dyn Dir>, direct: bool) -> Result<Self> {
@@ -174,7 +193,9 @@ impl Place {
 
     fn try_prepare(&self, name: &str, header: Header, blocks: Blocks) -> Result<Arc<dyn File>> {
         if blocks != Blocks::Used {
-            drop(self.dir.create(name, Access::default())?);
+            let new = self.dir.create(name, Access::default())?;
+            // On a filesystem that copies on write a full disk would fail at any write.
+            new.keep_in_place()?;
         }
         let file = self.dir.open(name, self.method.access)?;
         if blocks == Blocks::Used && file.len()? < header.segment_bytes {

@@ -14,7 +14,8 @@ use std::time::Duration;
 use super::place::{Blocks, Layout, Place, Spare};
 use crate::clock::Clock;
 use crate::error::Result;
-use crate::segment::format::{BLOCK_BYTES, Header, SEGMENT_BYTES_MAX};
+use crate::segment::format::{BLOCK_BYTES, SEGMENT_BYTES_MAX};
+use crate::segment::header::Header;
 use crate::segment::sparse::SparseIndex;
 use crate::shim::{Mutex, Rank, Ranked, lock};
 
@@ -80,7 +81,19 @@ impl Stock {
         let _preparing = self.preparing.lock();
         match self.take_ready(bytes) {
             Some(ready) => Ok(ready),
-            None => self.prepare(bytes),
+            None => self.prepare(bytes, self.blocks()),
+        }
+    }
+
+    /// The same for somebody who waits: no zeros are written into a new one.
+    pub(crate) fn take_quickly(&self) -> Result<Spare> {
+        if let Some(ready) = self.take_ready(0) {
+            return Ok(ready);
+        }
+        let _preparing = self.preparing.lock();
+        match self.take_ready(0) {
+            Some(ready) => Ok(ready),
+            None => self.prepare(0, Blocks::Quick),
         }
     }
 
@@ -99,7 +112,7 @@ impl Stock {
             return Ok(false);
         }
         let batch_bytes = lock(&self.state).batch_bytes;
-        let spare = self.prepare(batch_bytes)?;
+        let spare = self.prepare(batch_bytes, self.blocks())?;
         let mut state = lock(&self.state);
         state.batch_bytes = 0;
         let has = room(spare.header.segment_bytes);
@@ -186,11 +199,11 @@ impl Stock {
     }
 
     /// In the preparing turn, and under no other lock: it may write a whole file.
-    fn prepare(&self, bytes: u64) -> Result<Spare> {
+    fn prepare(&self, bytes: u64, blocks: Blocks) -> Result<Spare> {
         let _span = tracing::debug_span!("prepare").entered();
-        let (segment_bytes, used, is_bulk) = {
+        let (segment_bytes, used) = {
             let mut state = lock(&self.state);
-            (self.next_size(state.in_use, bytes), state.used.pop(), state.is_bulk)
+            (self.next_size(state.in_use, bytes), state.used.pop())
         };
         let header = Header { log_id: self.log_id, salt: self.clock.unique()?, segment_bytes };
         if let Some(name) = used {
@@ -202,8 +215,11 @@ impl Stock {
                 prepared => return prepared,
             }
         }
-        let blocks = if is_bulk { Blocks::Quick } else { Blocks::Best };
         self.place.prepare(spare_name(header.salt), header, blocks)
+    }
+
+    fn blocks(&self) -> Blocks {
+        if lock(&self.state).is_bulk { Blocks::Quick } else { Blocks::Best }
     }
 
     fn next_size(&self, in_use: u64, bytes: u64) -> u64 {

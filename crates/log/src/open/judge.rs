@@ -11,8 +11,9 @@
 use std::ops::RangeInclusive;
 
 use crate::error::Corruption;
-use crate::segment::active::Previous;
-use crate::segment::format::{Damage, INDEX_END, generation_bits};
+use crate::segment::damage::Damage;
+use crate::segment::format::{INDEX_END, generation_bits};
+use crate::segment::handle::Previous;
 use crate::segment::head::{Head, segment_name};
 use crate::segment::scan::{Closed, Scanned, Stop};
 
@@ -129,13 +130,15 @@ pub(crate) fn chain(pieces: Vec<Piece>) -> Chain {
             chain.refuse(piece.first_index, Damage::Foreign);
             continue;
         }
-        if let Some(link) = head.link {
-            if link.generation < chain.generation {
-                chain.stale.push(piece.first_index);
-                continue;
-            }
-            chain.generation = link.generation;
+        let is_older = match head.link {
+            Some(link) => link.generation < chain.generation,
+            None => piece.is_older_than(chain.generation),
+        };
+        if is_older {
+            chain.stale.push(piece.first_index);
+            continue;
         }
+        chain.generation = head.link.map_or(chain.generation, |link| link.generation);
         kept.push((piece, head));
     }
     chain.drop_uncounted(&mut kept);
@@ -151,6 +154,16 @@ pub(crate) fn chain(pieces: Vec<Piece>) -> Chain {
     chain.segments = kept.iter().map(|(piece, _)| piece.first_index).collect();
     chain.durable = kept.last().and_then(|(_, head)| head.link).map_or(0, |link| link.durable);
     chain
+}
+
+impl Piece {
+    /// Whether its marks, where its link does not validate, are of a generation before this one.
+    fn is_older_than(&self, generation: u64) -> bool {
+        let marks = self.scanned.as_ref().and_then(|scanned| scanned.generation_bits);
+        let behind = |bits| generation_bits(generation.wrapping_sub(u64::from(bits)));
+        // What a mark has of a generation begins again from 0.
+        marks.is_some_and(|bits| (1..generation_bits(u64::MAX) / 2).contains(&behind(bits)))
+    }
 }
 
 impl Chain {

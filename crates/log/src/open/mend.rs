@@ -2,31 +2,31 @@
 //! new segment, never by writing over it; what is not part of the log any more goes once the log is
 //! durable elsewhere.
 
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use plimsoll_sync::{Dir, Held};
+use plimsoll_sync::Dir;
 
 use super::judge::{Chain, Part, Verdict};
+use super::ring::OpenRing;
 use super::survey::{End, Survey, read_end, survey};
 use crate::append::intake::Intake;
-use crate::append::ring::Ring;
-use crate::append::ring_file::{Found, Left};
-use crate::append::watermark::Marks;
+use crate::append::marks::Marks;
 use crate::commit::Commit;
 use crate::commit::succession::{Beginning, Step, Successor};
 use crate::commit::syncer::{Durable, Syncer};
 use crate::commit::writer::Writer;
+use crate::crew::Shared;
 use crate::error::{Corruption, Error, Result};
 use crate::files::Files;
 use crate::files::list::Segments;
-use crate::files::notes::{self, RingNote};
+use crate::files::notes;
 use crate::files::place::Place;
 use crate::files::spares::{SPARE, Sizes, Stock};
 use crate::options::{Options, Ring as RingPlace};
-use crate::segment::active::{Active, Segment, staging_bytes};
+use crate::segment::active::{Active, STAGING_BYTES_IN_CREW, staging_bytes};
+use crate::segment::damage::Damage;
 use crate::segment::flusher::Flusher;
-use crate::segment::format::Damage;
+use crate::segment::handle::Segment;
 use crate::segment::head::segment_name;
 use crate::shim::AtomicU64;
 use crate::stats::Tell;
@@ -72,6 +72,7 @@ struct Opening<'a> {
     end: End,
     files: Files,
     recovery: Recovery,
+    crew: Option<&'a Shared>,
 }
 
 /// Opens the log in a directory that is locked: everything that [`Recovery`] counts is durable, but for
@@ -79,9 +80,14 @@ struct Opening<'a> {
 pub(crate) fn open(
     dir: Arc<dyn Dir>,
     options: &Options,
-    sizes: Sizes,
+    crew: Option<&Shared>,
 ) -> Result<(Commit, Recovery)> {
-    let place = Arc::new(Place::probe(dir, options.direct)?);
+    let full = options.segment_bytes;
+    let (place, sizes) = match crew {
+        Some(crew) => (crew.place(dir, options.direct)?, Shared::sizes(full)),
+        None => (Place::probe(dir, options.direct)?, Sizes { first: full, full }),
+    };
+    let place = Arc::new(place);
     // A process that crashed may have given a name and not synced it.
     place.dir.sync()?;
     let mut survey = survey(&*place.dir)?;
@@ -113,7 +119,7 @@ pub(crate) fn open(
         lost: survey.chain.wrong.clone().or(end.verdict.lost.clone()),
         ..Recovery::default()
     };
-    Opening { options, survey, end, files, recovery }.run()
+    Opening { options, survey, end, files, recovery, crew }.run()
 }
 
 /// The segments that stay.
@@ -150,7 +156,9 @@ impl Opening<'_> {
         if self.recovery.created && self.end.readings.is_empty() && self.recovery.lost.is_none() {
             last_index = last_index.max(self.options.first_index - 1);
         }
-        let ring = self.ring(last_index)?;
+        let in_crew = self.crew.is_some();
+        let ring = OpenRing::open(&self.files, self.options, last_index, in_crew)?;
+        self.recovery.ring_ignored.clone_from(&ring.ignored);
         // Whatever is written from here on is behind the end that was noted.
         if self.survey.closed.is_some() {
             notes::forget_closed(self.files.dir())?;
@@ -165,6 +173,7 @@ impl Opening<'_> {
             None => self.survey.chain.generation,
         };
         let previous = self.end.verdict.previous;
+        let staging = self.staging_bytes();
         let (options, files) = (self.options, Arc::new(self.files));
         let marks = Arc::new(Marks::new(last_index, ring.accepted.max(last_index)));
         let durable = Durable { previous, position: ring.taken };
@@ -179,12 +188,15 @@ impl Opening<'_> {
         let clock = options.clock.clone();
         let flusher = Arc::new(Flusher::inline(clock.clone()));
         let intake = Intake::new(ring.ring, marks, clock, options.max_batch_bytes());
-        let staging = staging_bytes(options.ring_bytes);
+        if let Some(crew) = self.crew {
+            intake.share(Arc::clone(&crew.budget));
+        }
         let writer = Writer::new(active, ring.taken, generation, flusher, staging);
         let tell = Tell::new(options.observer.clone());
         let mut commit =
             Commit::new(options.policy, intake, files, syncer, tell, writer, options.threads);
         commit.ring_outlives_us = options.ring != RingPlace::Memory;
+        commit.is_in_crew = self.crew.is_some();
         {
             let mut writer = commit.role();
             writer.begin(&commit)?;
@@ -193,6 +205,11 @@ impl Opening<'_> {
         self.recovery.last_index = commit.intake.marks.appended.get();
         self.recovery.replayed = self.recovery.last_index - last_index;
         Ok((commit, self.recovery))
+    }
+
+    fn staging_bytes(&self) -> usize {
+        let bytes = staging_bytes(self.options.ring_bytes);
+        if self.crew.is_some() { bytes.min(STAGING_BYTES_IN_CREW) } else { bytes }
     }
 
     /// The segment to go on in: the last one, or a new one. `None` where the disk is full.
@@ -216,7 +233,7 @@ impl Opening<'_> {
             }
             Err(error) => return Err(error),
         };
-        let staging = staging_bytes(self.options.ring_bytes);
+        let staging = self.staging_bytes();
         let next = Successor::stage(&self.files, spare, step, beginning, staging);
         next.enter(&self.files).map(Some)
     }
@@ -242,17 +259,13 @@ impl Opening<'_> {
         };
         let tail = newest.last_block(scanned.frames_end)?;
         let ends = (scanned.records_end, scanned.frames_end);
-        let staging = staging_bytes(self.options.ring_bytes);
+        let staging = self.staging_bytes();
         let last_index = scanned.last_index;
         Ok(Some(Active::resume(segment, scanned.sparse, last_index, ends, &tail, staging)))
     }
 
     /// What is not part of the log any more can go now, the newest first.
     fn remove_leftovers(&mut self, goes_on: bool) -> Result<()> {
-        if !goes_on {
-            // A full disk: what is there may still be needed.
-            return Ok(());
-        }
         let chain = &self.survey.chain;
         let newest = self.files.segments.newest();
         let mut gone = cut(&self.end);
@@ -263,132 +276,25 @@ impl Opening<'_> {
             if newest != Some(first_index) {
                 self.files.stale.push(first_index);
             }
-            self.recovery.discarded.push(segment_name(first_index));
         }
+        if !goes_on {
+            // A full disk: they go before retention takes anything, or once the log goes on.
+            return Ok(());
+        }
+        self.recovery.discarded.extend(gone.into_iter().rev().map(segment_name));
         let _retention = self.files.retention_turn();
         self.files.sweep()?;
         if self.survey.is_cutting || !self.recovery.created {
             notes::end_cut(self.files.dir())?;
         }
         for name in &self.survey.leftovers {
-            // A probe's file is gone by now.
-            if name.ends_with(SPARE) || notes::is_unfinished(name) {
-                // So may an unfinished note be, whose place the ring's has taken.
-                notes::remove(self.files.dir(), name)?;
+            // A probe's file is gone by now, and an unfinished note where another was written.
+            if notes::is_unfinished(name) {
+                notes::remove_unfinished(self.files.dir())?;
+            } else if name.ends_with(SPARE) {
+                self.files.dir().remove(name)?;
             }
         }
         Ok(())
-    }
-
-    /// The ring, and what of it is not in a segment.
-    fn ring(&mut self, last_index: u64) -> Result<OpenRing> {
-        let capacity = self.options.ring_bytes;
-        let dir = self.files.dir();
-        let note = notes::ring(dir)?.filter(RingNote::is_of_this_boot);
-        if let Some(note) = &note {
-            refuse_another_ring(note, &self.options.ring)?;
-        }
-        let RingPlace::File(path) = &self.options.ring else {
-            if let Some(note) = note {
-                let path = note.path.display();
-                self.recovery.ring_ignored =
-                    Some(format!("the ring {path} is not here: what only it had is given up"));
-            }
-            notes::forget_ring(dir)?;
-            return Ok(OpenRing::empty(Ring::in_memory(capacity)?, last_index, 0));
-        };
-        let path = canonical(path);
-        let (ring, held) = Ring::in_file(&path, capacity)?;
-        let token = self.files.clock.unique()?;
-        let found = match held {
-            Held::Nothing if note.is_some() => {
-                Found::Unusable("it is gone, and with it what only it had")
-            }
-            Held::Nothing => Found::Nothing,
-            Held::Words => ring.found(self.files.log_id, note.as_ref().map(|note| note.token)),
-        };
-        let mut open = OpenRing::empty(ring, last_index, token);
-        match found {
-            Found::Records(records) => open.replay(&records, last_index, &mut self.recovery),
-            Found::Foreign => {
-                return Err(Error::Options(format!(
-                    "the ring {} belongs to another log: each needs its own",
-                    path.display()
-                )));
-            }
-            Found::Unusable(why) => self.recovery.ring_ignored = Some(why.to_owned()),
-            Found::Nothing => {}
-        }
-        // In this order a crash at any point leaves a ring and a note that agree.
-        if !open.is_new {
-            open.ring.expect_token(token);
-        }
-        match notes::write_ring(dir, &RingNote::now(token, path.clone())) {
-            // The note that stands is as good, if it is of this ring: nobody else has opened the log.
-            Err(error) if error.is_out_of_space() && !open.is_new => {
-                tracing::debug!(%error, "the note of the ring stays as it is");
-            }
-            written => {
-                written?;
-                if !open.is_new {
-                    open.ring.take_token(token);
-                }
-            }
-        }
-        Ok(open)
-    }
-}
-
-/// Refuses to go on without the ring that the note names, if it is there and may hold records.
-fn refuse_another_ring(note: &RingNote, ring: &RingPlace) -> Result<()> {
-    let named = matches!(ring, RingPlace::File(given) if canonical(given) == note.path);
-    if named || !note.path.exists() {
-        return Ok(());
-    }
-    Err(Error::Options(format!(
-        "the log's newest records may be in the ring {}: open it with that ring; or remove the file \
-         'ring' from the log's directory, and give them up",
-        note.path.display()
-    )))
-}
-
-/// A ring, and what of it is not in a segment.
-struct OpenRing {
-    ring: Ring,
-    /// Where the first record begins that is in no segment.
-    taken: u64,
-    /// The last record in it, or of the segments if there is none.
-    accepted: u64,
-    /// It has still to be made this log's.
-    is_new: bool,
-    token: u64,
-}
-
-impl OpenRing {
-    fn empty(ring: Ring, last_index: u64, token: u64) -> Self {
-        Self { ring, taken: 0, accepted: last_index, is_new: true, token }
-    }
-
-    fn replay(&mut self, records: &[Left], last_index: u64, recovery: &mut Recovery) {
-        let first = records.first().map_or(last_index + 1, |left| left.index);
-        if first > last_index + 1 {
-            recovery.ring_ignored = Some(format!("it begins with record {first}, after a gap"));
-            return;
-        }
-        let next = records.iter().find(|left| left.index > last_index);
-        self.taken = next.map_or(self.ring.filled(), |left| left.position);
-        self.accepted = records.last().map_or(last_index, |left| left.index).max(last_index);
-        self.ring.release(self.taken);
-        self.is_new = false;
-    }
-}
-
-/// The same path from wherever a process looks, as far as that is known.
-fn canonical(path: &Path) -> PathBuf {
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    let parent = parent.unwrap_or(Path::new(".")).canonicalize();
-    match (parent, path.file_name()) {
-        (Ok(parent), Some(name)) => parent.join(name),
-        _ => path.to_owned(),
     }
 }

@@ -13,7 +13,8 @@ use crate::error::Result;
 use crate::files::notes::{self, CUTTING};
 use crate::files::place::{PROBE, Place};
 use crate::files::spares::SPARE;
-use crate::segment::format::{BLOCK, Damage};
+use crate::segment::damage::Damage;
+use crate::segment::format::BLOCK;
 use crate::segment::head::{Head, first_index_of, segment_name};
 use crate::segment::scan::{Closed, Scanned, scan, scan_closed};
 

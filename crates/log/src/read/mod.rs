@@ -13,7 +13,7 @@ pub(crate) mod view;
 
 use std::sync::Arc;
 
-use crate::append::watermark::Marks;
+use crate::append::marks::Marks;
 use crate::files::Files;
 
 /// What readers need of a log that is open here.

@@ -11,7 +11,8 @@ use crate::files::list::{Span, Whereabouts};
 use crate::files::opened::Opened;
 use crate::options::Ack;
 use crate::segment::cursor::Cursor;
-use crate::segment::format::{Damage, Decoded, Frame, Kind};
+use crate::segment::damage::Damage;
+use crate::segment::format::{Decoded, Frame, Kind};
 use crate::segment::head::{Head, segment_name};
 
 /// A record, as it was read.

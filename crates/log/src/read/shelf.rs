@@ -11,7 +11,7 @@ use crate::error::{Corruption, Error, Result};
 use crate::files::list::Span;
 use crate::open::judge::{self, Chain, Reading, Verdict};
 use crate::open::survey::{Survey, scan_file, survey};
-use crate::segment::format::Damage;
+use crate::segment::damage::Damage;
 use crate::segment::head::{Head, segment_name};
 use crate::segment::scan::Scanned;
 use crate::shim::{AtomicU64, Mutex, lock};

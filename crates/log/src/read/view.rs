@@ -15,8 +15,11 @@ use crate::open::judge::{Part, Reading};
 use crate::open::survey::Survey;
 use crate::options::Ack;
 use crate::segment::cursor::Cursor;
-use crate::segment::format::{BLOCK, Damage, Decoded, Frame, Header, Kind, Link};
+use crate::segment::damage::Damage;
+use crate::segment::format::{BLOCK, Decoded, Frame, Kind};
 use crate::segment::head::{Head, segment_name};
+use crate::segment::header::Header;
+use crate::segment::link::Link;
 use crate::segment::scan::Stop;
 use crate::shim::{AtomicUsize, Mutex, lock, thread};
 
@@ -163,7 +166,7 @@ impl View {
             Ok(Reading { first_index, head, until, scanned: None })
         };
         let readings = survey.chain.segments.iter().map(read).collect::<Result<Vec<_>>>()?;
-        self.report(&survey, readings)
+        self.report(&survey, &readings)
     }
 
     /// Reads every segment and says what is in it, oldest first; on all CPUs. `progress` is told the
@@ -195,12 +198,12 @@ impl View {
         drop(slots);
         let readings = readings.into_iter().map(|reading| reading.expect("each was read"));
         let readings = readings.collect::<Result<Vec<_>>>()?;
-        self.report(&survey, readings)
+        self.report(&survey, &readings)
     }
 
     /// What the judge says of each segment, and of the files that are none of them.
-    fn report(&self, survey: &Survey, readings: Vec<Reading>) -> Result<Vec<SegmentReport>> {
-        let verdict = self.shelf.judge(survey, &readings);
+    fn report(&self, survey: &Survey, readings: &[Reading]) -> Result<Vec<SegmentReport>> {
+        let verdict = self.shelf.judge(survey, readings);
         let mut reports = Vec::new();
         for (reading, part) in readings.iter().zip(verdict.parts) {
             let mut report = SegmentReport::of(reading, part, verdict.durable);

@@ -22,8 +22,10 @@ use std::time::Duration;
 use plimsoll_sync::{AlignedBuf, File, SyncMethod};
 
 use super::flusher::{Flight, Flusher, Landed, Write};
-use super::format::{BLOCK, BLOCK_BYTES, FRAME_BYTES, Frame, Header, Kind, Link, hash};
-use super::head::segment_name;
+use super::format::{BLOCK, BLOCK_BYTES, FRAME_BYTES, Frame, Kind, hash};
+use super::handle::{Ends, Segment};
+use super::header::Header;
+use super::link::Link;
 use super::sparse::SparseIndex;
 use crate::error::Result;
 use crate::shim::AtomicU64;
@@ -31,33 +33,8 @@ use crate::shim::AtomicU64;
 /// The most that is staged. Half of it is written at once, so that there is always room for more.
 const STAGING_BYTES_MAX: usize = 2 << 20;
 
-/// What of a segment others than its writer need: to sync it, and to follow it.
-#[derive(Debug)]
-pub(crate) struct Segment {
-    pub(crate) header: Header,
-    pub(crate) link: Link,
-    pub(crate) file: Arc<dyn File>,
-    /// Where its last record that the kernel has ends.
-    pub(crate) end: AtomicU64,
-}
-
-/// Where the segment before ended, for the link of the next.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Previous {
-    pub(crate) salt: u64,
-    pub(crate) end: u64,
-    pub(crate) first_index: u64,
-    pub(crate) ordinal: u64,
-}
-
-/// What is there once a write has ended: the last record, where it ends in the segment, and where the
-/// next one is in the ring.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Ends {
-    pub(crate) index: u64,
-    pub(crate) records_end: u64,
-    pub(crate) position: u64,
-}
+/// So much of it an idle log keeps.
+const KEPT_BYTES: usize = 32 << 10;
 
 /// A segment that is being written.
 #[derive(Debug)]
@@ -66,6 +43,8 @@ pub(crate) struct Active {
     pub(crate) sparse: SparseIndex,
     /// The last record that is staged.
     pub(crate) last_index: u64,
+    /// Where its records must end, so that its seal still fits.
+    records_limit: u64,
     /// Byte offset of the last mark.
     pub(crate) marked_at: u64,
     /// What the last mark said.
@@ -78,40 +57,13 @@ pub(crate) struct Active {
     start: u64,
     staged: usize,
     written: usize,
+    /// So much of the buffer was used.
+    most_staged: usize,
     /// Where the last record that is staged ends.
     records_end: u64,
     /// Something was written that no write's own sync covers and no background sync knows of yet: the
     /// link, or the front of a large record.
     pub(crate) loose: bool,
-}
-
-impl Previous {
-    /// What a segment with this link follows.
-    pub(crate) fn of_link(link: &Link) -> Option<Self> {
-        Some(Self {
-            salt: link.previous_salt,
-            end: link.previous_end,
-            first_index: link.previous_first_index,
-            ordinal: link.ordinal.checked_sub(1)?,
-        })
-    }
-}
-
-impl Segment {
-    /// The name of its file.
-    pub(crate) fn name(&self) -> String {
-        segment_name(self.link.first_index)
-    }
-
-    /// For the segment that follows this one, which must have a record.
-    pub(crate) fn previous(&self) -> Previous {
-        Previous {
-            salt: self.header.salt,
-            end: self.end.load(SeqCst),
-            first_index: self.link.first_index,
-            ordinal: self.link.ordinal,
-        }
-    }
 }
 
 impl Active {
@@ -164,10 +116,12 @@ impl Active {
         // Room for a seal in the half that a write leaves free.
         let staging_bytes = staging_bytes.max(2 * seal.next_multiple_of(BLOCK));
         let alignment = segment.file.alignment().max(BLOCK);
+        let records_limit = SparseIndex::records_end(segment.header.segment_bytes);
         Self {
             segment: Arc::new(segment),
             sparse,
             last_index,
+            records_limit,
             marked_at: start,
             marked: 0,
             buf: AlignedBuf::zeroed(staging_bytes, alignment),
@@ -176,6 +130,7 @@ impl Active {
             start,
             staged: 0,
             written: 0,
+            most_staged: 0,
             records_end: start,
             loose: false,
         }
@@ -194,6 +149,21 @@ impl Active {
         let Segment { header, link, ref end, .. } = *self.segment;
         let end = AtomicU64::new(end.load(SeqCst));
         self.segment = Arc::new(Segment { header, link, file, end });
+    }
+
+    /// Gives back memory that was used to stage much, if nothing is staged now.
+    pub(crate) fn rest(&mut self) {
+        self.others.clear();
+        if self.unwritten() == 0 && self.most_staged > KEPT_BYTES && self.flights.is_empty() {
+            let mut buf = AlignedBuf::zeroed(self.buf.len(), self.alignment());
+            buf[..self.staged].copy_from_slice(&self.buf[..self.staged]);
+            self.buf = buf;
+            self.most_staged = self.staged;
+        }
+    }
+
+    fn alignment(&self) -> usize {
+        self.segment.file.alignment().max(BLOCK)
     }
 
     /// Whether it has no record.
@@ -226,6 +196,11 @@ impl Active {
     /// Whether so many bytes can be staged without a write.
     pub(crate) fn has_room(&self, bytes: u64) -> bool {
         bytes <= (self.buf.len() - self.staged) as u64
+    }
+
+    /// Whether so many bytes fit into the segment, before its seal.
+    pub(crate) fn fits(&self, bytes: u64) -> bool {
+        self.next_offset() + bytes <= self.records_limit
     }
 
     /// A small frame, whose payload is at hand.
@@ -344,7 +319,7 @@ impl Active {
     /// [landed](Active::land) before [`Active::write`].
     pub(crate) fn begin_write(&mut self, flusher: &Flusher, position: u64) {
         let range = self.range_to_write(0);
-        let alignment = self.segment.file.alignment().max(BLOCK);
+        let alignment = self.alignment();
         let fresh = || AlignedBuf::zeroed(self.buf.len(), alignment);
         let mut next = self.others.pop().unwrap_or_else(fresh);
         let whole = self.staged / BLOCK * BLOCK;
@@ -385,6 +360,7 @@ impl Active {
         let end = self.staged + zeros;
         let end = if blocks { end.next_multiple_of(BLOCK) } else { end };
         self.buf[self.staged..end].fill(0);
+        self.most_staged = self.most_staged.max(end);
         let begin = if blocks { self.written / BLOCK * BLOCK } else { self.written };
         begin..end
     }
@@ -408,6 +384,9 @@ impl Active {
         self.segment.end.store(self.records_end, SeqCst);
     }
 }
+
+/// How much one log of very many stages.
+pub(crate) const STAGING_BYTES_IN_CREW: usize = 64 << 10;
 
 /// How much is staged for a ring of this size: a quarter of it.
 pub(crate) fn staging_bytes(ring_bytes: u64) -> usize {

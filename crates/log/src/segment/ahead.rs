@@ -13,7 +13,8 @@ use std::sync::Arc;
 
 use plimsoll_sync::{AlignedBuf, File};
 
-use super::format::{BLOCK, Decoded, Frame, Header};
+use super::format::{BLOCK, Decoded, Frame};
+use super::header::Header;
 use crate::shim::{Condvar, Mutex, lock, thread, wait};
 
 /// The most that a piece has, so that it stays in a CPU's own cache while it is checked.

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use plimsoll_sync::File;
 
-use super::format::{BLOCK_BYTES, Damage, Decoded, FRAME_ALIGN, FRAME_BYTES, Frame, Header};
+use super::damage::Damage;
+use super::format::{BLOCK_BYTES, Decoded, FRAME_ALIGN, FRAME_BYTES, Frame};
+use super::header::Header;
 use super::window::Window;
 use crate::error::Result;
 

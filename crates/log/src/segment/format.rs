@@ -29,6 +29,8 @@ use std::hash::Hasher;
 
 use twox_hash::XxHash3_64;
 
+use super::damage::Damage;
+
 /// Where frames begin; also what writes are a multiple of.
 pub(crate) const BLOCK_BYTES: u64 = 4096;
 /// [`BLOCK_BYTES`] for what lies in memory.
@@ -44,25 +46,12 @@ pub(crate) const FRAME_ALIGN: u64 = 8;
 /// a disk never overflows.
 pub(crate) const INDEX_END: u64 = 1 << 63;
 
-const MAGIC: [u8; 8] = *b"PLIMSEG\n";
 /// Bytes of a header; the rest of its block is zero.
 pub(crate) const HEADER_BYTES: usize = 64;
 /// The largest segment.
 pub(crate) const SEGMENT_BYTES_MAX: u64 = 1 << 30;
-const LINK_BYTES: u32 = 56;
 /// The most records of one batch: what fits beside the kind.
 pub(crate) const BATCH_RECORDS_MAX: usize = 1 << 24;
-
-/// The first block of a segment. Written and synced before the segment gets its name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Header {
-    /// The log that the segment belongs to.
-    pub log_id: u128,
-    /// Drawn anew for each use of a file: the key of its frames' checksums.
-    pub salt: u64,
-    /// Size of the file.
-    pub segment_bytes: u64,
-}
 
 /// What a frame is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -93,28 +82,6 @@ pub struct Frame {
     pub more: u32,
 }
 
-/// What a segment follows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Link {
-    /// Index of its first record.
-    pub first_index: u64,
-    /// Its number, counted from 0 with the log's first segment.
-    pub ordinal: u64,
-    /// Raised when records were cut off: a segment of an older generation that begins later is not
-    /// part of the log any more.
-    pub generation: u64,
-    /// Salt of the segment before it, 0 if there was none.
-    pub previous_salt: u64,
-    /// Where that one's last record ends.
-    pub previous_end: u64,
-    /// First index of that one.
-    pub previous_first_index: u64,
-    /// Records up to this one were durable when it was written.
-    pub durable: u64,
-    /// Time of day, in ns since 1970.
-    pub unix_ns: u64,
-}
-
 /// What stands at a byte offset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Decoded {
@@ -126,56 +93,6 @@ pub(crate) enum Decoded {
     Empty,
     /// Something that is no frame of this segment and place.
     Bad(Damage),
-}
-
-/// Why bytes are not what they should be.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
-pub enum Damage {
-    /// The file is shorter than its header, or than it says.
-    #[error("the file ends too early")]
-    Short,
-    /// No segment of ours begins so.
-    #[error("no segment begins so (wrong magic)")]
-    Magic,
-    /// A version that this program does not know.
-    #[error("format version {0} is not known here (this is version {VERSION})")]
-    Version(u32),
-    /// The checksum of the header is wrong.
-    #[error("the checksum of the segment's header is wrong")]
-    HeaderChecksum,
-    /// A field of the header that cannot be.
-    #[error("the segment's header names an impossible size")]
-    HeaderField,
-    /// A kind that does not exist.
-    #[error("no frame has kind {0}")]
-    FrameKind(u8),
-    /// It would not fit in the segment.
-    #[error("a frame of {0} bytes does not fit in the rest of the segment")]
-    FrameLength(u32),
-    /// The checksum of a frame is wrong.
-    #[error("the checksum of the frame is wrong")]
-    FrameChecksum,
-    /// A valid frame whose payload or index cannot be.
-    #[error("a {0} frame with impossible content")]
-    Content(&'static str),
-    /// A record whose index does not follow its predecessor's.
-    #[error("a record whose index is not the next one")]
-    Order,
-    /// A valid segment of another log.
-    #[error("the segment belongs to another log")]
-    Foreign,
-    /// A segment that should be there is not.
-    #[error("a segment is missing")]
-    Missing,
-    /// Nothing was written where records should be.
-    #[error("nothing is written where a record should be")]
-    Empty,
-    /// A batch whose last records are missing.
-    #[error("a batch is incomplete")]
-    Batch,
-    /// A number that no log reaches.
-    #[error("no log has a record {0}")]
-    Index(u64),
 }
 
 /// XXH3-64 of a payload, which appenders compute before they take any lock.
@@ -201,55 +118,12 @@ pub(crate) const fn frame_bytes(payload_bytes: usize) -> usize {
     (FRAME_BYTES + payload_bytes).next_multiple_of(8)
 }
 
-fn u32_at(bytes: &[u8], at: usize) -> u32 {
+pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
 }
 
 pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
-}
-
-impl Header {
-    /// The block that begins a segment.
-    pub(crate) fn encode(&self) -> [u8; HEADER_BYTES] {
-        let mut bytes = [0; HEADER_BYTES];
-        bytes[0..8].copy_from_slice(&MAGIC);
-        bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
-        bytes[12..16].copy_from_slice(&4096_u32.to_le_bytes());
-        bytes[16..32].copy_from_slice(&self.log_id.to_le_bytes());
-        bytes[32..40].copy_from_slice(&self.salt.to_le_bytes());
-        bytes[40..48].copy_from_slice(&self.segment_bytes.to_le_bytes());
-        let checksum = hash(&bytes[..56]);
-        bytes[56..64].copy_from_slice(&checksum.to_le_bytes());
-        bytes
-    }
-
-    /// Reads it back.
-    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, Damage> {
-        if bytes.len() < HEADER_BYTES {
-            return Err(Damage::Short);
-        }
-        if bytes[0..8] != MAGIC {
-            return Err(Damage::Magic);
-        }
-        // In every version the checksum is here, so that a flipped bit is not taken for another version.
-        if u64_at(bytes, 56) != hash(&bytes[..56]) {
-            return Err(Damage::HeaderChecksum);
-        }
-        let version = u32_at(bytes, 8);
-        if version != VERSION {
-            return Err(Damage::Version(version));
-        }
-        let header = Self {
-            log_id: u128::from_le_bytes(bytes[16..32].try_into().expect("sixteen bytes")),
-            salt: u64_at(bytes, 32),
-            segment_bytes: u64_at(bytes, 40),
-        };
-        let possible = u32_at(bytes, 12) == 4096
-            && header.segment_bytes.is_multiple_of(BLOCK_BYTES)
-            && (2 * BLOCK_BYTES..=SEGMENT_BYTES_MAX).contains(&header.segment_bytes);
-        if possible { Ok(header) } else { Err(Damage::HeaderField) }
-    }
 }
 
 impl Kind {
@@ -377,59 +251,13 @@ impl Frame {
     }
 }
 
-impl Link {
-    /// The payload of a link frame; the first index stands in its head.
-    pub(crate) fn encode(&self) -> [u8; LINK_BYTES as usize] {
-        let mut bytes = [0; LINK_BYTES as usize];
-        let fields = [
-            self.ordinal,
-            self.generation,
-            self.previous_salt,
-            self.previous_end,
-            self.previous_first_index,
-            self.durable,
-            self.unix_ns,
-        ];
-        for (place, field) in bytes.chunks_exact_mut(8).zip(fields) {
-            place.copy_from_slice(&field.to_le_bytes());
-        }
-        bytes
-    }
-
-    /// Its frame.
-    pub(crate) fn frame(&self) -> Frame {
-        Frame { kind: Kind::Link, index: self.first_index, payload_bytes: LINK_BYTES, more: 0 }
-    }
-
-    /// Reads back the payload of a link frame with this index.
-    pub(crate) fn decode(first_index: u64, payload: &[u8]) -> Result<Self, Damage> {
-        if payload.len() != LINK_BYTES as usize || first_index == 0 {
-            return Err(Damage::Content("link"));
-        }
-        let field = |number: usize| u64_at(payload, 8 * number);
-        let link = Self {
-            first_index,
-            ordinal: field(0),
-            generation: field(1),
-            previous_salt: field(2),
-            previous_end: field(3),
-            previous_first_index: field(4),
-            durable: field(5),
-            unix_ns: field(6),
-        };
-        let is_possible = link.durable < first_index
-            && link.ordinal < INDEX_END
-            && link.generation < INDEX_END
-            && link.previous_end <= SEGMENT_BYTES_MAX;
-        if is_possible { Ok(link) } else { Err(Damage::Content("link")) }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::segment::header::Header;
+    use crate::segment::link::Link;
     use crate::segment::sparse::SparseIndex;
 
     const SALT: u64 = 0x5a17;

@@ -2,9 +2,10 @@
 
 use plimsoll_sync::{AlignedBuf, File};
 
-use super::format::{
-    BLOCK, BLOCK_BYTES, Damage, Decoded, Frame, HEADER_BYTES, Header, INDEX_END, Kind, Link,
-};
+use super::damage::Damage;
+use super::format::{BLOCK, BLOCK_BYTES, Decoded, Frame, HEADER_BYTES, INDEX_END, Kind};
+use super::header::Header;
+use super::link::Link;
 use crate::error::{Error, Result};
 
 /// What a file says of itself that calls itself a segment.

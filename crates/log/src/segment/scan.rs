@@ -6,7 +6,10 @@ use std::sync::Arc;
 use plimsoll_sync::File;
 
 use super::cursor::Cursor;
-use super::format::{BLOCK_BYTES, Damage, Decoded, Frame, Header, Kind, Link};
+use super::damage::Damage;
+use super::format::{BLOCK_BYTES, Decoded, Frame, Kind};
+use super::header::Header;
+use super::link::Link;
 use super::sparse::SparseIndex;
 use crate::error::Result;
 

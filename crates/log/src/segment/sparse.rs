@@ -2,7 +2,8 @@
 
 use std::ops::Range;
 
-use super::format::{BLOCK_BYTES, Damage, FRAME_ALIGN, frame_bytes, u64_at};
+use super::damage::Damage;
+use super::format::{BLOCK_BYTES, FRAME_ALIGN, frame_bytes, u64_at};
 
 /// Bytes of an entry in a seal: index and byte offset.
 const SEAL_ENTRY_BYTES: usize = 16;

@@ -9,7 +9,8 @@ use std::sync::Arc;
 use plimsoll_sync::{AlignedBuf, File};
 
 use super::ahead::Ahead;
-use super::format::{BLOCK, BLOCK_BYTES, Header};
+use super::format::{BLOCK, BLOCK_BYTES};
+use super::header::Header;
 use crate::error::Result;
 
 /// How much is read at once, at first.

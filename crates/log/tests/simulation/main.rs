@@ -35,7 +35,7 @@ use std::sync::{Arc, Barrier, Mutex, Once};
 use std::time::{Duration, Instant};
 use std::{env, thread};
 
-use plimsoll_log::{Ack, Clock, Error, Log, Options, Policy, Retain};
+use plimsoll_log::{Ack, Clock, Error, Log, Options, Policy, Retain, Ring};
 use plimsoll_simdisk::{Fault, FaultKind, Operation, SimDir, Times};
 use plimsoll_sync::{Access, Crash, Dir};
 use points::{Counts, dyn_dir};
@@ -300,6 +300,135 @@ fn a_segment_that_failed_as_it_was_begun_does_not_hide_records() {
         }
         assert_eq!(reader.next_index(), 90, "seed {seed}");
     }
+}
+
+/// A segment was begun, and a mark in it reached the disk before its link did. Then the log was cut before
+/// it, and the power failed while the file was still there: it was taken for a younger segment whose link
+/// was damaged, and all that its mark called durable for lost.
+#[test]
+fn a_segment_that_was_cut_off_before_its_link_was_durable_is_not_missed() {
+    let options = Options { direct: false, ..story(RARELY) };
+    let mut unsynced = 0;
+    for bytes in (300..1500).step_by(100) {
+        let dir = Arc::new(SimDir::new());
+        let (log, _) = Log::open_in(dyn_dir(&dir), options.clone()).unwrap();
+        let append = |ack| log.append_with(&vec![7; bytes], ack).unwrap();
+        // Where the ring is full what is written is synced, and the link may be staged only.
+        while log.stats().rotations == 0 {
+            append(Ack::Buffered);
+        }
+        append(Ack::Written);
+        let begun = dir.list().unwrap().into_iter().rfind(|name| name.ends_with(".seg")).unwrap();
+        let first: u64 = begun.strip_suffix(".seg").unwrap().parse().unwrap();
+        unsynced += u64::from(log.durable() + 1 == first);
+        (0..9).for_each(|_| assert!(append(Ack::Written) > 0));
+        log.truncate_after(3).unwrap();
+        assert!(dir.list().unwrap().contains(&begun), "it is removed later");
+        log.append_with(b"next", Ack::Written).unwrap();
+        for seed in 0..20 {
+            let found = Arc::new(dir.power_cut(seed));
+            let (log, _) = Log::open_in(dyn_dir(&found), options.clone())
+                .unwrap_or_else(|error| panic!("{bytes} bytes, seed {seed}: {error}"));
+            assert!((3..=4).contains(&log.last_index()), "{bytes} bytes, seed {seed}");
+        }
+    }
+    assert!(unsynced > 0, "no link was later than a mark");
+}
+
+/// A process was killed while it wrote a note. The next one, which had a note of its own to write, took
+/// the file away before it came to removing it, and did not open.
+#[test]
+fn half_a_note_that_another_note_took_the_place_of_is_in_nobodys_way() {
+    let Ok(shm) = tempfile::tempdir_in("/dev/shm") else { return };
+    let ring = Ring::File(shm.path().join("ring"));
+    let dir = Arc::new(SimDir::new());
+    drop(dir.create("note.tmp", Access::default()).unwrap());
+    let options = Options { ring, ..story(RARELY) };
+    let (log, _) = Log::open_in(dyn_dir(&dir), options).unwrap();
+    log.append(b"a record").unwrap();
+    log.close().unwrap();
+    assert!(!dir.list().unwrap().iter().any(|name| name == "note.tmp"));
+}
+
+/// A record that was larger than a segment kept its mark on what may be accepted long after it was durable,
+/// and the next segment was asked to have room for the small one only: behind a cut there was never
+/// enough, and a log with threads waited for ever.
+#[test]
+fn small_records_are_accepted_after_one_that_was_larger_than_a_segment() {
+    let options = Options { ring_bytes: 256 << 10, ..story(RARELY) };
+    let (log, _) = Log::open_in(Arc::new(SimDir::new()), options).unwrap();
+    log.append_with(&[1; 100], Ack::Written).unwrap();
+    log.append_with(&vec![2; 125_000], Ack::Written).unwrap();
+    log.truncate_after(1).unwrap();
+    for index in 2..100 {
+        assert_eq!(log.append_with(&[3; 300], Ack::Written).unwrap(), index);
+    }
+}
+
+/// Everything was durable, and closing the log said that the disk was full: for the note of its end, which
+/// only spares the next open some reading.
+#[test]
+fn a_log_that_is_durable_closes_on_a_full_disk() {
+    let dir = Arc::new(SimDir::new());
+    let (log, _) = Log::open_in(dyn_dir(&dir), story(RARELY)).unwrap();
+    log.append(b"a record").unwrap();
+    let full = FaultKind::Fail(ErrorKind::StorageFull);
+    dir.inject(Fault::new(Operation::Write, full).named("note.tmp").sticky());
+    log.close().unwrap();
+    let found = Arc::new(dir.power_cut(1));
+    assert!(!found.list().unwrap().iter().any(|name| name == "note.tmp"));
+    let (log, recovery) = Log::open_in(dyn_dir(&found), story(RARELY)).unwrap();
+    assert!(recovery.clean && log.last_index() == 1, "{recovery:?}");
+}
+
+/// The disk was too full for the note that names the ring, and the one that stood was of another, or none
+/// stood: the log opened all the same, and what was accepted then was not found after a crash.
+#[test]
+fn a_ring_that_cannot_be_noted_is_not_used() {
+    let Ok(shm) = tempfile::tempdir_in("/dev/shm") else { return };
+    let ring = Ring::File(shm.path().join("ring"));
+    let options = Options { ring, ..story(RARELY) };
+    let dir = Arc::new(SimDir::new());
+    let (log, _) = Log::open_in(dyn_dir(&dir), options.clone()).unwrap();
+    log.append(b"a record").unwrap();
+    log.close().unwrap();
+    let full = FaultKind::Fail(ErrorKind::StorageFull);
+    dir.inject(Fault::new(Operation::Write, full).named("note.tmp").sticky());
+    let opened = Log::open_in(dyn_dir(&dir), options).map(drop);
+    assert!(matches!(opened, Err(Error::Disk(_))), "{opened:?}");
+    // Whoever makes room needs no ring.
+    let (log, _) = Log::open_in(dyn_dir(&dir), story(RARELY)).unwrap();
+    assert_eq!(log.last_index(), 1);
+}
+
+/// A log was opened on a full disk and had no segment to go on in, so what an earlier cut had left was not
+/// looked at. Then retention took what was older and younger, and what was stale was the log's beginning.
+#[test]
+fn a_log_that_is_opened_on_a_full_disk_knows_what_is_stale() {
+    let options = story(RARELY);
+    let full = |on| Fault::new(on, FaultKind::Fail(ErrorKind::StorageFull)).sticky();
+    let dir = Arc::new(SimDir::new());
+    let (log, _) = Log::open_in(dyn_dir(&dir), options.clone()).unwrap();
+    let append = || log.append_with(&[7; 3000], Ack::Durable);
+    (1..=50).for_each(|_| assert!(append().is_ok()));
+    let stale = "00000000000000000041.seg";
+    dir.inject(Fault::new(Operation::Remove, FaultKind::FailRaw(5)).named(stale).sticky());
+    log.truncate_after(25).unwrap();
+    (26..=50).for_each(|_| assert!(append().is_ok()));
+    // The last segment is sealed, and no other gets its name.
+    dir.inject(full(Operation::Rename));
+    while append().is_ok() {}
+    let last = log.durable();
+    let found = Arc::new(dir.crash(Crash::Process, 0));
+    found.inject(full(Operation::Create));
+    let (log, _) = Log::open_in(dyn_dir(&found), options.clone()).unwrap();
+    assert!(log.health().is_err(), "it goes on in the last segment");
+    assert!(found.list().unwrap().iter().any(|name| name == stale));
+    let first = log.truncate_before(Retain::From(last)).unwrap();
+    assert!(first > 41);
+    let found = Arc::new(found.crash(Crash::Process, 0));
+    let (log, _) = Log::open_in(dyn_dir(&found), options).unwrap();
+    assert_eq!((log.first_index(), log.last_index()), (first, last));
 }
 
 /// No segment could be made ready, and nothing else failed: appends stopped short of the end of the one

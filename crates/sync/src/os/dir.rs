@@ -239,6 +239,12 @@ impl Dir for OsDir {
         self.sync_in_turn()
     }
 
+    #[cfg(unix)]
+    fn device(&self) -> Option<u64> {
+        use std::os::unix::fs::MetadataExt;
+        self.handle.metadata().ok().map(|metadata| metadata.dev())
+    }
+
     fn overwrite(&self) -> Overwrite {
         super::place::overwrite(&self.handle)
     }

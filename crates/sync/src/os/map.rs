@@ -88,9 +88,9 @@ unsafe impl Send for Shared {}
 unsafe impl Sync for Shared {}
 
 impl Shared {
-    /// Zeros that no file holds.
+    /// Zeros that no file holds, with pages under them now or at their first use.
     #[expect(unsafe_code, reason = "mmap")]
-    pub(super) fn anonymous(words: usize) -> io::Result<Self> {
+    pub(super) fn anonymous(words: usize, has_pages: bool) -> io::Result<Self> {
         let (words, bytes) = sizes(words)?;
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a new mapping at an address of the kernel's choice aliases nothing of ours.
@@ -98,7 +98,9 @@ impl Shared {
             rustix::mm::mmap_anonymous(ptr::null_mut(), bytes, protection, MapFlags::PRIVATE)
         }?;
         let shared = Self::at(start, words);
-        shared.give_pages(bytes);
+        if has_pages {
+            shared.give_pages(bytes);
+        }
         Ok(shared)
     }
 

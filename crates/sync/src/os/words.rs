@@ -48,7 +48,13 @@ mod unix {
         /// So many words of this process's own, with pages under them.
         pub fn own(words: usize) -> Result<Self> {
             let failed = |error| Error::io("map", "memory", error);
-            Ok(Self { shared: Shared::anonymous(words).map_err(failed)?, file: None })
+            Ok(Self { shared: Shared::anonymous(words, true).map_err(failed)?, file: None })
+        }
+
+        /// The same, with pages that come at their first use: for memory of which little may be used.
+        pub fn own_sparse(words: usize) -> Result<Self> {
+            let failed = |error| Error::io("map", "memory", error);
+            Ok(Self { shared: Shared::anonymous(words, false).map_err(failed)?, file: None })
         }
 
         /// So many words of the file at `path`, which is made if it is not there or empty. They survive
@@ -158,6 +164,11 @@ mod elsewhere {
         /// So many words of this process's own.
         pub fn own(words: usize) -> Result<Self> {
             Ok(Self { owned: (0..words).map(|_| AtomicU64::new(0)).collect() })
+        }
+
+        /// The same.
+        pub fn own_sparse(words: usize) -> Result<Self> {
+            Self::own(words)
         }
 
         /// Words of a file. There are none on this system.

@@ -1,12 +1,13 @@
 //! `plimsoll log append`: what is read becomes records.
 
-use std::fs;
 use std::io::{self, IsTerminal};
+use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use plimsoll_lab::units;
 use plimsoll_log::{Ack, Error, Log, Ring, View};
+use plimsoll_sync::OsDir;
 use serde_json::json;
 
 use super::input::{self, Message};
@@ -17,22 +18,19 @@ use crate::output;
 
 pub(super) fn run(args: &AppendArgs) -> Result<Exit> {
     let policy = args.policy()?;
-    for dir in args.dirs.all() {
-        let failed = || format!("the directory {} cannot be made", dir.display());
-        fs::create_dir_all(dir).with_context(failed)?;
-    }
+    let failed = || format!("the directory {} cannot be made", args.log.dir.display());
+    let dir = OsDir::create_all(&args.log.dir).with_context(failed)?;
     let segment_bytes = match args.segment_bytes {
-        None => super::segment_bytes(&View::of(args.dirs.open()?)?.outline()?),
+        None => super::segment_bytes(&View::of(Arc::new(dir))?.outline()?),
         chosen => chosen,
     };
     let mut options = super::options(segment_bytes);
     options.policy = policy;
     options.ring_bytes = args.ring_bytes.unwrap_or(options.ring_bytes);
     options.ring = args.ring.clone().map_or(Ring::Memory, Ring::File);
-    options.slow_after = args.slow_after;
-    let (log, recovery) = args.dirs.log(options)?;
+    let (log, recovery) = args.log.open(options)?;
     if recovery.created {
-        output::news(&format!("a new log in {}", args.dirs.dir.display()));
+        output::news(&format!("a new log in {}", args.log.dir.display()));
     }
     let appender = Appender {
         ack: args.ack(policy),
@@ -125,14 +123,13 @@ impl Appender {
         let last_index = self.log.last_index();
         match self.ack {
             Ack::Buffered => {}
-            Ack::Written => self.log.wait_written(last_index)?,
-            Ack::Durable => self.log.wait_durable(last_index)?,
+            level => self.log.wait(last_index, level)?.block()?,
         }
         self.bar.set_message(format!(
             "{}, {}; durable up to {}",
             super::records(last_index - self.before),
             units::bytes(self.payload_bytes),
-            self.log.durable().get()
+            self.log.durable()
         ));
         self.bar.tick();
         Ok(())

@@ -10,7 +10,7 @@ use crate::log_args::CatArgs;
 use crate::output;
 
 pub(super) fn run(args: &CatArgs) -> Result<Exit> {
-    let view = args.dirs.view()?;
+    let view = args.log.view()?;
     let first_index = view.first_index();
     let from = args.from.unwrap_or(first_index);
     if from < first_index {

@@ -15,7 +15,7 @@ use crate::output;
 const PREVIEW_BYTES: usize = 64;
 
 pub(super) fn run(args: &DumpArgs) -> Result<Exit> {
-    let view = args.dirs.view()?;
+    let view = args.log.view()?;
     let mut segments = view.outline()?;
     for name in &args.segment {
         if !segments.iter().any(|segment| segment.segment == *name) {

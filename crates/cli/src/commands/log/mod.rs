@@ -15,10 +15,10 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, bail};
 use plimsoll_log::{Error, LOCK, Log, Options, Recovery, SegmentReport, SegmentState, View};
-use plimsoll_sync::{Dir, Error as DiskError, OsDir};
+use plimsoll_sync::{Error as DiskError, OsDir};
 
 use crate::exit::Exit;
-use crate::log_args::{LogCommand, LogDirs};
+use crate::log_args::{LogCommand, LogDir};
 use crate::output;
 
 pub(crate) fn run(command: LogCommand) -> Result<Exit> {
@@ -33,18 +33,10 @@ pub(crate) fn run(command: LogCommand) -> Result<Exit> {
     }
 }
 
-impl LogDirs {
-    fn all(&self) -> impl Iterator<Item = &Path> {
-        std::iter::once(&*self.dir).chain(self.second_dir.as_deref())
-    }
-
-    fn open(&self) -> Result<Vec<Arc<dyn Dir>>> {
-        self.all().map(|path| Ok(Arc::new(open_dir(path)?) as Arc<dyn Dir>)).collect()
-    }
-
+impl LogDir {
     /// The log, to be looked at. An error if there is none.
     fn view(&self) -> Result<View> {
-        let view = View::of(self.open()?)?;
+        let view = View::of(Arc::new(open_dir(&self.dir)?))?;
         if !view.is_log() {
             let dir = self.dir.display();
             bail!("there is no log in {dir}; `plimsoll log append {dir}` makes one");
@@ -53,11 +45,12 @@ impl LogDirs {
     }
 
     /// The log, to be changed.
-    fn log(&self, options: Options) -> Result<(Log, Recovery)> {
-        let opened = Log::open_in(self.open()?, options).map_err(|error| match error {
-            Error::Disk(DiskError::Locked { path, holder }) => in_use(&path, holder),
-            error => anyhow!(error),
-        });
+    fn open(&self, options: Options) -> Result<(Log, Recovery)> {
+        let opened =
+            Log::open_in(Arc::new(open_dir(&self.dir)?), options).map_err(|error| match error {
+                Error::Disk(DiskError::Locked { path, holder }) => in_use(&path, holder),
+                error => anyhow!(error),
+            });
         let (log, recovery) = opened.with_context(|| self.dir.display().to_string())?;
         tell(&recovery);
         Ok((log, recovery))
@@ -148,8 +141,6 @@ fn options(segment_bytes: Option<u64>) -> Options {
     let mut options = Options::default();
     if let Some(segment_bytes) = segment_bytes {
         options.segment_bytes = segment_bytes;
-        let half = (segment_bytes / 2).max(1);
-        options.ring_bytes = options.ring_bytes.min(1 << half.ilog2());
     }
     options
 }

@@ -13,13 +13,16 @@ use crate::output;
 
 pub(super) fn run(args: &LookArgs) -> Result<Exit> {
     // First the writer: what it writes after this question is there as well, not the other way round.
-    let writer = args.dirs.writer()?;
-    let view = args.dirs.view()?;
+    let writer = args.log.writer()?;
+    let view = args.log.view()?;
     let mut segments = view.outline()?;
     segments.retain(|segment| segment.state != SegmentState::Stale);
     let first_index = view.first_index();
     let last_index = segments.last().map_or(0, |newest| newest.last_index);
-    let durable = segments.iter().map(|segment| segment.durable).max().unwrap_or(0).min(last_index);
+    let marked = segments.iter().map(|segment| segment.durable).max().unwrap_or(0);
+    // A note says so where the last segment had no room for a mark.
+    let is_closed = segments.iter().any(|segment| segment.state == SegmentState::Closed);
+    let durable = if is_closed { last_index } else { marked.min(last_index) };
     let file_bytes: u64 = segments.iter().map(|segment| segment.file_bytes).sum();
     let oldest = segments.iter().map(|segment| segment.unix_ns).find(|unix_ns| *unix_ns > 0);
     let corrupt = segments.iter().find_map(|segment| match &segment.state {

@@ -18,7 +18,7 @@ const POLL: Duration = Duration::from_millis(50);
 
 pub(super) fn run(args: &TailArgs) -> Result<Exit> {
     let format = if args.json { OutputFormat::Json } else { OutputFormat::Lines };
-    let view = args.dirs.view()?;
+    let view = args.log.view()?;
     let reports = view.outline()?;
     let last_index = super::last_index(&reports);
     let from = last_index.saturating_add(1).saturating_sub(args.count).max(view.first_index());

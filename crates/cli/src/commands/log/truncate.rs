@@ -11,7 +11,7 @@ use crate::log_args::TruncateArgs;
 use crate::output;
 
 pub(super) fn run(args: &TruncateArgs) -> Result<Exit> {
-    let view = args.dirs.view()?;
+    let view = args.log.view()?;
     let asks = args.after.is_some() && !args.yes;
     if asks && !io::stdin().is_terminal() {
         bail!(
@@ -20,8 +20,9 @@ pub(super) fn run(args: &TruncateArgs) -> Result<Exit> {
     }
     let mut options = super::options(super::segment_bytes(&view.outline()?));
     options.accept_loss = args.accept_loss;
+    options.ring_bytes = args.ring_bytes.unwrap_or(options.ring_bytes);
     options.ring = args.ring.clone().map_or(Ring::Memory, Ring::File);
-    let (log, _) = args.dirs.log(options)?;
+    let (log, _) = args.log.open(options)?;
     let (first, last) = (log.first_index(), log.last_index());
     match args.after {
         Some(after) if after.saturating_add(1) < first => {

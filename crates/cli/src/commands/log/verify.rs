@@ -23,8 +23,8 @@ struct Behind {
 }
 
 pub(super) fn run(args: &LookArgs) -> Result<Exit> {
-    let is_open = args.dirs.writer()?.is_some();
-    let view = args.dirs.view()?;
+    let is_open = args.log.writer()?.is_some();
+    let view = args.log.view()?;
     let bar = bar();
     let reports = view.verify(&|done, all| {
         bar.set_length(all as u64);
@@ -214,7 +214,6 @@ impl Verdict {
         };
         json!({
             "segment": report.segment,
-            "directory": report.place,
             "first_index": report.first_index,
             "last_index": report.last_index,
             "records_end": report.records_end,

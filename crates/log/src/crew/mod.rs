@@ -1,0 +1,132 @@
+//! [`Crew`]: threads, memory and disk that many logs share.
+//!
+//! A log by itself has four threads, which look for records by themselves, and takes the room that a busy
+//! log needs before it is busy. For dozens of logs in a process, or a thousand that are mostly idle, a
+//! crew has few threads for all of them, which sleep unless a log has something to do:
+//!
+//! * [`pool`]: the threads, and the steps that wait for one. Buffered records wake nobody at once: under
+//!   [`crate::Policy::Interval`] a log's records go to the kernel with the sync that is due for them, in
+//!   one call, so that a record a second costs a few wake-ups a hundred logs.
+//! * [`budget`]: bytes of records that may be in all rings together. What an idle log has in memory goes
+//!   back to the system.
+//! * Segments begin small, and each is four times as large as the one before; none is made ready before it
+//!   is time. How a filesystem syncs best is found out once.
+
+pub(crate) mod budget;
+pub(crate) mod pool;
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use plimsoll_sync::{Dir, OsDir};
+
+use self::budget::Budget;
+use self::pool::Pool;
+use crate::error::{Error, Result};
+use crate::files::place::{Known, Place};
+use crate::files::spares::Sizes;
+use crate::log::Log;
+use crate::open::mend::Recovery;
+use crate::options::Options;
+use crate::shim::{Mutex, lock};
+
+/// Size of the first segment of a log in a crew.
+const FIRST_SEGMENT_BYTES: u64 = 256 << 10;
+
+/// What the logs of a crew share.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CrewOptions {
+    /// Threads for all logs: 4 unless set. One that waits for a disk serves no other log meanwhile.
+    pub threads: usize,
+    /// Bytes of records that may be accepted and not yet durable, in all logs together: 256 MiB unless
+    /// set. Who finds them used up waits, as with a ring that is full. A log has 64 KiB at least.
+    pub ring_bytes: u64,
+}
+
+/// Threads, memory and disk that many logs share.
+///
+/// ```
+/// use plimsoll_log::{Ack, Crew, CrewOptions, Options};
+/// # let tmp = tempfile::tempdir()?;
+/// let crew = Crew::start(CrewOptions::default())?;
+/// let mut logs = Vec::new();
+/// for tenant in 0..100 {
+///     let path = tmp.path().join(format!("tenant-{tenant}"));
+///     logs.push(crew.open(path, Options::default())?.0);
+/// }
+/// logs[42].append_with(b"durable, and only this log was synced", Ack::Durable)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// Its threads end when it and the last of its logs are gone.
+#[derive(Debug)]
+pub struct Crew {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) pool: Pool,
+    pub(crate) budget: Arc<Budget>,
+    /// What was found out of each device.
+    devices: Mutex<HashMap<(u64, bool), Known>>,
+}
+
+impl Crew {
+    /// Starts its threads.
+    ///
+    /// # Errors
+    /// [`Error::Options`], or a thread cannot be started.
+    pub fn start(options: CrewOptions) -> Result<Self> {
+        let CrewOptions { threads, ring_bytes } = options;
+        if threads == 0 {
+            return Err(Error::Options("a crew needs a thread".to_owned()));
+        }
+        let pool = Pool::start(threads)?;
+        let budget = Arc::new(Budget::new(ring_bytes));
+        Ok(Self { shared: Arc::new(Shared { pool, budget, devices: Mutex::default() }) })
+    }
+
+    /// Opens a log, which shares what the crew has: as [`Log::open`], with the options of that log.
+    ///
+    /// # Errors
+    /// As [`Log::open`].
+    pub fn open(&self, path: impl AsRef<Path>, options: Options) -> Result<(Log, Recovery)> {
+        self.open_in(Arc::new(OsDir::create_all(path.as_ref())?), options)
+    }
+
+    /// Opens a log in this directory.
+    ///
+    /// # Errors
+    /// As [`Log::open`].
+    #[expect(clippy::needless_pass_by_value, reason = "as std does with options that are built")]
+    pub fn open_in(&self, dir: Arc<dyn Dir>, options: Options) -> Result<(Log, Recovery)> {
+        Log::open_with(dir, &options, Some(Arc::clone(&self.shared)))
+    }
+}
+
+impl Shared {
+    /// How segments of a log begin.
+    pub(crate) fn sizes(full: u64) -> Sizes {
+        Sizes { first: FIRST_SEGMENT_BYTES.min(full), full }
+    }
+
+    /// What works in a directory, found out once for each device.
+    pub(crate) fn place(&self, dir: Arc<dyn Dir>, direct: bool) -> Result<Place> {
+        let Some(device) = dir.device() else { return Place::probe(dir, direct) };
+        let known = lock(&self.devices).get(&(device, direct)).copied();
+        if let Some(known) = known {
+            return Ok(Place::known(dir, known));
+        }
+        let place = Place::probe(dir, direct)?;
+        lock(&self.devices).insert((device, direct), place.what_works());
+        Ok(place)
+    }
+}
+
+impl Default for CrewOptions {
+    fn default() -> Self {
+        Self { threads: 4, ring_bytes: 256 << 20 }
+    }
+}

@@ -1,0 +1,182 @@
+//! Many logs that share threads, memory and disk: each keeps its promises as if it were alone.
+#![cfg(not(shuttle))]
+#![expect(clippy::cast_possible_truncation, reason = "numbers are small")]
+
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use plimsoll_log::{Ack, Crew, CrewOptions, Error, Log, Options, Policy};
+use plimsoll_simdisk::{Fault, FaultKind, Operation, SimDir};
+use plimsoll_sync::{Crash, Dir};
+
+fn crew() -> Crew {
+    Crew::start(CrewOptions::default()).unwrap()
+}
+
+/// What a log that was opened by itself has.
+fn records(dir: &Arc<SimDir>) -> Vec<Vec<u8>> {
+    let options = Options { threads: false, ..Options::default() };
+    let (log, _) = Log::open_in(Arc::clone(dir) as Arc<dyn Dir>, options).unwrap();
+    let mut reader = log.read_from(log.first_index()).unwrap();
+    let mut records = Vec::new();
+    while let Some(record) = reader.next_record().unwrap() {
+        records.push(record.payload.to_vec());
+    }
+    records
+}
+
+#[test]
+fn each_log_of_a_crew_keeps_its_own_promises() {
+    let crew = crew();
+    let dirs: Vec<_> = (0..20).map(|_| Arc::new(SimDir::new())).collect();
+    thread::scope(|scope| {
+        for (number, dir) in dirs.iter().enumerate() {
+            let crew = &crew;
+            scope.spawn(move || {
+                let policy = match number % 3 {
+                    0 => Policy::Always,
+                    1 => Policy::Never,
+                    _ => Policy::everysec(),
+                };
+                let options = Options { policy, ..Options::default() };
+                let (log, _) = crew.open_in(Arc::clone(dir) as Arc<dyn Dir>, options).unwrap();
+                for record in 0..50_u8 {
+                    let ack = [Ack::Buffered, Ack::Written, Ack::Durable][record as usize % 3];
+                    let index = log.append_with(&[number as u8, record], ack).unwrap();
+                    let crash = match ack {
+                        Ack::Buffered => continue,
+                        Ack::Written => Crash::Process,
+                        Ack::Durable => Crash::PowerCut,
+                    };
+                    let found = records(&Arc::new(dir.crash(crash, index)));
+                    assert_eq!(found.get(record as usize), Some(&vec![number as u8, record]));
+                }
+                log.close().unwrap();
+            });
+        }
+    });
+    for (number, dir) in dirs.iter().enumerate() {
+        let found = records(&Arc::new(dir.power_cut(1)));
+        let expected: Vec<_> = (0..50).map(|record| vec![number as u8, record]).collect();
+        assert_eq!(found, expected, "log {number}");
+    }
+}
+
+/// Nobody asks for it: the policy does, and a crew comes by for many logs at once.
+#[test]
+fn buffered_records_become_durable_by_the_policy() {
+    let crew = crew();
+    let max_age = Duration::from_millis(200);
+    let options =
+        Options { policy: Policy::Interval { max_age, max_bytes: 1 << 20 }, ..Options::default() };
+    let dirs: Vec<_> = (0..50).map(|_| Arc::new(SimDir::new())).collect();
+    let open = |dir: &Arc<SimDir>| {
+        crew.open_in(Arc::clone(dir) as Arc<dyn Dir>, options.clone()).unwrap().0
+    };
+    let logs: Vec<_> = dirs.iter().map(open).collect();
+    for round in 1..=3 {
+        let (tell, told) = mpsc::channel();
+        for log in &logs {
+            let index = log.append(b"a record").unwrap();
+            let tell = tell.clone();
+            let call = move |how: plimsoll_log::Result<()>| tell.send(how.is_ok()).unwrap();
+            log.watch(index, Ack::Durable).unwrap().then(call);
+        }
+        drop(tell);
+        assert_eq!(told.iter().filter(|good| *good).count(), 50, "round {round}");
+    }
+    for dir in &dirs {
+        assert_eq!(records(&Arc::new(dir.power_cut(3))).len(), 3);
+    }
+}
+
+#[test]
+fn a_log_that_fails_does_not_hold_up_the_others() {
+    let crew = crew();
+    let (bad, good) = (Arc::new(SimDir::new()), Arc::new(SimDir::new()));
+    let options = Options { policy: Policy::Always, ..Options::default() };
+    let (broken, _) = crew.open_in(Arc::clone(&bad) as Arc<dyn Dir>, options.clone()).unwrap();
+    let (log, _) = crew.open_in(Arc::clone(&good) as Arc<dyn Dir>, options).unwrap();
+    for on in [Operation::Write, Operation::Create] {
+        bad.inject(Fault::new(on, FaultKind::FailRaw(5)).sticky());
+    }
+    assert!(matches!(broken.append(b"lost"), Err(Error::Stopped { .. })));
+    assert!(broken.health().is_err() && log.health().is_ok());
+    for _ in 0..100 {
+        log.append(b"kept").unwrap();
+    }
+    drop(broken);
+    log.close().unwrap();
+    assert_eq!(records(&good).len(), 100);
+}
+
+/// What one log holds of the rings' bytes another one waits for, and gets when they are durable.
+#[test]
+fn rings_of_a_crew_share_one_budget() {
+    let crew = Crew::start(CrewOptions { threads: 2, ring_bytes: 1 << 20 }).unwrap();
+    let forever = Duration::from_secs(3600);
+    let policy = Policy::Interval { max_age: forever, max_bytes: 1 << 40 };
+    let options = Options { policy, ring_bytes: 4 << 20, ..Options::default() };
+    let open = || crew.open_in(Arc::new(SimDir::new()), options.clone()).unwrap().0;
+    let (first, second) = (open(), open());
+    for _ in 0..3 {
+        first.append(&[1; 300 << 10]).unwrap();
+    }
+    let refused = second.try_append(&[2; 300 << 10]);
+    assert!(matches!(refused, Err(Error::WouldBlock { .. })), "{refused:?}");
+    second.try_append(&[2; 10 << 10]).expect("a log has a little in any case");
+    second.sync().unwrap();
+    thread::scope(|scope| {
+        let waits = scope.spawn(|| second.append(&[2; 300 << 10]).unwrap());
+        first.sync().unwrap();
+        assert_eq!(waits.join().unwrap(), 2);
+    });
+}
+
+#[test]
+fn a_log_outlives_the_crew_that_opened_it() {
+    let crew = crew();
+    let dir = Arc::new(SimDir::new());
+    let (log, _) = crew.open_in(Arc::clone(&dir) as Arc<dyn Dir>, Options::default()).unwrap();
+    drop(crew);
+    let index = log.append(b"still there").unwrap();
+    log.wait(index, Ack::Durable).unwrap().block_for(Duration::from_secs(20)).unwrap();
+    drop(log);
+    assert_eq!(records(&dir).len(), 1);
+}
+
+/// On a real disk, from many threads at once, until segments have grown.
+#[test]
+fn logs_of_a_crew_grow_on_a_real_disk() {
+    let tmp = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let crew = crew();
+    let options = Options { segment_bytes: 4 << 20, ..Options::default() };
+    let begun = Instant::now();
+    thread::scope(|scope| {
+        for number in 0..4_u8 {
+            let (crew, options, path) =
+                (&crew, options.clone(), tmp.path().join(number.to_string()));
+            scope.spawn(move || {
+                let (log, _) = crew.open(&path, options.clone()).unwrap();
+                let small = path.join("00000000000000000001.seg").metadata().unwrap().len();
+                assert_eq!(small, 256 << 10);
+                for record in 0..9000_u32 {
+                    log.append(&[&record.to_le_bytes()[..], &[number; 996]].concat()).unwrap();
+                }
+                log.append(&vec![number; 3 << 20]).unwrap();
+                log.close().unwrap();
+                let (log, recovery) = crew.open(&path, options).unwrap();
+                assert!(recovery.clean, "{recovery:?}");
+                let mut reader = log.read_from(1).unwrap();
+                for record in 0..9000_u32 {
+                    let found = reader.next_record().unwrap().unwrap();
+                    assert_eq!(found.payload[..4], record.to_le_bytes());
+                }
+                assert_eq!(reader.next_record().unwrap().unwrap().payload.len(), 3 << 20);
+            });
+        }
+    });
+    println!("took {:?}", begun.elapsed());
+}
