@@ -1,9 +1,10 @@
 //! Logs of every version stay readable: `testdata/v1` was written by the first program that wrote
-//! version 1, and is never changed. (Its files are cut where they hold only zeros; a segment that ends
-//! early reads as if zeros followed.)
+//! version 1, `testdata/v1-noted` by the first that noted where a log was closed, and both are never
+//! changed. (Their segments are cut where they hold only zeros; one that ends early reads as if zeros
+//! followed.)
 //!
-//! `PLIMSOLL_WRITE_GOLDEN=1` writes `testdata/vN` of the version that this program writes, if it is not
-//! there.
+//! `PLIMSOLL_WRITE_GOLDEN=1` writes `testdata/vN-noted` of the version that this program writes, if it is
+//! not there.
 #![cfg(not(shuttle))]
 
 use std::fs;
@@ -11,8 +12,11 @@ use std::path::{Path, PathBuf};
 
 use plimsoll_log::{Ack, Clock, Error, Log, Options, Policy, SegmentState, VERSION, View};
 
-fn testdata(version: u32) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("testdata/v{version}"))
+/// The note of where a log ended.
+const CLOSED: &str = "closed";
+
+fn testdata(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata").join(name)
 }
 
 fn options() -> Options {
@@ -50,40 +54,84 @@ fn write(dir: &Path) {
 fn copy(from: &Path, to: &Path) {
     for file in fs::read_dir(from).unwrap() {
         let file = file.unwrap();
-        let name = file.file_name();
+        let (name, bytes) = (file.file_name(), fs::read(file.path()).unwrap());
         if name.to_str().unwrap().ends_with(".seg") {
-            let bytes = fs::read(file.path()).unwrap();
             let used = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
             fs::write(to.join(name), &bytes[..used]).unwrap();
+        } else if name == CLOSED {
+            fs::write(to.join(name), bytes).unwrap();
         }
     }
 }
 
-#[test]
-fn logs_of_version_1_are_read_verified_and_written_on() {
-    if std::env::var_os("PLIMSOLL_WRITE_GOLDEN").is_some() && !testdata(VERSION).exists() {
-        let tmp = tempfile::tempdir().unwrap();
-        write(tmp.path());
-        fs::create_dir_all(testdata(VERSION)).unwrap();
-        copy(tmp.path(), &testdata(VERSION));
-    }
+/// A copy of a golden log.
+fn golden(name: &str) -> tempfile::TempDir {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-    copy(&testdata(1), dir.path());
+    copy(&testdata(name), dir.path());
+    dir
+}
+
+/// Verifies it, reads it, and writes it on.
+fn is_read_verified_and_written_on(name: &str) {
+    let dir = golden(name);
     let view = View::open(dir.path()).unwrap();
     let reports = view.verify(&|_, _| {}).unwrap();
     let states: Vec<_> = reports.iter().map(|report| &report.state).collect();
     let (last, before) = states.split_last().unwrap();
     assert_eq!(**last, SegmentState::Closed, "{reports:?}");
     assert!(before.len() >= 2 && before.iter().all(|state| **state == SegmentState::Good));
-    let (log, recovery) = Log::open(dir.path(), options()).unwrap();
-    assert!(recovery.clean, "{recovery:?}");
-    assert_eq!((recovery.first_index, recovery.last_index), (1, 405));
-    log.append(&payload(406)).unwrap();
-    let mut reader = log.read_from(1).unwrap();
-    for index in 1..=406 {
-        let record = reader.next_record().unwrap().unwrap();
-        assert_eq!((record.index, record.payload), (index, &payload(index)[..]));
+    // Whatever it was, it is a log of today once it was closed.
+    for last in [405, 406] {
+        let (log, recovery) = Log::open(dir.path(), options()).unwrap();
+        assert!(recovery.clean, "{recovery:?}");
+        assert_eq!((recovery.first_index, recovery.last_index), (1, last));
+        log.append(&payload(last + 1)).unwrap();
+        let mut reader = log.read_from(1).unwrap();
+        for index in 1..=last + 1 {
+            let record = reader.next_record().unwrap().unwrap();
+            assert_eq!((record.index, record.payload), (index, &payload(index)[..]));
+        }
+        log.close().unwrap();
+        assert!(dir.path().join(CLOSED).exists());
     }
+}
+
+#[test]
+fn logs_of_version_1_are_read_verified_and_written_on() {
+    assert!(!testdata("v1").join(CLOSED).exists(), "nobody noted that it was closed");
+    is_read_verified_and_written_on("v1");
+}
+
+#[test]
+fn logs_of_today_are_read_verified_and_written_on() {
+    let name = format!("v{VERSION}-noted");
+    if std::env::var_os("PLIMSOLL_WRITE_GOLDEN").is_some() && !testdata(&name).exists() {
+        let tmp = tempfile::tempdir().unwrap();
+        write(tmp.path());
+        fs::create_dir_all(testdata(&name)).unwrap();
+        copy(tmp.path(), &testdata(&name));
+    }
+    is_read_verified_and_written_on("v1-noted");
+}
+
+/// The note is read: it knows of records that no file has.
+#[test]
+fn a_log_of_today_without_its_newest_file_is_missed_and_one_of_version_1_is_not() {
+    let newest = |dir: &Path| {
+        let files = fs::read_dir(dir).unwrap().map(|file| file.unwrap().path());
+        files.filter(|path| path.extension().is_some_and(|is| is == "seg")).max().unwrap()
+    };
+    let noted = golden("v1-noted");
+    let gone = newest(noted.path());
+    let first: u64 = gone.file_stem().unwrap().to_str().unwrap().parse().unwrap();
+    fs::remove_file(gone).unwrap();
+    let refused = Log::open(noted.path(), options()).unwrap_err();
+    let Error::Corrupt(lost) = refused else { panic!("{refused:?}") };
+    assert_eq!(lost.records, first..=405);
+    let old = golden("v1");
+    fs::remove_file(newest(old.path())).unwrap();
+    let (_, recovery) = Log::open(old.path(), options()).unwrap();
+    assert_eq!(recovery.last_index, first - 1);
 }
 
 /// The first block of a segment says another version, and means it: its checksum is right.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use plimsoll_log::{Ack, Error, Log, Options, Policy, Retain};
 use plimsoll_simdisk::{DiskOptions, FillsAt, Overwriting, SimDir};
-use plimsoll_sync::{Crash, Dir};
+use plimsoll_sync::{Access, Crash, Dir, SyncMethod};
 
 use crate::common::{append_to, driven, expect, payload, small};
 
@@ -46,6 +46,18 @@ fn fill(log: &Log, case: &str) {
         }
     }
     panic!("{case}: it never fills");
+}
+
+/// Somebody else takes what room there is.
+fn take_all(dir: &SimDir) {
+    let other = match dir.open("other", Access::default()) {
+        Ok(other) => other,
+        Err(_) => dir.create("other", Access::default()).unwrap(),
+    };
+    let mut at = other.len().unwrap();
+    while other.write_at(&[1; 4096], at).is_ok() && other.sync(SyncMethod::ORDINARY).is_ok() {
+        at += 4096;
+    }
 }
 
 /// Whoever drives a log goes on driving it.
@@ -163,6 +175,7 @@ fn a_log_on_a_full_disk_opens_and_is_read_and_retention_makes_room() {
                 let options = Options { policy, ..driven() };
                 let (log, _) = Log::open_in(dir.clone(), options.clone()).unwrap();
                 fill(&log, &case);
+                take_all(&dir);
                 let durable = log.durable();
                 let left = match crash {
                     Some(crash) => {
@@ -173,18 +186,11 @@ fn a_log_on_a_full_disk_opens_and_is_read_and_retention_makes_room() {
                     None => {
                         let closed = log.close();
                         assert!(matches!(closed, Ok(()) | Err(Error::OutOfSpace { .. })), "{case}");
-                        dir
+                        // Another process, to which no file has failed.
+                        Arc::new(dir.crash(Crash::Process, 7))
                     }
                 };
-                // Whatever room there is, somebody else takes it.
-                let other = left.create("other", Default::default()).unwrap();
-                let mut at = 0;
-                while other.write_at(&[1; 4096], at).is_ok()
-                    && other.sync(plimsoll_sync::SyncMethod::ORDINARY).is_ok()
-                {
-                    at += 4096;
-                }
-                drop(other);
+                take_all(&left);
                 let (log, recovery) = Log::open_in(left.clone(), options.clone())
                     .unwrap_or_else(|error| panic!("{case}: {error:?}"));
                 let last = recovery.last_index;
