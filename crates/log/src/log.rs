@@ -18,6 +18,7 @@ use crate::files::retain::Retain;
 use crate::open::mend::{self, Recovery};
 use crate::options::{Ack, Options};
 use crate::read::follower::Follower;
+use crate::read::piece;
 use crate::read::reader::{Reader, Source};
 use crate::segment::format::{hash, hash_pieces};
 use crate::shim::{Mutex, lock};
@@ -275,6 +276,15 @@ impl Log {
     /// [`Error::OutOfRange`] if there is no such record and it is not the next one.
     pub fn read_from(&self, index: u64) -> Result<Reader> {
         Reader::new(Source::Live(self.commit.live()), index, Ack::Written)
+    }
+
+    /// Reads a piece of a record that is written: its bytes from `offset` on, as many as `buf` takes or the
+    /// record has, and returns how many. **Not checked**: the checksum covers the whole record.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`] if the record is not there or not written yet.
+    pub fn read_piece(&self, index: u64, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        piece::read(&self.commit.live(), index, offset, buf)
     }
 
     /// Records from `index` on, and then those that come, once they are as far as `level` says

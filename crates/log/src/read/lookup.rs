@@ -97,7 +97,7 @@ pub(super) fn pieces(
 }
 
 /// Where to begin to look for a record: at the segment's beginning if nothing else is known.
-fn near(source: &Source, span: Span, opened: &Opened, index: u64) -> Result<Near> {
+pub(super) fn near(source: &Source, span: Span, opened: &Opened, index: u64) -> Result<Near> {
     let header = opened.header;
     let frames = BLOCK_BYTES..header.segment_bytes;
     let from_the_beginning = match span.last_index {

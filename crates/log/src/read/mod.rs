@@ -2,11 +2,12 @@
 //! checksum is verified.
 //!
 //! * [`reader`]: records in order; [`follower`]: and those that come.
-//! * [`lookup`]: where in a segment a record is.
+//! * [`lookup`]: where in a segment a record is; [`piece`]: a part of one.
 //! * [`shelf`]: the files of a log that somebody else may be writing; [`view`]: what is in them.
 
 pub(crate) mod follower;
 pub(crate) mod lookup;
+pub(crate) mod piece;
 pub(crate) mod reader;
 pub(crate) mod shelf;
 pub(crate) mod view;

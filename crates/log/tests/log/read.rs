@@ -25,6 +25,42 @@ fn a_reader_starts_anywhere() {
 }
 
 #[test]
+fn a_piece_of_a_record_is_read_by_itself_wherever_the_record_is() {
+    let dir = scratch();
+    let options = Options { segment_bytes: 1 << 20, ring_bytes: 1 << 20, ..Options::default() };
+    let (log, _) = Log::open(dir.path(), options).unwrap();
+    let large: Vec<u8> = (0..300_000_u32).map(|byte| (byte / 7).to_le_bytes()[0]).collect();
+    for index in 1..=900 {
+        if index % 100 == 50 {
+            let (front, back) = large.split_at(index * 300);
+            assert_eq!(log.append_pieces(&[front, b"", back], Ack::Buffered).unwrap(), index as u64);
+        } else {
+            log.append(&payload(index as u64)).unwrap();
+        }
+    }
+    log.sync().unwrap();
+    assert!(log.stats().segments > 2);
+    let mut piece = [0; 1000];
+    for index in (50..900).step_by(100) {
+        for offset in [0, 1, 150_000, 299_000] {
+            assert_eq!(log.read_piece(index, offset, &mut piece).unwrap(), 1000);
+            assert_eq!(piece[..], large[offset as usize..][..1000], "record {index} at {offset}");
+        }
+        assert_eq!(log.read_piece(index, 299_990, &mut piece).unwrap(), 10, "its end");
+        for behind in [300_000, u64::MAX] {
+            assert_eq!(log.read_piece(index, behind, &mut piece).unwrap(), 0, "behind it");
+        }
+    }
+    for index in [1, 2, 49, 51, 399, 900] {
+        let whole = payload(index);
+        assert_eq!(log.read_piece(index, 0, &mut piece).unwrap(), whole.len());
+        assert_eq!(piece[..whole.len()], whole[..]);
+    }
+    assert!(matches!(log.read_piece(901, 0, &mut piece), Err(Error::OutOfRange { .. })));
+    assert!(matches!(log.read_piece(0, 0, &mut piece), Err(Error::OutOfRange { .. })));
+}
+
+#[test]
 fn a_follower_sees_every_record_in_order_while_they_are_appended() {
     for level in [Ack::Written, Ack::Durable] {
         let dir = scratch();
