@@ -7,7 +7,6 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 
 use crate::append::intake::Timing;
-use crate::commit::syncer::Synced;
 use crate::shim::{Mutex, lock};
 
 /// Is told of what the log does, from the thread that does it: return at once, and do not call the
@@ -192,8 +191,7 @@ impl Tell {
         self.observe(Event::Wrote { bytes, took });
     }
 
-    pub(crate) fn synced(&self, synced: Synced) {
-        let Synced { index: durable, records, took, .. } = synced;
+    pub(crate) fn synced(&self, durable: u64, records: u64, took: Duration) {
         {
             let mut counts = lock(&self.counts);
             counts.sync_ns.record(ns(took));

@@ -177,7 +177,7 @@ impl Commit {
     fn release(&self, synced: Synced) {
         self.intake.release(synced.position);
         self.intake.set_overdue(self.syncer.is_late());
-        self.tell.synced(synced);
+        self.tell.synced(synced.index, synced.records, synced.took);
     }
 
     /// A file for the next segment, with room for so many bytes of frames.

@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use std::sync::Arc;
 
-use crate::crew::pool::Task;
 use crate::shim::AtomicBool;
 use crate::shim::thread::{self, Thread};
 
@@ -22,7 +21,16 @@ pub(crate) struct Signal {
 
 enum Worker {
     Thread(Thread),
-    Task(Arc<Task>),
+    Crew(Arc<dyn Wakes>),
+}
+
+/// A crew's part of the work.
+pub(crate) trait Wakes: Send + Sync {
+    /// There is work that somebody waits for.
+    fn wake(self: Arc<Self>);
+
+    /// There is work for which nobody waits.
+    fn nudge(self: Arc<Self>);
 }
 
 impl Signal {
@@ -31,8 +39,8 @@ impl Signal {
     }
 
     /// A crew does the work.
-    pub(crate) fn register_task(&self, task: Arc<Task>) {
-        self.worker.set(Worker::Task(task)).ok();
+    pub(crate) fn register_crew(&self, crew: Arc<dyn Wakes>) {
+        self.worker.set(Worker::Crew(crew)).ok();
         self.asleep.store(true, SeqCst);
     }
 
@@ -59,7 +67,7 @@ impl Signal {
     pub(crate) fn wake(&self) {
         match self.worker.get() {
             Some(Worker::Thread(thread)) => thread.unpark(),
-            Some(Worker::Task(task)) => task.wake(),
+            Some(Worker::Crew(crew)) => Arc::clone(crew).wake(),
             None => {}
         }
     }
@@ -83,7 +91,7 @@ impl Signal {
 
     fn nudge_sleeper(&self) {
         match self.worker.get() {
-            Some(Worker::Task(task)) => task.nudge(),
+            Some(Worker::Crew(crew)) => Arc::clone(crew).nudge(),
             _ if self.asleep.swap(false, SeqCst) => self.wake(),
             _ => {}
         }
@@ -92,7 +100,7 @@ impl Signal {
     /// Of those who find a thread asleep, one wakes it.
     fn is_mine_to_wake(&self) -> bool {
         match self.worker.get() {
-            Some(Worker::Task(_)) => true,
+            Some(Worker::Crew(_)) => true,
             _ => self.asleep.swap(false, SeqCst),
         }
     }

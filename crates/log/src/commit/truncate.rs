@@ -7,7 +7,8 @@ use crate::error::{Error, Result};
 use crate::files::place::Spare;
 use crate::files::retain::Retain;
 use crate::options::Ack;
-use crate::read::reader::{Reader, Source};
+use crate::read::reader::Reader;
+use crate::read::source::Source;
 use crate::segment::handle::Previous;
 
 impl Commit {

@@ -14,8 +14,8 @@
 
 pub(crate) mod budget;
 pub(crate) mod pool;
+pub(crate) mod shared;
 
-use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -23,16 +23,11 @@ use plimsoll_sync::{Dir, OsDir};
 
 use self::budget::Budget;
 use self::pool::Pool;
+use self::shared::Shared;
 use crate::error::{Error, Result};
-use crate::files::place::{Known, Place};
-use crate::files::spares::Sizes;
 use crate::log::Log;
 use crate::open::mend::Recovery;
 use crate::options::Options;
-use crate::shim::{Mutex, lock};
-
-/// Size of the first segment of a log in a crew.
-const FIRST_SEGMENT_BYTES: u64 = 256 << 10;
 
 /// What the logs of a crew share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,14 +60,6 @@ pub struct Crew {
     shared: Arc<Shared>,
 }
 
-#[derive(Debug)]
-pub(crate) struct Shared {
-    pub(crate) pool: Pool,
-    pub(crate) budget: Arc<Budget>,
-    /// What was found out of each device.
-    devices: Mutex<HashMap<(u64, bool), Known>>,
-}
-
 impl Crew {
     /// Starts its threads.
     ///
@@ -84,8 +71,7 @@ impl Crew {
             return Err(Error::Options("a crew needs a thread".to_owned()));
         }
         let pool = Pool::start(threads)?;
-        let budget = Arc::new(Budget::new(ring_bytes));
-        Ok(Self { shared: Arc::new(Shared { pool, budget, devices: Mutex::default() }) })
+        Ok(Self { shared: Arc::new(Shared::new(pool, Budget::new(ring_bytes))) })
     }
 
     /// Opens a log, which shares what the crew has: as [`Log::open`], with the options of that log.
@@ -103,25 +89,6 @@ impl Crew {
     #[expect(clippy::needless_pass_by_value, reason = "as std does with options that are built")]
     pub fn open_in(&self, dir: Arc<dyn Dir>, options: Options) -> Result<(Log, Recovery)> {
         Log::open_with(dir, &options, Some(Arc::clone(&self.shared)))
-    }
-}
-
-impl Shared {
-    /// How segments of a log begin.
-    pub(crate) fn sizes(full: u64) -> Sizes {
-        Sizes { first: FIRST_SEGMENT_BYTES.min(full), full }
-    }
-
-    /// What works in a directory, found out once for each device.
-    pub(crate) fn place(&self, dir: Arc<dyn Dir>, direct: bool) -> Result<Place> {
-        let Some(device) = dir.device() else { return Place::probe(dir, direct) };
-        let known = lock(&self.devices).get(&(device, direct)).copied();
-        if let Some(known) = known {
-            return Ok(Place::known(dir, known));
-        }
-        let place = Place::probe(dir, direct)?;
-        lock(&self.devices).insert((device, direct), place.what_works());
-        Ok(place)
     }
 }
 

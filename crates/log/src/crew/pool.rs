@@ -27,6 +27,7 @@ use std::time::{Duration, Instant};
 
 use crate::commit::Commit;
 use crate::commit::duties::Next;
+use crate::commit::signal::{Signal, Wakes};
 use crate::error::Result;
 
 /// How long what is only nudged waits.
@@ -122,7 +123,7 @@ impl Pool {
             (Duty::Sync, &signals.syncer),
             (Duty::Prepare, &signals.preparer),
         ];
-        let task = |(duty, signal): (Duty, &crate::commit::signal::Signal)| {
+        let task = |(duty, signal): (Duty, &Signal)| {
             let task = Arc::new(Task {
                 duty,
                 state: AtomicU8::new(IDLE),
@@ -130,7 +131,7 @@ impl Pool {
                 commit: Mutex::new(Some(Arc::clone(commit))),
                 ended: Condvar::new(),
             });
-            signal.register_task(Arc::clone(&task));
+            signal.register_crew(Arc::clone(&task) as Arc<dyn Wakes>);
             task
         };
         duties.map(task).into()
@@ -151,9 +152,9 @@ impl Drop for Pool {
     }
 }
 
-impl Task {
+impl Wakes for Task {
     /// Has it run, at once if a thread is free.
-    pub(crate) fn wake(self: &Arc<Self>) {
+    fn wake(self: Arc<Self>) {
         let woken = self.change(|state| match state {
             IDLE | SOON => Some(QUEUED),
             RUNNING => Some(AGAIN),
@@ -162,12 +163,12 @@ impl Task {
         if matches!(woken, Some(IDLE | SOON))
             && let Some(queue) = self.queue.upgrade()
         {
-            queue.push(Arc::clone(self));
+            queue.push(self);
         }
     }
 
     /// Has it run when a thread comes by.
-    pub(crate) fn nudge(self: &Arc<Self>) {
+    fn nudge(self: Arc<Self>) {
         let nudged = self.change(|state| match state {
             IDLE => Some(SOON),
             RUNNING => Some(AGAIN),
@@ -176,13 +177,15 @@ impl Task {
         if nudged == Some(IDLE)
             && let Some(queue) = self.queue.upgrade()
         {
-            queue.push_soon(Arc::clone(self));
+            queue.push_soon(self);
         }
     }
+}
 
+impl Task {
     /// Waits until it has ended, which a log that is over has it do.
     pub(crate) fn join(self: &Arc<Self>) {
-        self.wake();
+        Arc::clone(self).wake();
         let mut commit = lock(&self.commit);
         while commit.is_some() {
             commit = self.ended.wait(commit).unwrap_or_else(PoisonError::into_inner);

@@ -180,7 +180,11 @@ impl Segments {
 
 #[cfg(all(test, not(shuttle)))]
 mod tests {
+    use plimsoll_simdisk::SimDir;
+    use plimsoll_sync::{Access, Dir};
+
     use super::*;
+    use crate::segment::header::Header;
 
     #[test]
     fn each_record_is_in_one_file() {
@@ -224,5 +228,33 @@ mod tests {
         assert_eq!(segments.pop_before(10), Some(1));
         assert_eq!(segments.pop_before(u64::MAX), Some(10));
         assert_eq!(segments.pop_before(u64::MAX), None);
+    }
+
+    fn opened(first_index: u64, segment_bytes: u64) -> Arc<Opened> {
+        let file = SimDir::new().create("file", Access::default()).unwrap();
+        let header = Header { log_id: 1, salt: 1, segment_bytes };
+        Arc::new(Opened::new(first_index, header, file))
+    }
+
+    #[test]
+    fn what_is_kept_is_a_file_of_the_list_and_nothing_that_was_replaced_or_taken() {
+        let segments = Segments::new([5, 10, 20]);
+        let is_kept = |index| segments.find(index).unwrap().opened.is_some();
+        let epoch = segments.epoch();
+        for first_index in [5, 10, 20] {
+            segments.keep(&opened(first_index, 64 << 10), epoch);
+            assert!(is_kept(first_index));
+        }
+        segments.keep(&opened(7, 64 << 10), epoch);
+        assert_eq!(segments.pop_before(10), Some(5));
+        // Its file may be another segment's by now.
+        segments.keep(&opened(5, 64 << 10), epoch);
+        segments.put_back(5);
+        assert!(!is_kept(5) && is_kept(10) && is_kept(20));
+        segments.replace(20);
+        assert!(is_kept(10) && !is_kept(20));
+        // It was opened before it was replaced.
+        segments.keep(&opened(20, 64 << 10), epoch);
+        assert!(!is_kept(20));
     }
 }

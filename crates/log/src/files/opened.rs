@@ -81,7 +81,6 @@ mod tests {
     use plimsoll_sync::{Access, Dir};
 
     use super::*;
-    use crate::files::list::Segments;
 
     fn opened(first_index: u64, segment_bytes: u64) -> Arc<Opened> {
         let file = SimDir::new().create("file", Access::default()).unwrap();
@@ -106,27 +105,5 @@ mod tests {
             drop(recent.keep(opened(first_index, 1 << 30)));
         }
         assert_eq!(kept(&recent), [297, 298, 299], "of 256 KiB each");
-    }
-
-    #[test]
-    fn what_is_kept_is_a_file_of_the_list_and_nothing_that_was_replaced_or_taken() {
-        let segments = Segments::new([5, 10, 20]);
-        let is_kept = |index| segments.find(index).unwrap().opened.is_some();
-        let epoch = segments.epoch();
-        for first_index in [5, 10, 20] {
-            segments.keep(&opened(first_index, 64 << 10), epoch);
-            assert!(is_kept(first_index));
-        }
-        segments.keep(&opened(7, 64 << 10), epoch);
-        assert_eq!(segments.pop_before(10), Some(5));
-        // Its file may be another segment's by now.
-        segments.keep(&opened(5, 64 << 10), epoch);
-        segments.put_back(5);
-        assert!(!is_kept(5) && is_kept(10) && is_kept(20));
-        segments.replace(20);
-        assert!(is_kept(10) && !is_kept(20));
-        // It was opened before it was replaced.
-        segments.keep(&opened(20, 64 << 10), epoch);
-        assert!(!is_kept(20));
     }
 }

@@ -15,7 +15,7 @@ use crate::commit::Commit;
 use crate::commit::succession::{Beginning, Step, Successor};
 use crate::commit::syncer::{Durable, Syncer};
 use crate::commit::writer::Writer;
-use crate::crew::Shared;
+use crate::crew::shared::Shared;
 use crate::error::{Corruption, Error, Result};
 use crate::files::Files;
 use crate::files::list::Segments;

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use super::Live;
-use super::reader::{Reader, Record, Source};
+use super::reader::{Reader, Record};
+use super::source::Source;
 use crate::append::watermark::Watermark;
 use crate::error::{Error, Result};
 use crate::options::Ack;
@@ -73,3 +74,8 @@ impl Follower {
         if self.level == Ack::Durable { &marks.durable } else { &marks.written }
     }
 }
+
+const _: () = {
+    const fn is_shared<T: Send + Sync>() {}
+    is_shared::<Follower>();
+};

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::reader::Source;
+use super::source::Source;
 use crate::error::{Error, Result};
 use crate::files::list::{Span, Whereabouts};
 use crate::files::opened::Opened;

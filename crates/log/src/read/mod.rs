@@ -1,7 +1,7 @@
 //! Records, read: from a log that is open here, or from files that somebody else may be writing. Every
 //! checksum is verified.
 //!
-//! * [`reader`]: records in order; [`follower`]: and those that come.
+//! * [`reader`]: records in order, from a [`source`]; [`follower`]: and those that come.
 //! * [`lookup`]: where in a segment a record is; [`piece`]: a part of one.
 //! * [`shelf`]: the files of a log that somebody else may be writing; [`view`]: what is in them.
 
@@ -10,6 +10,7 @@ pub(crate) mod lookup;
 pub(crate) mod piece;
 pub(crate) mod reader;
 pub(crate) mod shelf;
+pub(crate) mod source;
 pub(crate) mod view;
 
 use std::sync::Arc;

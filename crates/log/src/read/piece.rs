@@ -6,7 +6,7 @@
 
 use super::Live;
 use super::lookup;
-use super::reader::Source;
+use super::source::Source;
 use crate::error::{Error, Result};
 use crate::segment::damage::Damage;
 use crate::segment::format::{BLOCK_BYTES, FRAME_BYTES, Frame, Kind};

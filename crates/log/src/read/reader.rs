@@ -2,18 +2,16 @@
 
 use std::sync::Arc;
 
-use plimsoll_sync::File;
-
-use super::shelf::Shelf;
-use super::{Live, lookup};
+use super::lookup;
+use super::source::Source;
 use crate::error::{Error, Result};
-use crate::files::list::{Span, Whereabouts};
+use crate::files::list::Span;
 use crate::files::opened::Opened;
 use crate::options::Ack;
 use crate::segment::cursor::Cursor;
 use crate::segment::damage::Damage;
 use crate::segment::format::{Decoded, Frame, Kind};
-use crate::segment::head::{Head, segment_name};
+use crate::segment::head::segment_name;
 
 /// A record, as it was read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,13 +40,6 @@ pub struct Reader {
     is_long: bool,
 }
 
-/// Where records are read from: a log that is open, or files that somebody else may be writing.
-#[derive(Debug)]
-pub(crate) enum Source {
-    Live(Live),
-    Files(Arc<Shelf>),
-}
-
 #[derive(Debug)]
 struct Open {
     span: Span,
@@ -66,80 +57,6 @@ struct Open {
     /// Where a record was missing that somebody else's log calls durable. It may have been written
     /// after its place was read and before the word of it was: then it is there at a second look.
     doubt: Option<u64>,
-}
-
-impl Source {
-    pub(super) fn open(&self, first_index: u64) -> Result<Arc<dyn File>> {
-        match self {
-            Self::Live(live) => live.files.open(first_index),
-            Self::Files(shelf) => shelf.open(first_index),
-        }
-    }
-
-    pub(super) fn head(&self, first_index: u64) -> Result<std::result::Result<Head, Damage>> {
-        Head::read(&*self.open(first_index)?, first_index)
-    }
-
-    pub(super) fn span(&self, index: u64) -> Option<Span> {
-        match self {
-            Self::Live(live) => live.files.segments.span(index),
-            Self::Files(shelf) => shelf.span(index),
-        }
-    }
-
-    /// The same, for whoever is about to read it. A file of somebody else's log is not kept open: another
-    /// may have its name by now.
-    pub(super) fn find(&self, index: u64) -> Option<Whereabouts> {
-        match self {
-            Self::Live(live) => live.files.segments.find(index),
-            Self::Files(shelf) => {
-                let epoch = shelf.epoch();
-                let span = shelf.span(index)?;
-                Some(Whereabouts { span, opened: None, epoch })
-            }
-        }
-    }
-
-    fn epoch(&self) -> u64 {
-        match self {
-            Self::Live(live) => live.files.segments.epoch(),
-            Self::Files(shelf) => shelf.epoch(),
-        }
-    }
-
-    fn first_index(&self) -> u64 {
-        match self {
-            Self::Live(live) => live.files.first_index(),
-            Self::Files(shelf) => shelf.first_index(),
-        }
-    }
-
-    /// The last record that may be read; of files nobody knows before looking.
-    fn limit(&self, level: Ack) -> u64 {
-        match (self, level) {
-            (Self::Live(live), Ack::Durable) => live.marks.durable.get(),
-            (Self::Live(live), Ack::Buffered | Ack::Written) => live.marks.written.get(),
-            (Self::Files(_), _) => u64::MAX,
-        }
-    }
-
-    /// Whether a record is there, or is the one that would come next.
-    pub(super) fn check_range(&self, index: u64) -> Result<()> {
-        if let Self::Files(shelf) = self
-            && let Some(wrong) = shelf.lost(index)
-        {
-            return Err(Error::Corrupt(Box::new(wrong)));
-        }
-        let first_index = self.first_index();
-        let last_index = match self {
-            Self::Live(live) => live.marks.appended.get(),
-            Self::Files(_) => u64::MAX,
-        };
-        if index < first_index || index > last_index.saturating_add(1) {
-            return Err(Error::OutOfRange { index, first_index, last_index });
-        }
-        Ok(())
-    }
 }
 
 impl Reader {
@@ -388,5 +305,4 @@ impl Reader {
 const _: () = {
     const fn is_shared<T: Send + Sync>() {}
     is_shared::<Reader>();
-    is_shared::<super::follower::Follower>();
 };

@@ -8,8 +8,9 @@ use std::thread::available_parallelism;
 
 use plimsoll_sync::{Dir, OsDir};
 
-use super::reader::{Reader, Source};
+use super::reader::Reader;
 use super::shelf::Shelf;
+use super::source::Source;
 use crate::error::{Corruption, Error, Result};
 use crate::open::judge::{Part, Reading};
 use crate::open::survey::Survey;

@@ -139,13 +139,40 @@ pub(crate) fn scan_closed(
     Ok(scanned)
 }
 
+/// The records that are read: one, or those of a batch.
+struct Unit {
+    /// Of a batch that is not complete yet: its next record, and how many come after that.
+    next: Option<(u64, u32)>,
+    /// Where it begins.
+    at: u64,
+}
+
+impl Unit {
+    fn is_whole(&self) -> bool {
+        self.next.is_none()
+    }
+
+    /// Whether a record is the next one, behind `last`.
+    fn takes(&mut self, frame: &Frame, at: u64, last: u64, until: u64) -> bool {
+        let is_next = match self.next {
+            None => frame.index == last + 1,
+            Some(next) => (frame.index, frame.more) == next,
+        };
+        if self.is_whole() {
+            self.at = at;
+        }
+        // A truncation may have cut a batch in two.
+        let goes_on = frame.more > 0 && frame.index < until;
+        self.next = goes_on.then(|| (frame.index + 1, frame.more.saturating_sub(1)));
+        is_next
+    }
+}
+
 fn walk(cursor: &mut Cursor, scanned: &mut Scanned, link: Link, until: u64) -> Result<()> {
-    // Of a batch that is not complete yet: its next record, and how many come after that.
-    let mut batch: Option<(u64, u32)> = None;
-    let mut batch_at = scanned.frames_end;
+    let mut unit = Unit { next: None, at: scanned.frames_end };
     let mut sparse = scanned.sparse.clone();
     loop {
-        if batch.is_none() && scanned.last_index >= until {
+        if unit.is_whole() && scanned.last_index >= until {
             scanned.stop = Stop::Superseded;
             return Ok(());
         }
@@ -153,12 +180,12 @@ fn walk(cursor: &mut Cursor, scanned: &mut Scanned, link: Link, until: u64) -> R
         let damaged = |damage| Stop::Damaged { byte_offset: at, damage };
         let frame = match cursor.peek()? {
             Decoded::Frame(frame) => frame,
-            Decoded::Empty if batch.is_none() => {
+            Decoded::Empty if unit.is_whole() => {
                 scanned.stop = Stop::Empty;
                 return Ok(());
             }
             Decoded::Empty | Decoded::Needs(_) => {
-                scanned.stop = Stop::Damaged { byte_offset: batch_at, damage: Damage::Batch };
+                scanned.stop = Stop::Damaged { byte_offset: unit.at, damage: Damage::Batch };
                 return Ok(());
             }
             Decoded::Bad(damage) => {
@@ -168,21 +195,13 @@ fn walk(cursor: &mut Cursor, scanned: &mut Scanned, link: Link, until: u64) -> R
         };
         match frame.kind {
             Kind::Record => {
-                let (expected, more) =
-                    batch.map_or((scanned.last_index + 1, None), |(next, more)| (next, Some(more)));
-                if frame.index != expected || more.is_some_and(|more| more != frame.more) {
+                if !unit.takes(&frame, at, scanned.last_index, until) {
                     scanned.stop = damaged(Damage::Order);
                     return Ok(());
                 }
-                if batch.is_none() {
-                    batch_at = at;
-                }
                 sparse.note(frame.index, at);
-                // A truncation may have cut a batch in two.
-                let goes_on = frame.more > 0 && frame.index < until;
-                batch = goes_on.then(|| (frame.index + 1, frame.more - 1));
                 cursor.skip(&frame);
-                if batch.is_none() {
+                if unit.is_whole() {
                     scanned.records += frame.index - scanned.last_index;
                     scanned.last_index = frame.index;
                     scanned.records_end = cursor.at();
@@ -191,8 +210,8 @@ fn walk(cursor: &mut Cursor, scanned: &mut Scanned, link: Link, until: u64) -> R
                 }
                 continue;
             }
-            _ if batch.is_some() => {
-                scanned.stop = Stop::Damaged { byte_offset: batch_at, damage: Damage::Batch };
+            _ if !unit.is_whole() => {
+                scanned.stop = Stop::Damaged { byte_offset: unit.at, damage: Damage::Batch };
                 return Ok(());
             }
             Kind::Link if at != BLOCK_BYTES || frame.index != link.first_index => {

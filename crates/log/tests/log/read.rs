@@ -33,7 +33,10 @@ fn a_piece_of_a_record_is_read_by_itself_wherever_the_record_is() {
     for index in 1..=900 {
         if index % 100 == 50 {
             let (front, back) = large.split_at(index * 300);
-            assert_eq!(log.append_pieces(&[front, b"", back], Ack::Buffered).unwrap(), index as u64);
+            assert_eq!(
+                log.append_pieces(&[front, b"", back], Ack::Buffered).unwrap(),
+                index as u64
+            );
         } else {
             log.append(&payload(index as u64)).unwrap();
         }
