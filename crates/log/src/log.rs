@@ -181,16 +181,16 @@ impl Log {
         if let Some(timing) = accepted.timing {
             commit.tell.accepted(timing);
         }
-        let index = accepted.index;
+        let (index, cuts) = (accepted.index, accepted.cuts);
         if ack == Ack::Durable {
-            wait_for(commit, index, true)?;
+            wait_for(commit, index, cuts, true)?;
             return Ok(index);
         }
         if commit.policy.ack() == Ack::Durable {
             commit.syncer.want(index);
         }
         if ack == Ack::Written {
-            wait_for(commit, index, false)?;
+            wait_for(commit, index, cuts, false)?;
         } else {
             // Publishing a record comes before this look in every order; between what is wanted and the
             // look there is a fence.
@@ -248,8 +248,9 @@ impl Log {
     /// # Errors
     /// As [`Wait::block`].
     pub fn sync(&self) -> Result<u64> {
+        let cuts = self.commit.intake.marks.cuts();
         let index = self.last_index();
-        wait_for(&self.commit, index, true)?;
+        wait_for(&self.commit, index, cuts, true)?;
         Ok(index)
     }
 

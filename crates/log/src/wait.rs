@@ -59,7 +59,7 @@ impl Wait {
     pub(crate) fn new(commit: Arc<Commit>, index: u64, level: Ack, hurries: bool) -> Result<Self> {
         commit.intake.check_owner()?;
         let is_durable = level == Ack::Durable;
-        let cuts = mark(&commit, is_durable).cuts();
+        let cuts = commit.intake.marks.cuts();
         let last_index = commit.intake.marks.appended.get();
         if index > last_index {
             // What was never appended will not come by waiting.
@@ -78,7 +78,7 @@ impl Wait {
         if self.is_over() {
             return Ok(());
         }
-        if self.hurries && block_on(&self.commit, self.index, self.is_durable)? {
+        if self.hurries && block_on(&self.commit, self.index, self.cuts, self.is_durable)? {
             return Ok(());
         }
         self.mark().wait(self.index, self.cuts, None)
@@ -163,11 +163,10 @@ fn mark(commit: &Commit, is_durable: bool) -> &Watermark {
     if is_durable { &marks.durable } else { &marks.written }
 }
 
-/// Waits for a record that was just appended.
-pub(crate) fn wait_for(commit: &Commit, index: u64, is_durable: bool) -> Result<()> {
+/// Waits for a record that was just appended, when the log had been cut so often.
+pub(crate) fn wait_for(commit: &Commit, index: u64, cuts: u64, is_durable: bool) -> Result<()> {
     let mark = mark(commit, is_durable);
-    let cuts = mark.cuts();
-    if mark.has_reached(index, cuts) || block_on(commit, index, is_durable)? {
+    if mark.has_reached(index, cuts) || block_on(commit, index, cuts, is_durable)? {
         return Ok(());
     }
     mark.wait(index, cuts, None)
@@ -175,10 +174,11 @@ pub(crate) fn wait_for(commit: &Commit, index: u64, is_durable: bool) -> Result<
 
 /// Plays the writer where that is no slower than waking it: nobody else waits, nobody is at it. Whether
 /// the record has come; if not it was asked for.
-fn block_on(commit: &Commit, index: u64, is_durable: bool) -> Result<bool> {
+fn block_on(commit: &Commit, index: u64, cuts: u64, is_durable: bool) -> Result<bool> {
     commit.intake.check_owner()?;
     let mark = mark(commit, is_durable);
-    if is_durable {
+    // What a cut left is durable.
+    if is_durable && mark.cuts() == cuts {
         commit.syncer.want(index);
     }
     let marks = &commit.intake.marks;
@@ -203,7 +203,7 @@ fn block_on(commit: &Commit, index: u64, is_durable: bool) -> Result<bool> {
             }
         }
         drop(writer);
-        if mark.get() >= index && !commit.syncer.is_wanted() {
+        if mark.has_reached(index, cuts) && !commit.syncer.is_wanted() {
             return Ok(true);
         }
     }

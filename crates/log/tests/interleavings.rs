@@ -341,6 +341,8 @@ fn retention_beside_failovers_takes_nothing_that_is_left() {
     });
 }
 
+/// An append that waits was cut off before its wait began, and waited for ever, or for the record that got
+/// its index later.
 #[test]
 fn a_cut_ends_the_wait_for_what_it_cut_and_for_nothing_else() {
     explore(|| {

@@ -69,6 +69,8 @@ pub(crate) struct Incoming<'a> {
 pub(crate) struct Accepted {
     /// The last of its records.
     pub(crate) index: u64,
+    /// How often the log had been cut then.
+    pub(crate) cuts: u64,
     /// Of one append in some, and of all that waited for room.
     pub(crate) timing: Option<Timing>,
 }
@@ -160,9 +162,10 @@ impl Intake {
         // First the mark, so that `written` never comes before it. Nobody waits for this one.
         self.marks.appended.set(index);
         self.ring.publish(tail.position);
+        let cuts = self.marks.cuts();
         drop(tail);
         let timing = begun.or(stalled).map(|begun| self.timing(begun, stalled));
-        Ok(Accepted { index, timing })
+        Ok(Accepted { index, cuts, timing })
     }
 
     #[cold]

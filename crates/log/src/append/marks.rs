@@ -49,6 +49,12 @@ impl Marks {
         }
     }
 
+    /// How often the log was cut: as `appended` says, which goes back last. Who reads this before it looks
+    /// for a record is told when that one is cut off.
+    pub(crate) fn cuts(&self) -> u64 {
+        self.appended.cuts()
+    }
+
     /// They will not move any more.
     pub(crate) fn close(&self, error: &Error) {
         for mark in self.all() {
