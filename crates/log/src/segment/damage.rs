@@ -1,7 +1,5 @@
 //! [`Damage`]: why bytes are not what they should be.
 
-use super::format::VERSION;
-
 /// Why bytes are not what they should be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum Damage {
@@ -12,7 +10,7 @@ pub enum Damage {
     #[error("no segment begins so (wrong magic)")]
     Magic,
     /// A version that this program does not know.
-    #[error("format version {0} is not known here (this is version {VERSION})")]
+    #[error("format version {0} is not known here")]
     Version(u32),
     /// The checksum of the header is wrong.
     #[error("the checksum of the segment's header is wrong")]

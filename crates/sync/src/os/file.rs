@@ -6,10 +6,10 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use super::batch::Write;
 use super::full_fsync::{is_ours, says_unsupported};
 #[cfg(unix)]
 use super::map::Mapping;
+use super::requests::Write;
 use super::sys;
 use super::uring::Ring;
 use crate::method::{Call, Chain, Step};

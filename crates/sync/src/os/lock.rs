@@ -14,8 +14,8 @@ use std::fs::{File, TryLockError};
 use std::io::{self, Read, Seek, Write};
 use std::path::Path;
 
-use super::dir::regular;
 use super::fork::Process;
+use super::regular::regular;
 use super::{How, sys};
 use crate::{Access, Error, Result};
 

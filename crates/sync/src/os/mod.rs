@@ -20,6 +20,8 @@ mod lock;
 #[cfg(target_os = "linux")]
 mod loop_device;
 mod place;
+mod regular;
+mod requests;
 
 #[cfg(target_os = "linux")]
 #[path = "linux.rs"]

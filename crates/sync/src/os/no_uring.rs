@@ -2,7 +2,7 @@
 
 use std::io;
 
-use super::batch::{Done, Write};
+use super::requests::{Done, Write};
 use crate::method::Chain;
 
 #[derive(Debug)]

@@ -10,7 +10,7 @@ use std::os::fd::AsRawFd;
 
 use io_uring::{IoUring, opcode, squeue, types};
 
-use super::batch::{Done, Write};
+use super::requests::{Done, Write};
 use crate::method::Chain;
 
 /// A request is known by the number of its write, doubled, plus one for the fsync.

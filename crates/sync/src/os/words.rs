@@ -76,7 +76,7 @@ mod unix {
                 // A FIFO would let us wait for whoever put it there.
                 .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
                 .open(path);
-            let file = super::super::dir::regular(path, opened)?;
+            let file = super::super::regular::regular(path, opened)?;
             check_is_ours(&file).map_err(failed("stat"))?.map_err(refused)?;
             if !super::super::place::lives_in_memory(&file).map_err(failed("statfs"))? {
                 let reason = "its filesystem is not in memory, so a store could wait for a disk; \
