@@ -4,3 +4,5 @@
 pub(crate) mod judge;
 pub(crate) mod mend;
 pub(crate) mod survey;
+#[cfg(all(test, not(miri), not(shuttle)))]
+mod transcripts;
