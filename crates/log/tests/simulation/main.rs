@@ -433,6 +433,32 @@ fn what_was_lost_behind_a_clean_end_does_not_come_back() {
     }
 }
 
+/// A ring was given up by an opener who had another, and came back in the place of that one: its records had
+/// others in their place by then.
+#[test]
+fn a_ring_that_was_given_up_is_not_taken_for_the_one_that_followed() {
+    let Ok(shm) = tempfile::tempdir_in("/dev/shm") else { return };
+    let (first, second, away) = ("first", "second", "away");
+    let path = |name| shm.path().join(name);
+    let with = |name| Options { ring: Ring::File(path(name)), ..story(RARELY) };
+    let dir = Arc::new(SimDir::new());
+    let (log, _) = Log::open_in(dyn_dir(&dir), with(first)).unwrap();
+    log.append_with(b"durable", Ack::Durable).unwrap();
+    (2..=4).for_each(|_| assert!(log.append_with(b"given up", Ack::Buffered).is_ok()));
+    let dir = Arc::new(dir.crash(Crash::Process, 0));
+    std::fs::copy(path(first), path(away)).unwrap();
+    std::fs::remove_file(path(first)).unwrap();
+    let (log, recovery) = Log::open_in(dyn_dir(&dir), with(second)).unwrap();
+    assert_eq!((log.last_index(), recovery.replayed), (1, 0));
+    log.append_with(b"in its place", Ack::Durable).unwrap();
+    let dir = Arc::new(dir.crash(Crash::Process, 0));
+    std::fs::remove_file(path(second)).unwrap();
+    std::fs::copy(path(away), path(second)).unwrap();
+    let (log, recovery) = Log::open_in(dyn_dir(&dir), with(second)).unwrap();
+    assert_eq!((log.last_index(), recovery.replayed), (2, 0));
+    assert!(recovery.ring_ignored.is_some());
+}
+
 /// A clock was ahead once. What was begun then was younger than anything, and retention by age kept it, and
 /// all behind it, until the clock had caught up.
 #[test]
