@@ -24,14 +24,30 @@ use std::time::{Duration, Instant};
 use std::{env, thread};
 
 /// What looks for mutants, fastest first, and how long it may look.
-const CAMPAIGNS: [(&str, &str, &str); 12] = [
+const CAMPAIGNS: [(&str, &str, &str); 20] = [
     ("every_moment_of_a_run_may_be_its_last", "PLIMSOLL_POINTS", "20000"),
     ("retention_does_not_bring_back_a_segment_that_was_replaced", "PLIMSOLL_SEEDS", "1"),
     ("a_segment_that_failed_as_it_got_its_name_does_not_stay_behind", "PLIMSOLL_SEEDS", "1"),
     ("a_segment_that_failed_as_it_was_begun_does_not_hide_records", "PLIMSOLL_SEEDS", "1"),
-    ("an_empty_segment_in_the_second_directory_does_not_stay_behind", "PLIMSOLL_SEEDS", "1"),
+    ("a_segment_that_was_cut_off_before_its_link_was_durable_is_not_missed", "PLIMSOLL_SEEDS", "1"),
+    ("the_note_of_a_cut_stays_as_long_as_what_was_cut_off", "PLIMSOLL_SEEDS", "1"),
+    ("what_was_lost_behind_a_clean_end_does_not_come_back", "PLIMSOLL_SEEDS", "1"),
+    ("a_ring_that_was_given_up_is_not_taken_for_the_one_that_followed", "PLIMSOLL_SEEDS", "1"),
+    ("a_log_that_is_opened_on_a_full_disk_knows_what_is_stale", "PLIMSOLL_SEEDS", "1"),
+    ("small_records_are_accepted_after_one_that_was_larger_than_a_segment", "PLIMSOLL_SEEDS", "1"),
+    ("a_clock_that_was_ahead_does_not_keep_segments_for_ever", "PLIMSOLL_SEEDS", "1"),
     ("a_record_larger_than_what_is_staged_is_durable_as_a_whole", "PLIMSOLL_SEEDS", "1"),
     ("tails::damage_is_called_what_it_is", "PLIMSOLL_EVERY", "7"),
+    (
+        "tails::a_record_that_is_missing_from_a_log_that_was_closed_is_corruption",
+        "PLIMSOLL_EVERY",
+        "7",
+    ),
+    (
+        "full::a_disk_that_fills_loses_nothing_and_takes_records_again_once_there_is_room",
+        "PLIMSOLL_SEEDS",
+        "200",
+    ),
     ("nothing_acknowledged_is_lost_to_crashes", "PLIMSOLL_SEEDS", "400"),
     ("nothing_acknowledged_is_lost_to_failing_disks", "PLIMSOLL_SEEDS", "1000"),
     ("faults::an_error_at_any_operation_loses_nothing", "PLIMSOLL_EVERY", "7"),

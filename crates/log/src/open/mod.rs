@@ -6,3 +6,5 @@ pub(crate) mod judge;
 pub(crate) mod mend;
 pub(crate) mod ring;
 pub(crate) mod survey;
+#[cfg(all(test, not(miri), not(shuttle)))]
+mod transcripts;

@@ -8,6 +8,8 @@
 //! * `world.rs`: one history, in which the log crashes and is opened again.
 //! * `points.rs`: every moment of a history is crashed, in a copy.
 //! * `faults.rs`: an error at each operation of a history in turn.
+//! * `full.rs`: disks that fill, and have room again.
+//! * `home.rs`, `rings.rs`: where the log is, and which ring an opener sees.
 //! * `tails.rs`: damage to the end of a log, and what it must be called.
 //!
 //! `PLIMSOLL_SEEDS=100000 cargo test --release -p plimsoll-log --test simulation` runs more seeds,
@@ -22,8 +24,11 @@
 )]
 
 mod faults;
+mod full;
+mod home;
 mod model;
 mod points;
+mod rings;
 mod tails;
 mod world;
 
@@ -356,57 +361,6 @@ fn half_a_note_that_another_note_took_the_place_of_is_in_nobodys_way() {
     assert!(!dir.list().unwrap().iter().any(|name| name == "note.tmp"));
 }
 
-/// A record that was larger than a segment kept its mark on what may be accepted long after it was durable,
-/// and the next segment was asked to have room for the small one only: behind a cut there was never
-/// enough, and a log with threads waited for ever.
-#[test]
-fn small_records_are_accepted_after_one_that_was_larger_than_a_segment() {
-    let options = Options { ring_bytes: 256 << 10, ..story(RARELY) };
-    let (log, _) = Log::open_in(Arc::new(SimDir::new()), options).unwrap();
-    log.append_with(&[1; 100], Ack::Written).unwrap();
-    log.append_with(&vec![2; 125_000], Ack::Written).unwrap();
-    log.truncate_after(1).unwrap();
-    for index in 2..100 {
-        assert_eq!(log.append_with(&[3; 300], Ack::Written).unwrap(), index);
-    }
-}
-
-/// Everything was durable, and closing the log said that the disk was full: for the note of its end, which
-/// only spares the next open some reading.
-#[test]
-fn a_log_that_is_durable_closes_on_a_full_disk() {
-    let dir = Arc::new(SimDir::new());
-    let (log, _) = Log::open_in(dyn_dir(&dir), story(RARELY)).unwrap();
-    log.append(b"a record").unwrap();
-    let full = FaultKind::Fail(ErrorKind::StorageFull);
-    dir.inject(Fault::new(Operation::Write, full).named("note.tmp").sticky());
-    log.close().unwrap();
-    let found = Arc::new(dir.power_cut(1));
-    assert!(!found.list().unwrap().iter().any(|name| name == "note.tmp"));
-    let (log, recovery) = Log::open_in(dyn_dir(&found), story(RARELY)).unwrap();
-    assert!(recovery.clean && log.last_index() == 1, "{recovery:?}");
-}
-
-/// The disk was too full for the note that names the ring, and the one that stood was of another, or none
-/// stood: the log opened all the same, and what was accepted then was not found after a crash.
-#[test]
-fn a_ring_that_cannot_be_noted_is_not_used() {
-    let Ok(shm) = tempfile::tempdir_in("/dev/shm") else { return };
-    let ring = Ring::File(shm.path().join("ring"));
-    let options = Options { ring, ..story(RARELY) };
-    let dir = Arc::new(SimDir::new());
-    let (log, _) = Log::open_in(dyn_dir(&dir), options.clone()).unwrap();
-    log.append(b"a record").unwrap();
-    log.close().unwrap();
-    let full = FaultKind::Fail(ErrorKind::StorageFull);
-    dir.inject(Fault::new(Operation::Write, full).named("note.tmp").sticky());
-    let opened = Log::open_in(dyn_dir(&dir), options).map(drop);
-    assert!(matches!(opened, Err(Error::Disk(_))), "{opened:?}");
-    // Whoever makes room needs no ring.
-    let (log, _) = Log::open_in(dyn_dir(&dir), story(RARELY)).unwrap();
-    assert_eq!(log.last_index(), 1);
-}
-
 /// A log was opened on a full disk and had no segment to go on in, so what an earlier cut had left was not
 /// looked at. Then retention took what was older and younger, and what was stale was the log's beginning.
 #[test]
@@ -435,6 +389,151 @@ fn a_log_that_is_opened_on_a_full_disk_knows_what_is_stale() {
     let found = Arc::new(found.crash(Crash::Process, 0));
     let (log, _) = Log::open_in(dyn_dir(&found), options).unwrap();
     assert_eq!((log.first_index(), log.last_index()), (first, last));
+}
+
+/// What was cut off could not be removed, neither then nor at the next open, and its number fitted the
+/// count. No open may take the note of the cut away before.
+#[test]
+fn the_note_of_a_cut_stays_as_long_as_what_was_cut_off() {
+    let options = story(RARELY);
+    let stays = "00000000000000000041.seg";
+    let fails = || Fault::new(Operation::Remove, FaultKind::FailRaw(5)).named(stays).sticky();
+    let mut dir = Arc::new(SimDir::new());
+    let (log, _) = Log::open_in(dyn_dir(&dir), options.clone()).unwrap();
+    (1..=50).for_each(|_| assert!(log.append_with(&[7; 3000], Ack::Durable).is_ok()));
+    dir.inject(fails());
+    log.truncate_after(20).unwrap();
+    for _ in 0..3 {
+        dir = Arc::new(dir.crash(Crash::Process, 0));
+        assert!(dir.list().unwrap().iter().any(|name| name == stays));
+        dir.inject(fails());
+        let opened = Log::open_in(dyn_dir(&dir), options.clone());
+        assert_eq!(opened.map_or(20, |(log, _)| log.last_index()), 20);
+    }
+    let (log, _) = Log::open_in(Arc::new(dir.crash(Crash::Process, 0)), options).unwrap();
+    assert_eq!(log.last_index(), 20);
+}
+
+/// A log was closed and opened again, and the first block of what came then was lost to a power cut, and
+/// a later one was not. What says where the log ended must be gone by then: whoever believes it looks
+/// at nothing behind, and writes there.
+#[test]
+fn what_was_lost_behind_a_clean_end_does_not_come_back() {
+    let options = Options { direct: false, ..story(RARELY) };
+    for seed in 0..40 {
+        let dir = Arc::new(SimDir::new());
+        let (log, _) = Log::open_in(dyn_dir(&dir), options.clone()).unwrap();
+        log.append(&[1; 200]).unwrap();
+        log.close().unwrap();
+        let (log, _) = Log::open_in(dyn_dir(&dir), options.clone()).unwrap();
+        (0..60).for_each(|_| assert!(log.append_with(&[2; 200], Ack::Written).is_ok()));
+        let dir = Arc::new(dir.power_cut(seed));
+        let (log, _) = Log::open_in(dyn_dir(&dir), options.clone()).unwrap();
+        let next = log.last_index() + 1;
+        for index in next..next + 20 {
+            assert_eq!(log.append_with(&[3; 200], Ack::Durable).unwrap(), index);
+            let found = Arc::new(dir.power_cut(seed));
+            let (log, _) = Log::open_in(dyn_dir(&found), options.clone()).unwrap();
+            assert_eq!(log.last_index(), index, "seed {seed}: what was cut off came back");
+        }
+    }
+}
+
+/// A ring was given up by an opener who had another, and came back in the place of that one: its records had
+/// others in their place by then.
+#[test]
+fn a_ring_that_was_given_up_is_not_taken_for_the_one_that_followed() {
+    let Ok(shm) = tempfile::tempdir_in("/dev/shm") else { return };
+    let (first, second, away) = ("first", "second", "away");
+    let path = |name| shm.path().join(name);
+    let with = |name| Options { ring: Ring::File(path(name)), ..story(RARELY) };
+    let dir = Arc::new(SimDir::new());
+    let (log, _) = Log::open_in(dyn_dir(&dir), with(first)).unwrap();
+    log.append_with(b"durable", Ack::Durable).unwrap();
+    (2..=4).for_each(|_| assert!(log.append_with(b"given up", Ack::Buffered).is_ok()));
+    let dir = Arc::new(dir.crash(Crash::Process, 0));
+    std::fs::copy(path(first), path(away)).unwrap();
+    std::fs::remove_file(path(first)).unwrap();
+    let (log, recovery) = Log::open_in(dyn_dir(&dir), with(second)).unwrap();
+    assert_eq!((log.last_index(), recovery.replayed), (1, 0));
+    log.append_with(b"in its place", Ack::Durable).unwrap();
+    let dir = Arc::new(dir.crash(Crash::Process, 0));
+    std::fs::remove_file(path(second)).unwrap();
+    std::fs::copy(path(away), path(second)).unwrap();
+    let (log, recovery) = Log::open_in(dyn_dir(&dir), with(second)).unwrap();
+    assert_eq!((log.last_index(), recovery.replayed), (2, 0));
+    assert!(recovery.ring_ignored.is_some());
+}
+
+/// A clock was ahead once. What was begun then was younger than anything, and retention by age kept it, and
+/// all behind it, until the clock had caught up.
+#[test]
+fn a_clock_that_was_ahead_does_not_keep_segments_for_ever() {
+    let (ahead, clock) = (Clock::manual(1), Clock::manual(2));
+    ahead.advance(Duration::from_secs(1_000_000));
+    let dir = Arc::new(SimDir::new());
+    for (clock, records) in [(ahead, 25), (clock.clone(), 60)] {
+        let options = Options { clock, ..story(RARELY) };
+        let (log, _) = Log::open_in(dyn_dir(&dir), options).unwrap();
+        (0..records).for_each(|_| assert!(log.append(&[7; 3000]).is_ok()));
+        log.close().unwrap();
+    }
+    clock.advance(Duration::from_secs(7200));
+    let options = Options { clock: clock.clone(), ..story(RARELY) };
+    let (log, _) = Log::open_in(dyn_dir(&dir), options).unwrap();
+    let first = log.truncate_before(Retain::Age(Duration::from_secs(3600))).unwrap();
+    assert!(first > 60, "what is two hours old is kept: {first}");
+}
+
+/// The disk was too full for the note that names the ring, and the one that stood was of another, or none
+/// stood: the log opened all the same, and what was accepted then was not found after a crash.
+#[test]
+fn a_ring_that_cannot_be_noted_is_not_used() {
+    let Ok(shm) = tempfile::tempdir_in("/dev/shm") else { return };
+    let ring = Ring::File(shm.path().join("ring"));
+    let options = Options { ring, ..story(RARELY) };
+    let dir = Arc::new(SimDir::new());
+    let (log, _) = Log::open_in(dyn_dir(&dir), options.clone()).unwrap();
+    log.append(b"a record").unwrap();
+    log.close().unwrap();
+    let full = FaultKind::Fail(ErrorKind::StorageFull);
+    dir.inject(Fault::new(Operation::Write, full).named("note.tmp").sticky());
+    let opened = Log::open_in(dyn_dir(&dir), options).map(drop);
+    assert!(matches!(opened, Err(Error::Disk(_))), "{opened:?}");
+    // Whoever makes room needs no ring.
+    let (log, _) = Log::open_in(dyn_dir(&dir), story(RARELY)).unwrap();
+    assert_eq!(log.last_index(), 1);
+}
+
+/// Everything was durable, and closing the log said that the disk was full: for the note of its end, which
+/// only spares the next open some reading.
+#[test]
+fn a_log_that_is_durable_closes_on_a_full_disk() {
+    let dir = Arc::new(SimDir::new());
+    let (log, _) = Log::open_in(dyn_dir(&dir), story(RARELY)).unwrap();
+    log.append(b"a record").unwrap();
+    let full = FaultKind::Fail(ErrorKind::StorageFull);
+    dir.inject(Fault::new(Operation::Write, full).named("note.tmp").sticky());
+    log.close().unwrap();
+    let found = Arc::new(dir.power_cut(1));
+    assert!(!found.list().unwrap().iter().any(|name| name == "note.tmp"));
+    let (log, recovery) = Log::open_in(dyn_dir(&found), story(RARELY)).unwrap();
+    assert!(recovery.clean && log.last_index() == 1, "{recovery:?}");
+}
+
+/// A record that was larger than a segment kept its mark on what may be accepted long after it was durable,
+/// and the next segment was asked to have room for the small one only: behind a cut there was never
+/// enough, and a log with threads waited for ever.
+#[test]
+fn small_records_are_accepted_after_one_that_was_larger_than_a_segment() {
+    let options = Options { ring_bytes: 256 << 10, ..story(RARELY) };
+    let (log, _) = Log::open_in(Arc::new(SimDir::new()), options).unwrap();
+    log.append_with(&[1; 100], Ack::Written).unwrap();
+    log.append_with(&vec![2; 125_000], Ack::Written).unwrap();
+    log.truncate_after(1).unwrap();
+    for index in 2..100 {
+        assert_eq!(log.append_with(&[3; 300], Ack::Written).unwrap(), index);
+    }
 }
 
 /// No segment could be made ready, and nothing else failed: appends stopped short of the end of the one

@@ -7,10 +7,12 @@ use plimsoll_sync::Crash;
 
 use crate::Disk;
 
-/// The records of a log, and what was said of them. Indexes are counted from 1.
+/// The records of a log, and what was said of them.
 #[derive(Debug, Default)]
 pub(crate) struct Model {
-    /// Payloads of records 1, 2, …
+    /// The log begins behind this index.
+    pub(crate) before: u64,
+    /// Payloads of its records, in order.
     pub(crate) records: Vec<Vec<u8>>,
     /// For each record, how many of its batch follow.
     pub(crate) more: Vec<usize>,
@@ -27,15 +29,21 @@ pub(crate) struct Model {
     pub(crate) offered: Vec<Vec<u8>>,
     /// Where a truncation that has not returned cuts.
     pub(crate) cut_to: Option<u64>,
+    /// Where one cut that failed: it may have happened.
+    pub(crate) may_be_cut_to: Option<u64>,
     /// Its marks are promises as well.
     pub(crate) log: Weak<Log>,
 }
 
 /// The model, for the world and for whoever watches its disks.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub(crate) struct Shared(Arc<Mutex<Model>>);
 
 impl Shared {
+    pub(crate) fn of(model: Model) -> Self {
+        Self(Arc::new(Mutex::new(model)))
+    }
+
     /// Never held while the log works: whoever watches its disk needs it then.
     pub(crate) fn lock(&self) -> MutexGuard<'_, Model> {
         self.0.try_lock().unwrap_or_else(|error| match error {
@@ -46,11 +54,39 @@ impl Shared {
 }
 
 impl Model {
-    /// A log was opened and holds records up to `last`: those are the log now.
+    /// A log that begins behind this index.
+    pub(crate) fn behind(before: u64) -> Self {
+        let (may_be_gone, is_gone) = (before, before);
+        Self { before, may_be_gone, is_gone, written: before, durable: before, ..Self::default() }
+    }
+
+    /// The last record.
+    pub(crate) fn last(&self) -> u64 {
+        self.before + self.records.len() as u64
+    }
+
+    /// Where a record is in the lists, or as many as there are up to it.
+    fn count_to(&self, index: u64) -> usize {
+        usize::try_from(index.saturating_sub(self.before)).expect("there are few")
+    }
+
+    /// A log was opened or cut and holds records up to `last`: those are the log now.
     pub(crate) fn keep(&mut self, last: u64) {
-        let last = usize::try_from(last).expect("indexes are small");
-        self.records.truncate(last);
-        self.more.truncate(last);
+        let count = self.count_to(last);
+        self.records.truncate(count);
+        self.more.truncate(count);
+    }
+
+    /// The batch that a cut went through is whole as far as it goes.
+    pub(crate) fn end_batch(&mut self) {
+        let more = &mut self.more;
+        let mut end = more.len();
+        while end > 0 && more[end - 1] > 0 && (end == more.len() || more[end - 1] > more[end]) {
+            end -= 1;
+        }
+        for (place, more) in more[end..].iter_mut().rev().enumerate() {
+            *more = place;
+        }
     }
 
     /// What a crash at this moment must leave.
@@ -69,13 +105,13 @@ impl Model {
     /// What a log that was just opened holds: a prefix, whole batches, at least `must`.
     pub(crate) fn check_ends(&self, log: &Log, must: u64, disk: Disk) {
         let (first, last) = (log.first_index(), log.last_index());
-        let most = self.records.len() + self.offered.len();
-        assert!(last <= most as u64, "{last} were never appended");
-        let whole = last == 0
+        let most = self.last() + self.offered.len() as u64;
+        assert!(last <= most, "{last} were never appended");
+        let whole = last <= self.before
             || last < first
             || Some(last) == self.cut_to
-            || last == most as u64
-            || self.more.get(last as usize - 1) == Some(&0);
+            || last == most
+            || self.more.get(self.count_to(last) - 1) == Some(&0);
         assert!(whole, "half a batch at {last}");
         if disk == Disk::Lying {
             return;
@@ -108,7 +144,7 @@ impl Model {
     }
 
     pub(crate) fn payload(&self, index: u64) -> Option<&[u8]> {
-        let at = usize::try_from(index - 1).expect("indexes are small");
+        let at = self.count_to(index).checked_sub(1)?;
         let offered = || self.offered.get(at - self.records.len());
         self.records.get(at).or_else(offered).map(Vec::as_slice)
     }

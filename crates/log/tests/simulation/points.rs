@@ -10,6 +10,7 @@ use plimsoll_sync::{Crash, Dir};
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
+use crate::home::Home;
 use crate::model::{Model, Shared};
 use crate::{Disk, in_a_thread};
 
@@ -33,6 +34,7 @@ pub(crate) struct Points {
     pub(crate) counts: Counts,
     disk: Disk,
     small_disk: bool,
+    home: Home,
     options: Options,
     model: Shared,
 }
@@ -54,12 +56,13 @@ impl Points {
         seed: u64,
         disk: Disk,
         small_disk: bool,
+        home: Home,
         options: Options,
         model: Shared,
     ) -> Self {
         let rng = Pcg64Mcg::seed_from_u64(!seed);
         let options = Options { ring: Ring::Memory, observer: None, threads: false, ..options };
-        Self { rng, counts: Counts::default(), disk, small_disk, options, model }
+        Self { rng, counts: Counts::default(), disk, small_disk, home, options, model }
     }
 
     /// Every moment of this directory from here on is a point.
@@ -106,7 +109,7 @@ impl Points {
         ));
         let found = Arc::new(found);
         if self.disk != Disk::Lying && self.rng.random_ratio(1, 16) {
-            nothing_is_wrong(&found);
+            nothing_is_wrong(&found, self.home);
         }
         let Some(log) = self.open(&found) else { return };
         model.check_ends(&log, must, self.disk);
@@ -121,7 +124,9 @@ impl Points {
 
     fn open(&mut self, found: &Arc<SimDir>) -> Option<Log> {
         let clock = Clock::manual(self.rng.random());
-        match Log::open_in(dyn_dir(found), Options { clock, ..self.options.clone() }) {
+        let options = Options { clock, ..self.options.clone() };
+        let dir = self.home.made(found).expect("a disk that was copied is a good one");
+        match Log::open_in(dir, options) {
             Ok((log, recovery)) => {
                 self.counts.torn_tails += u64::from(recovery.torn_tail.is_some());
                 Some(log)
@@ -180,8 +185,8 @@ pub(crate) fn dyn_dir(dir: &Arc<SimDir>) -> Arc<dyn Dir> {
 }
 
 /// Somebody who only looks calls nothing corrupt.
-pub(crate) fn nothing_is_wrong(dir: &Arc<SimDir>) {
-    let Ok(view) = View::of(dyn_dir(dir)) else { return };
+pub(crate) fn nothing_is_wrong(dir: &Arc<SimDir>, home: Home) {
+    let Ok(view) = home.of(dir).map_err(Error::from).and_then(View::of) else { return };
     for report in view.verify(&|_, _| {}).into_iter().flatten() {
         assert!(!matches!(report.state, SegmentState::Corrupt(_)), "{report:?}");
     }

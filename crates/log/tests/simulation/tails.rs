@@ -31,6 +31,8 @@ struct Before {
     bytes: Vec<u8>,
     frames: Vec<Whole>,
     payloads: Vec<Vec<u8>>,
+    /// The last record, of a log that was closed: all of it was durable.
+    closed: u64,
 }
 
 fn options() -> Options {
@@ -50,8 +52,8 @@ fn content(file: &dyn File) -> Vec<u8> {
     bytes
 }
 
-/// A log whose last records are written and not durable.
-fn before(seed: u64) -> Before {
+/// A log whose last records are written and not durable, or that was closed.
+fn before(seed: u64, closes: bool) -> Before {
     let mut rng = Pcg64Mcg::seed_from_u64(seed);
     let options_of_disk = DiskOptions { system: System::HERE, ..DiskOptions::default() };
     let dir = Arc::new(SimDir::with(options_of_disk));
@@ -67,7 +69,14 @@ fn before(seed: u64) -> Before {
         log.append_batch_with(&batch, ack).unwrap();
         payloads.append(&mut batch);
     }
-    let disk = dir.crash(Crash::Process, 0);
+    let mut closed = 0;
+    let disk = if closes {
+        closed = log.last_index();
+        log.close().unwrap();
+        dir.power_cut(seed)
+    } else {
+        dir.crash(Crash::Process, 0)
+    };
     let view = View::of(Arc::new(disk.crash(Crash::Process, 0))).unwrap();
     let reports = view.verify(&|_, _| {}).unwrap();
     let mut frames = Vec::new();
@@ -89,7 +98,7 @@ fn before(seed: u64) -> Before {
     let name = reports[0].segment.clone();
     let bytes = content(&*disk.open(&name, Access::default()).unwrap());
     assert!(frames.iter().filter(|frame| frame.kind == Kind::Mark).count() >= 3);
-    Before { disk, name, bytes, frames, payloads }
+    Before { disk, name, bytes, frames, payloads, closed }
 }
 
 /// What the verdict must be: the last record, and the last one that is called durable.
@@ -98,6 +107,7 @@ fn expected(before: &Before, after: &[u8]) -> (u64, u64) {
         after.get(frame.from..frame.to) == Some(&before.bytes[frame.from..frame.to])
     };
     let durable = before.frames.iter().filter(is_whole).map(|frame| frame.durable).max();
+    let durable = durable.max(Some(before.closed));
     let whole = before.frames.iter().take_while(is_whole);
     let ends = whole.filter(|frame| frame.kind == Kind::Record && frame.more == 0);
     (ends.map(|frame| frame.index).max().unwrap_or(0), durable.unwrap_or(0))
@@ -165,11 +175,25 @@ fn check(before: &Before, after: &[u8], how: &str, verdicts: &mut Verdicts) {
 
 #[test]
 fn damage_is_called_what_it_is() {
+    let verdicts = harm(&before(7, false));
+    assert!(verdicts.corrupt > 0 && verdicts.torn > 0 && verdicts.whole > 0);
+}
+
+/// Whoever closes a log notes where it ends: there is no unfinished write then.
+#[test]
+fn a_record_that_is_missing_from_a_log_that_was_closed_is_corruption() {
+    let verdicts = harm(&before(7, true));
+    assert!(verdicts.corrupt > 0 && verdicts.whole > 0);
+}
+
+/// Harms a log in each way, at one byte offset after the other.
+fn harm(before: &Before) -> Verdicts {
     let every = number("PLIMSOLL_EVERY").unwrap_or(97) as usize;
-    let before = before(7);
     let mut rng = Pcg64Mcg::seed_from_u64(8);
     let mut verdicts = Verdicts::default();
-    let first = before.frames[0].to.next_multiple_of(8);
+    // Of a log that was closed what comes before its records is not read.
+    let is_begun = |frame: &&Whole| before.closed == 0 || frame.kind == Kind::Record;
+    let first = before.frames[1..].iter().find(is_begun).expect("it has records").from;
     let end = before.frames.last().unwrap().to + 5000;
     let garbage: Vec<u8> = (0..before.bytes.len() + 9000).map(|_| rng.random()).collect();
     let stale = &before.bytes[before.frames[1].from..before.frames[3].to];
@@ -178,7 +202,7 @@ fn damage_is_called_what_it_is() {
         let mut damage = |how: &str, act: &dyn Fn(&mut Vec<u8>)| {
             let mut after = before.bytes.clone();
             act(&mut after);
-            check(&before, &after, &format!("{how} at {at}"), &mut verdicts);
+            check(before, &after, &format!("{how} at {at}"), &mut verdicts);
         };
         damage("short", &|bytes| bytes.truncate(at));
         damage("zeros", &|bytes| bytes[at..].fill(0));
@@ -211,5 +235,5 @@ fn damage_is_called_what_it_is() {
         });
     }
     println!("{verdicts:?}");
-    assert!(verdicts.corrupt > 0 && verdicts.torn > 0 && verdicts.whole > 0);
+    verdicts
 }

@@ -1,18 +1,23 @@
 //! One history: a log, its disks and a model of it, and steps that a seed draws.
 
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use plimsoll_log::{Ack, Clock, Error, Event, Log, Observer, Options, Policy, Retain, Ring, View};
-use plimsoll_simdisk::{DiskOptions, Fault, FaultKind, Operation, Persistence, SimDir, Step, Tear};
+use plimsoll_log::{
+    Ack, Clock, Error, Event, Log, Observer, Options, Policy, Recovery, Retain, Ring, View,
+};
+use plimsoll_simdisk::{
+    DiskOptions, Fault, FaultKind, FillsAt, Operation, Overwriting, Persistence, SimDir, Step, Tear,
+};
 use plimsoll_sync::{Crash, Dir, System};
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
 use crate::Disk;
+use crate::home::Home;
 use crate::model::{Model, Shared};
 use crate::points::{Counts, Points, nothing_is_wrong};
+use crate::rings::{Rings, Sees};
 
 pub(crate) struct World {
     rng: Pcg64Mcg,
@@ -24,11 +29,10 @@ pub(crate) struct World {
     log: Option<Arc<Log>>,
     model: Shared,
     points: Option<Arc<Mutex<Points>>>,
-    shm: Option<tempfile::TempDir>,
-    /// Names of rings, so that each crash leaves another.
-    rings: u64,
-    /// A ring that the last opener could not see, and that comes back.
-    hidden: Option<PathBuf>,
+    home: Home,
+    /// The log's directory on that disk, so that what has failed there stays so.
+    log_dir: Option<Arc<dyn Dir>>,
+    rings: Option<Rings>,
     talks: bool,
     small_disk: bool,
     /// Neither faults nor crashes are drawn.
@@ -37,6 +41,14 @@ pub(crate) struct World {
     is_lazy: bool,
     is_over: bool,
 }
+
+/// Where bytes go that are written where others were.
+pub(crate) const OVERWRITING: [Overwriting; 4] = [
+    Overwriting::InPlace,
+    Overwriting::Elsewhere { in_place_on_request: false },
+    Overwriting::Elsewhere { in_place_on_request: true },
+    Overwriting::Memory,
+];
 
 /// Tells what the log does.
 struct Teller;
@@ -80,13 +92,17 @@ impl World {
             },
             tear: if rng.random() { Tear::Bytes512 } else { Tear::Bytes4096 },
             capacity_bytes: small_disk.then_some(512 << 10),
+            overwriting: OVERWRITING[rng.random_range(0..OVERWRITING.len())],
+            fills_at: if rng.random() { FillsAt::Write } else { FillsAt::Sync },
             history_steps: if talks { 200 } else { 0 },
             ..DiskOptions::default()
         };
         let dir = Arc::new(SimDir::with(disk_options));
-        let shm = rng.random_ratio(1, 8).then(|| tempfile::tempdir_in("/dev/shm").ok()).flatten();
+        let rings = rng.random_ratio(1, 8).then(Rings::new).flatten();
         let clock = Clock::manual(seed);
-        let options = Options { threads: false, clock: clock.clone(), ..Options::default() };
+        let first_index = [1, 1, 1000][rng.random_range(0..3)];
+        let options =
+            Options { threads: false, clock: clock.clone(), first_index, ..Options::default() };
         Self {
             rng,
             seed,
@@ -95,11 +111,11 @@ impl World {
             options,
             clock,
             log: None,
-            model: Shared::default(),
+            model: Shared::of(Model::behind(first_index - 1)),
             points: None,
-            shm,
-            rings: 0,
-            hidden: None,
+            home: if seed % 5 == 3 { Home::Inside } else { Home::Root },
+            log_dir: None,
+            rings,
             talks,
             small_disk,
             is_calm: false,
@@ -110,10 +126,7 @@ impl World {
 
     /// Whoever opens a log may want it otherwise than the one before.
     fn draw_options(&mut self) {
-        // A ring in a file has the size that it was made with.
-        let has_ring = self.shm.as_ref().is_some_and(|shm| {
-            std::fs::read_dir(shm.path()).is_ok_and(|mut rings| rings.next().is_some())
-        });
+        let has_ring = self.rings.as_ref().is_some_and(Rings::has_any);
         let rng = &mut self.rng;
         let policy = match rng.random_range(0..3) {
             _ if self.is_lazy => {
@@ -130,7 +143,9 @@ impl World {
         self.options.policy = policy;
         self.options.segment_bytes = [64 << 10, 64 << 10, 128 << 10][rng.random_range(0..3)];
         if !has_ring {
-            self.options.ring_bytes = [8 << 10, 32 << 10, 64 << 10][rng.random_range(0..3)];
+            // Some are larger than a segment, and so are some batches.
+            let sizes = [8 << 10, 32 << 10, 64 << 10, 256 << 10];
+            self.options.ring_bytes = sizes[rng.random_range(0..4)];
         }
         self.options.direct = rng.random_ratio(3, 4);
     }
@@ -149,6 +164,7 @@ impl World {
         };
         world.dir = Arc::new(SimDir::with(options));
         world.small_disk = false;
+        world.home = Home::Root;
         world.is_calm = true;
         world
     }
@@ -181,20 +197,15 @@ impl World {
     /// From here on every moment is a crash point. Not with a ring in a file, which a copy of the disk
     /// does not have.
     pub(crate) fn watch(&mut self) {
-        self.shm = None;
-        let model = self.model.clone();
-        let options = self.options.clone();
-        let points = Points::new(self.seed, self.disk, self.small_disk, options, model);
+        self.rings = None;
+        let (model, options) = (self.model.clone(), self.options.clone());
+        let points = Points::new(self.seed, self.disk, self.small_disk, self.home, options, model);
         self.points = Some(Arc::new(Mutex::new(points)));
     }
 
     pub(crate) fn points(&self) -> Counts {
         let points = self.points.as_ref().expect("it was watched");
         points.lock().unwrap_or_else(PoisonError::into_inner).counts
-    }
-
-    fn ring_path(&self) -> Option<PathBuf> {
-        self.shm.as_ref().map(|shm| shm.path().join(format!("ring-{}", self.rings)))
     }
 
     /// It has stopped, or a segment failed and there is no room for another.
@@ -205,15 +216,19 @@ impl World {
 
     /// What survives a crash at least.
     fn must_be_there(&self, crash: Crash) -> u64 {
-        let has_ring = self.shm.is_some() && self.hidden.is_none();
-        let buffered_survives = has_ring && crash == Crash::Process;
+        let must = self.promised(crash);
+        self.model().may_be_cut_to.map_or(must, |index| must.min(index))
+    }
+
+    fn promised(&self, crash: Crash) -> u64 {
+        let has_ring = self.rings.as_ref().is_some_and(|rings| !rings.is_hidden());
+        // Under `never` what was written is not in the ring any more.
+        let is_lost = self.is_unwell() && (!has_ring || self.options.policy == Policy::Never);
         match crash {
             // After a sync has failed and nothing helped, the kernel calls pages clean that the disk
             // has not got.
-            _ if self.is_unwell() && !buffered_survives => self.model().durable,
-            Crash::Process if buffered_survives && self.log.is_some() => {
-                self.model().records.len() as u64
-            }
+            _ if is_lost => self.model().durable,
+            Crash::Process if has_ring && self.log.is_some() => self.model().last(),
             Crash::Process => {
                 let model = self.model();
                 model.written.max(model.durable)
@@ -223,7 +238,7 @@ impl World {
     }
 
     pub(crate) fn run(&mut self, operations: u32, tally: &mut Tally) {
-        self.open(0, tally);
+        self.open(self.options.first_index - 1, tally);
         for _ in 0..operations {
             if !self.is_over {
                 tally.operations += 1;
@@ -234,10 +249,10 @@ impl World {
             self.crash(Crash::PowerCut, tally);
             // Somebody else who looks finds nothing wrong.
             if self.disk != Disk::Lying {
-                nothing_is_wrong(&self.dir);
+                nothing_is_wrong(&self.dir, self.home);
             }
         }
-        tally.records += self.model().records.len() as u64;
+        tally.records += self.model().last();
     }
 
     fn step(&mut self, tally: &mut Tally) {
@@ -288,7 +303,7 @@ impl World {
             matches!(log.try_append(b""), Err(Error::Stopped { .. } | Error::Closed))
         });
         if let Some(log) = &self.log
-            && log.last_index() > self.model().records.len() as u64
+            && log.last_index() > self.model().last()
         {
             // The probe was accepted.
             let mut model = self.model();
@@ -318,18 +333,31 @@ impl World {
     }
 
     fn append(&mut self, records: usize, ack: Ack) {
-        let payloads: Vec<Vec<u8>> = (0..records).map(|_| self.payload()).collect();
+        let mut payloads: Vec<Vec<u8>> = (0..records).map(|_| self.payload()).collect();
+        if self.rng.random_ratio(1, 100) {
+            // As much as one append may bring, or nearly.
+            let least = self.options.ring_bytes / 8;
+            let bytes = self.rng.random_range(least..=self.options.ring_bytes / 2 - 32);
+            payloads = vec![vec![7; bytes as usize]; 1];
+        }
+        let records = payloads.len();
         let bytes: usize = payloads.iter().map(|payload| payload.len() + 32).sum();
         if bytes as u64 > self.options.ring_bytes / 2 {
             return;
         }
         let Some(log) = &self.log else { return };
         self.model().offered.clone_from(&payloads);
-        let appended = log.append_batch_with(&payloads, ack);
+        let appended = match &payloads[..] {
+            [payload] if self.rng.random() => {
+                let (front, back) = payload.split_at(self.rng.random_range(0..=payload.len()));
+                log.append_pieces(&[front, &[], back], ack).map(|index| index..=index)
+            }
+            _ => log.append_batch_with(&payloads, ack),
+        };
         self.say(&format!("append {records} records, {bytes} bytes, {ack}: {appended:?}"));
         let mut model = self.model();
         model.offered.clear();
-        let before = model.records.len() as u64;
+        let before = model.last();
         let accepted = log.last_index() >= before + records as u64;
         if let Ok(indexes) = &appended {
             assert_eq!(*indexes.start(), before + 1);
@@ -392,7 +420,7 @@ impl World {
 
     fn truncate_before(&mut self) {
         let Some(log) = &self.log else { return };
-        let last = self.model().records.len() as u64;
+        let last = self.model().last();
         let index = self.rng.random_range(1..=last + 1);
         let may_be_gone = self.model().may_be_gone.max(index - 1);
         self.model().may_be_gone = may_be_gone;
@@ -405,15 +433,20 @@ impl World {
     }
 
     fn truncate_after(&mut self) {
+        if self.rng.random_ratio(1, 3) {
+            // Some of it is in the ring only.
+            (0..4).for_each(|_| self.append(2, Ack::Buffered));
+        }
         let Some(log) = &self.log else { return };
         let first = log.first_index() - 1;
-        let last = self.model().records.len() as u64;
+        let last = self.model().last();
         let near = self.rng.random::<bool>();
         let index = if near { last.saturating_sub(5).max(first) } else { first };
         let index = self.rng.random_range(index..=last);
         // Where one segment ends and the next begins, a new one takes its name.
         let begins = |name: &String| name.strip_suffix(".seg")?.parse::<u64>().ok();
-        let names = self.dir.list().unwrap_or_default().into_iter();
+        let names = self.home.of(&self.dir).and_then(|dir| dir.list());
+        let names = names.unwrap_or_default().into_iter();
         let edges: Vec<u64> = names.filter_map(|name| begins(&name)).map(|edge| edge - 1).collect();
         let edges: Vec<u64> = edges.into_iter().filter(|&e| (first..=last).contains(&e)).collect();
         let index = match self.rng.random_range(0..3) {
@@ -429,25 +462,15 @@ impl World {
         model.written = model.written.min(index);
         model.durable = model.durable.min(index);
         if cut.is_ok() {
-            model.records.truncate(index as usize);
-            model.more.truncate(index as usize);
-            let mut end = model.more.len();
-            // The batch that was cut through is whole as far as it goes.
-            while end > 0
-                && model.more[end - 1] > 0
-                && (end == model.more.len() || model.more[end - 1] > model.more[end])
-            {
-                end -= 1;
-            }
-            for (place, more) in model.more[end..].iter_mut().rev().enumerate() {
-                *more = place;
-            }
-            if index == 0 || log.durable() == index {
+            model.keep(index);
+            model.end_batch();
+            if index == model.before || log.durable() == index {
                 model.durable = index;
                 model.written = index;
             }
         } else {
             // Half of it may have happened, whatever became of batches.
+            model.may_be_cut_to = Some(index);
             model.more.iter_mut().for_each(|more| *more = 0);
         }
     }
@@ -496,6 +519,7 @@ impl World {
             let mut model = self.model();
             model.durable = last;
             model.written = last;
+            model.on_disk = last;
         }
         let stopped = matches!(closed, Err(Error::Stopped { .. }));
         let must = match closed {
@@ -557,15 +581,9 @@ impl World {
         }
         let seed = self.rng.random();
         self.say(&format!("crash: {crash:?}, at least {must} must be there"));
-        self.dir = Arc::new(self.dir.crash(crash, seed));
-        if let Some(path) = self.ring_path() {
-            self.rings += 1;
-            let next = self.ring_path().expect("there was one before");
-            if crash == Crash::Process {
-                std::fs::copy(&path, next).ok();
-            }
-            // What the old log does from here on goes to the old file.
-            std::fs::remove_file(path).ok();
+        self.go_to(self.dir.crash(crash, seed));
+        if let Some(rings) = &mut self.rings {
+            rings.crash(crash);
         }
         if let Some(log) = self.log.take() {
             tally.failovers += log.stats().failovers;
@@ -578,8 +596,8 @@ impl World {
 
     /// What is on the disk, for whoever follows a seed.
     fn tell_disk(&self) {
-        let reports = View::of(Arc::clone(&self.dir) as Arc<dyn Dir>)
-            .and_then(|view| view.verify(&|_, _| {}));
+        let Ok(dir) = self.home.of(&self.dir) else { return };
+        let reports = View::of(dir).and_then(|view| view.verify(&|_, _| {}));
         for report in reports.into_iter().flatten() {
             self.say(&format!(
                 "on disk: {} to {}, which ends at {}: {:?}",
@@ -594,21 +612,18 @@ impl World {
             model.log = Weak::new();
             model.written = must_be_there;
             model.durable = model.durable.min(must_be_there);
+            model.may_be_cut_to = None;
         }
         self.draw_options();
         let must_be_there = self.draw_ring(must_be_there);
+        self.try_foreign_ring();
         for attempt in 0.. {
             tally.opens += 1;
             if let Some(points) = &self.points {
                 Points::watch(points, &self.dir);
             }
-            let ring = match &self.hidden {
-                None => self.ring_path().map_or(Ring::Memory, Ring::File),
-                Some(_) => Ring::Memory,
-            };
-            let observer = self.talks.then(|| Arc::new(Teller) as Arc<dyn Observer>);
-            let options = Options { ring, observer, ..self.options.clone() };
-            let opened = Log::open_in(Arc::clone(&self.dir) as Arc<dyn Dir>, options);
+            let ring = self.rings.as_ref().map_or(Ring::Memory, Rings::ring);
+            let opened = self.open_with(ring);
             match opened {
                 Ok((log, recovery)) => {
                     self.say(&format!("open: {recovery:?}"));
@@ -623,11 +638,13 @@ impl World {
                     tally.refused += 1;
                     self.say(&format!("refused: {wrong}"));
                     // The operator accepts the loss: begin anew.
-                    self.dir = Arc::new(SimDir::new());
-                    self.rings += 1;
-                    *self.model() = Model::default();
-                    self.options.accept_loss = false;
-                    return self.open(0, tally);
+                    self.go_to(SimDir::new());
+                    if let Some(rings) = &mut self.rings {
+                        rings.begin_anew();
+                    }
+                    let before = self.options.first_index - 1;
+                    *self.model() = Model::behind(before);
+                    return self.open(before, tally);
                 }
                 Err(error) => {
                     // A fault that was waiting, or no room to begin a segment.
@@ -647,29 +664,55 @@ impl World {
                         self.tell_disk();
                     }
                     let seed = self.rng.random();
-                    self.dir = Arc::new(self.dir.crash(Crash::Process, seed));
+                    self.go_to(self.dir.crash(Crash::Process, seed));
                 }
             }
         }
     }
 
-    /// Now and then an opener cannot see the ring, and goes on without it; and sometimes that ring is there
-    /// again for the next one. What only it had is given up then, and never comes back.
+    /// What is left of a disk takes its place.
+    fn go_to(&mut self, disk: SimDir) {
+        self.dir = Arc::new(disk);
+        self.log_dir = None;
+    }
+
+    fn open_with(&mut self, ring: Ring) -> plimsoll_log::Result<(Log, Recovery)> {
+        let observer = self.talks.then(|| Arc::new(Teller) as Arc<dyn Observer>);
+        let options = Options { ring, observer, ..self.options.clone() };
+        let dir = match &self.log_dir {
+            Some(dir) => Arc::clone(dir),
+            None => Arc::clone(self.log_dir.insert(self.home.made(&self.dir)?)),
+        };
+        Log::open_in(dir, options)
+    }
+
+    /// Now and then an opener cannot see the ring, or is given another, and goes on without it; and
+    /// sometimes the ring is there again for the next one. What only it had is given up then, and never
+    /// comes back.
     fn draw_ring(&mut self, must_be_there: u64) -> u64 {
-        let Some(path) = self.ring_path() else { return must_be_there };
-        if let Some(hidden) = self.hidden.take() {
-            move_file(&hidden, &path);
+        let Some(rings) = &mut self.rings else { return must_be_there };
+        let sees = rings.draw(&mut self.rng);
+        if sees == Sees::Its {
             return must_be_there;
         }
-        if !path.exists() || !self.rng.random_ratio(1, 4) {
-            return must_be_there;
+        self.say(&format!("of its ring the opener sees: {sees:?}"));
+        must_be_there.min(self.model().on_disk)
+    }
+
+    /// A ring that another log needs is refused, and nothing has happened then.
+    fn try_foreign_ring(&mut self) {
+        let Some(rings) = &self.rings else { return };
+        if !self.rng.random_ratio(1, 8) {
+            return;
         }
-        let hidden = path.with_extension("hidden");
-        move_file(&path, &hidden);
-        self.hidden = Some(hidden);
-        self.say("the ring is not to be seen");
-        let model = self.model();
-        must_be_there.min(model.on_disk)
+        let ring = rings.foreign(&self.options);
+        let opened = self.open_with(ring.clone());
+        self.say("a ring of another log is tried");
+        assert!(opened.is_err(), "the log takes another's ring");
+        if self.disk == Disk::Good && !self.dir.is_down() {
+            assert!(matches!(opened, Err(Error::Options(_))), "{opened:?}");
+        }
+        Rings::forget_foreign(&ring);
     }
 
     /// What a log that was just opened holds.
@@ -685,9 +728,4 @@ impl World {
         model.written = log.written();
         model.durable = log.durable();
     }
-}
-
-#[expect(clippy::disallowed_methods, reason = "of a ring, which no power cut survives")]
-fn move_file(from: &std::path::Path, to: &std::path::Path) {
-    std::fs::rename(from, to).unwrap();
 }
