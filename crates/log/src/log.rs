@@ -7,7 +7,7 @@ use std::sync::Arc;
 use plimsoll_sync::{Dir, Lock, OsDir};
 
 use crate::append::gate::Gate;
-use crate::append::intake::{Full, Incoming};
+use crate::append::intake::{Accepted, Full, Incoming};
 use crate::commit::Commit;
 use crate::commit::threads::Threads;
 use crate::commit::writer::Turn;
@@ -177,11 +177,13 @@ impl Log {
 
     fn accept(&self, records: &[Incoming<'_>], full: Full, ack: Ack) -> Result<u64> {
         let commit = &*self.commit;
-        let accepted = commit.intake.accept(records, full, &|bytes| commit.make_room(bytes))?;
-        if let Some(timing) = accepted.timing {
+        let mut timing = None;
+        let make_room = |bytes| commit.make_room(bytes);
+        let accepted = commit.intake.accept(records, full, &make_room, &mut timing)?;
+        let Accepted { index, cuts } = accepted;
+        if let Some(timing) = timing {
             commit.tell.accepted(timing);
         }
-        let (index, cuts) = (accepted.index, accepted.cuts);
         if ack == Ack::Durable {
             wait_for(commit, index, cuts, true)?;
             return Ok(index);

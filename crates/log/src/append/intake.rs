@@ -44,15 +44,21 @@ pub(crate) struct Intake {
     max_batch_bytes: u64,
     tail: Apart<Ranked<Tail>>,
     gate: AtomicGate,
-    /// How often there came to be more room, in the ring or in segments, to be waited on.
-    room: Watermark,
-    /// Ring position up to which there is certainly room in segments.
-    room_limit: AtomicU64,
-    /// Somebody waits for the ring to be released.
-    pressed: AtomicBool,
+    room: Apart<Room>,
     /// Who opened the log.
     owner: Process,
     stopped: Mutex<Option<Error>>,
+}
+
+/// What whoever writes and syncs tells appenders of.
+#[derive(Debug)]
+struct Room {
+    /// How often there came to be more, in the ring or in segments, to be waited on.
+    mark: Watermark,
+    /// Ring position up to which there is certainly room in segments.
+    limit: AtomicU64,
+    /// Somebody waits for the ring to be released.
+    pressed: AtomicBool,
 }
 
 /// A record that is to be accepted: its payload, in pieces that lie one behind the other, and the hash
@@ -69,10 +75,8 @@ pub(crate) struct Incoming<'a> {
 pub(crate) struct Accepted {
     /// The last of its records.
     pub(crate) index: u64,
-    /// How often the log had been cut then.
+    /// How often records had been cut off by then: whoever waits for it is told of the next cut.
     pub(crate) cuts: u64,
-    /// Of one append in some, and of all that waited for room.
-    pub(crate) timing: Option<Timing>,
 }
 
 /// How long an append took.
@@ -110,15 +114,17 @@ impl Intake {
     pub(crate) fn new(ring: Ring, marks: Arc<Marks>, clock: Clock, max_batch_bytes: u64) -> Self {
         let tail = Tail::new(&ring, marks.appended.get() + 1, max_batch_bytes);
         Self {
-            room_limit: AtomicU64::new(ring.filled()),
+            room: Apart(Room {
+                mark: Watermark::new("released", 0),
+                limit: AtomicU64::new(ring.filled()),
+                pressed: AtomicBool::new(false),
+            }),
             ring,
             marks,
             clock,
             max_batch_bytes,
             tail: Apart(Ranked::new(Rank::Tail, tail)),
             gate: AtomicGate::default(),
-            room: Watermark::new("released", 0),
-            pressed: AtomicBool::new(false),
             owner: Process::this(),
             stopped: Mutex::new(None),
         }
@@ -132,12 +138,14 @@ impl Intake {
     }
 
     /// Accepts records, all or none. Where there is no room `make_room` makes some and says so, or asks
-    /// others to; it is told how large a segment must be that has room for the batch, if none has.
+    /// others to; it is told how large a segment must be that has room for the batch, if none has. `timing` is
+    /// set for one append in some, and for all that waited for room.
     pub(crate) fn accept(
         &self,
         records: &[Incoming<'_>],
         full: Full,
         make_room: &dyn Fn(u64) -> Result<bool>,
+        timing: &mut Option<Timing>,
     ) -> Result<Accepted> {
         self.check_owner()?;
         let bytes: u64 = records.iter().map(|record| frame_bytes(record.bytes) as u64).sum();
@@ -164,8 +172,10 @@ impl Intake {
         self.ring.publish(tail.position);
         let cuts = self.marks.cuts();
         drop(tail);
-        let timing = begun.or(stalled).map(|begun| self.timing(begun, stalled));
-        Ok(Accepted { index, cuts, timing })
+        if let Some(begun) = begun.or(stalled) {
+            *timing = Some(self.timing(begun, stalled));
+        }
+        Ok(Accepted { index, cuts })
     }
 
     #[cold]
@@ -222,7 +232,7 @@ impl Intake {
                 break Err(Error::WouldBlock { behind_bytes });
             }
             let Some(seen) = looked_at.take() else {
-                looked_at = Some(self.room.get());
+                looked_at = Some(self.room.mark.get());
                 continue;
             };
             let needed = bytes + tail.largest.max(bytes);
@@ -236,7 +246,7 @@ impl Intake {
         };
         if tail.leave(ticket) {
             // There may be room for the next one too.
-            self.room.step();
+            self.room.mark.step();
         }
         came.map(|()| tail)
     }
@@ -272,16 +282,16 @@ impl Intake {
     /// Whether segments have room for what the ring would hold then.
     fn fits(&self, tail: &Tail, ahead: u64, bytes: u64) -> bool {
         let unused = tail.largest.max(bytes);
-        tail.position + ahead + bytes + unused <= self.room_limit.load(SeqCst)
+        tail.position + ahead + bytes + unused <= self.room.limit.load(SeqCst)
     }
 
     /// Waits until there is more room than when there had been more `seen` times.
     fn wait_for_room(&self, seen: u64, make_room: impl Fn() -> Result<bool>) -> Result<()> {
-        self.pressed.store(true, SeqCst);
+        self.room.pressed.store(true, SeqCst);
         if make_room()? {
             return Ok(());
         }
-        match self.room.wait(seen + 1, 0, Some(&Deadline::after(LOOK))) {
+        match self.room.mark.wait(seen + 1, 0, Some(&Deadline::after(LOOK))) {
             Ok(()) | Err(Error::TimedOut { .. }) => Ok(()),
             Err(error) => Err(error),
         }
@@ -290,25 +300,25 @@ impl Intake {
     /// Everything in the ring before `position` may be overwritten.
     pub(crate) fn release(&self, position: u64) {
         self.ring.release(position);
-        self.pressed.store(false, SeqCst);
-        self.room.step();
+        self.room.pressed.store(false, SeqCst);
+        self.room.mark.step();
     }
 
     /// Whether somebody waits for the ring to be released.
     pub(crate) fn is_pressed(&self) -> bool {
-        self.pressed.load(SeqCst)
+        self.room.pressed.load(SeqCst)
     }
 
     /// Ring positions up to this one certainly have room in segments.
     pub(crate) fn set_room_limit(&self, position: u64) {
-        self.room_limit.store(position, SeqCst);
-        self.room.step();
+        self.room.limit.store(position, SeqCst);
+        self.room.mark.step();
     }
 
     /// Segments have room for so much more.
     pub(crate) fn raise_room_limit(&self, by: u64) {
-        self.room_limit.fetch_add(by, SeqCst);
-        self.room.step();
+        self.room.limit.fetch_add(by, SeqCst);
+        self.room.mark.step();
     }
 
     pub(crate) fn gate(&self) -> Gate {
@@ -340,7 +350,7 @@ impl Intake {
         };
         self.gate.change(|now| (now < Gate::Stopped).then_some(Gate::Stopped));
         self.marks.close(&error);
-        self.room.close(&error);
+        self.room.mark.close(&error);
         error
     }
 
@@ -348,7 +358,7 @@ impl Intake {
     pub(crate) fn close(&self) {
         self.gate.change(|now| (now < Gate::Stopped).then_some(Gate::Closed));
         self.marks.close(&Error::Closed);
-        self.room.close(&Error::Closed);
+        self.room.mark.close(&Error::Closed);
     }
 
     pub(crate) fn is_stopped(&self) -> bool {

@@ -33,6 +33,7 @@ use self::syncer::{Synced, Syncer};
 use self::writer::Writer;
 use crate::append::gate::Gate;
 use crate::append::intake::Intake;
+use crate::append::marks::Apart;
 use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::files::Files;
@@ -55,7 +56,7 @@ pub(crate) struct Commit {
     pub(crate) files: Arc<Files>,
     pub(crate) syncer: Syncer,
     pub(crate) tell: Tell,
-    pub(crate) signals: Signals,
+    pub(crate) signals: Apart<Signals>,
     /// The ring is in a file: what is in it survives a crash of the process.
     pub(crate) ring_outlives_us: bool,
     /// Whether others do the work of readers and appenders: see [`crate::Options::threads`].
@@ -98,7 +99,7 @@ impl Commit {
             files,
             syncer,
             tell,
-            signals: Signals::default(),
+            signals: Apart(Signals::default()),
             ring_outlives_us: false,
             has_threads,
             is_in_crew: false,

@@ -45,9 +45,9 @@ fn a_piece_of_a_record_is_read_by_itself_wherever_the_record_is() {
     assert!(log.stats().segments > 2);
     let mut piece = [0; 1000];
     for index in (50..900).step_by(100) {
-        for offset in [0, 1, 150_000, 299_000] {
-            assert_eq!(log.read_piece(index, offset, &mut piece).unwrap(), 1000);
-            assert_eq!(piece[..], large[offset as usize..][..1000], "record {index} at {offset}");
+        for offset in [0, 1, 150_000, 299_000_usize] {
+            assert_eq!(log.read_piece(index, offset as u64, &mut piece).unwrap(), 1000);
+            assert_eq!(piece[..], large[offset..][..1000], "record {index} at {offset}");
         }
         assert_eq!(log.read_piece(index, 299_990, &mut piece).unwrap(), 10, "its end");
         for behind in [300_000, u64::MAX] {

@@ -479,7 +479,7 @@ fn a_clock_that_was_ahead_does_not_keep_segments_for_ever() {
         log.close().unwrap();
     }
     clock.advance(Duration::from_secs(7200));
-    let options = Options { clock: clock.clone(), ..story(RARELY) };
+    let options = Options { clock, ..story(RARELY) };
     let (log, _) = Log::open_in(dyn_dir(&dir), options).unwrap();
     let first = log.truncate_before(Retain::Age(Duration::from_secs(3600))).unwrap();
     assert!(first > 60, "what is two hours old is kept: {first}");
