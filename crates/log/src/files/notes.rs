@@ -5,6 +5,7 @@
 //! | `cutting` | segments that are no part of the log any more may be there: all heads are to be read |
 //! | `ring` | the newest records may be in a ring in memory: where, since which boot, by which token |
 //! | `closed` | where the log ended when it was closed, and that everything up to there was durable |
+//! | `probed` | how the directory's device syncs best, found out since the system started |
 //! | `second` | of earlier versions: records may be in a second directory |
 
 use std::io::ErrorKind;
@@ -21,6 +22,7 @@ pub(crate) const CUTTING: &str = "cutting";
 const RING: &str = "ring";
 const CLOSED: &str = "closed";
 const SECOND: &str = "second";
+const PROBED: &str = "probed";
 /// A note that is being written.
 const UNFINISHED: &str = "note.tmp";
 
@@ -97,6 +99,25 @@ pub(crate) fn write_closed(dir: &dyn Dir, closed: &Closed) -> Result<()> {
 /// Something may be written behind the end. Durable on return.
 pub(crate) fn forget_closed(dir: &dyn Dir) -> Result<()> {
     remove(dir, CLOSED)
+}
+
+/// What was found out of a device in this run of the system, if somebody did.
+pub(crate) fn probed(dir: &dyn Dir, device: u64) -> Result<Option<String>> {
+    let Some(bytes) = read(dir, PROBED)? else { return Ok(None) };
+    let about = probed_about(device);
+    let text = String::from_utf8(bytes).ok();
+    Ok(text.and_then(|text| Some(text.strip_prefix(&about)?.trim_end().to_owned())))
+}
+
+/// What works on the device. A help only: a note that cannot be written is left out.
+pub(crate) fn write_probed(dir: &dyn Dir, device: u64, what: &str) {
+    if let Err(error) = write(dir, PROBED, format!("{}{what}\n", probed_about(device)).as_bytes()) {
+        tracing::debug!(%error, "what works here is not noted");
+    }
+}
+
+fn probed_about(device: u64) -> String {
+    format!("{:032x} {device:016x} ", boot_id().unwrap_or(0))
 }
 
 /// Whether a file is the beginning of a note, to be removed.

@@ -7,6 +7,7 @@ use plimsoll_sync::{
     Access, AlignedBuf, Allocation, Dir, Error as DiskError, File, Overwrite, SyncMethod, System,
 };
 
+use super::notes;
 use crate::error::Result;
 use crate::segment::format::{BLOCK, BLOCK_BYTES};
 use crate::segment::header::Header;
@@ -74,6 +75,8 @@ pub(crate) struct Known {
 }
 
 impl Layout {
+    const ALL: [Self; 3] = [Self::Zeroed, Self::Reserved, Self::Growing];
+
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Zeroed => "zeroed",
@@ -114,6 +117,11 @@ impl Method {
         Self::new(None, call)
     }
 
+    /// As it is noted: the name alone does not tell how a call without a write of its own is made.
+    fn noted(self) -> String {
+        format!("{} {}", self.name(), self.call.name())
+    }
+
     /// In words.
     pub(crate) fn name(self) -> String {
         self.with_write.unwrap_or(self.call).name().to_owned()
@@ -130,6 +138,27 @@ impl Place {
     /// What was found out.
     pub(crate) fn what_works(&self) -> Known {
         Known { method: self.method, layout: self.layout }
+    }
+
+    /// What works in `dir`: noted since the system started, or found out now.
+    pub(crate) fn find(dir: Arc<dyn Dir>, direct: bool) -> Result<Self> {
+        let Some(device) = dir.device() else { return Self::probe(dir, direct) };
+        let candidates = Method::candidates(System::HERE, direct);
+        let known = |text: String| {
+            let (layout, method) = text.split_once(' ')?;
+            let layout = Layout::ALL.into_iter().find(|known| known.name() == layout)?;
+            let method = candidates.iter().copied().find(|known| known.noted() == method)?;
+            // One that was asked not to be direct says nothing of what is.
+            (method.access.direct == (direct && layout == Layout::Zeroed))
+                .then_some(Known { method, layout })
+        };
+        if let Some(known) = notes::probed(&*dir, device)?.and_then(known) {
+            return Ok(Self::known(dir, known));
+        }
+        let place = Self::probe(dir, direct)?;
+        let noted = format!("{} {}", place.layout.name(), place.method.noted());
+        notes::write_probed(&*place.dir, device, &noted);
+        Ok(place)
     }
 
     /// Finds out what works in `dir`, with one small file that is removed again. On a full disk nothing

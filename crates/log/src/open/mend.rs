@@ -85,7 +85,7 @@ pub(crate) fn open(
     let full = options.segment_bytes;
     let (place, sizes) = match crew {
         Some(crew) => (crew.place(dir, options.direct)?, Shared::sizes(full)),
-        None => (Place::probe(dir, options.direct)?, Sizes { first: full, full }),
+        None => (Place::find(dir, options.direct)?, Sizes { first: full, full }),
     };
     let place = Arc::new(place);
     // A process that crashed may have given a name and not synced it.

@@ -386,7 +386,7 @@ impl Active {
 }
 
 /// How much one log of very many stages.
-pub(crate) const STAGING_BYTES_IN_CREW: usize = 64 << 10;
+pub(crate) const STAGING_BYTES_IN_CREW: usize = 32 << 10;
 
 /// How much is staged for a ring of this size: a quarter of it.
 pub(crate) fn staging_bytes(ring_bytes: u64) -> usize {

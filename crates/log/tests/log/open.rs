@@ -136,7 +136,7 @@ fn recovery_of_a_new_log_finds_nothing() {
     let expected = Recovery { created: true, first_index: 1, ..Recovery::default() };
     assert_eq!(recovery, expected);
     let names = OsDir::open(dir.path()).unwrap().list().unwrap();
-    assert_eq!(names, ["00000000000000000001.seg", "lock"]);
+    assert_eq!(names, ["00000000000000000001.seg", "lock", "probed"]);
 }
 
 /// A record that was too large for the empty segment that the log had been closed with made the
