@@ -8,7 +8,6 @@
 //! All `unsafe` of the project is in this folder, and all `cfg(target_os)` but for the constant that
 //! names the system.
 
-#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "there is no ring to call it"))]
 mod batch;
 #[cfg(target_os = "linux")]
 mod block_writes;
@@ -21,6 +20,7 @@ mod lock;
 mod loop_device;
 mod place;
 mod regular;
+#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "there is no ring to call it"))]
 mod requests;
 
 #[cfg(target_os = "linux")]
