@@ -179,7 +179,8 @@ impl Log {
         let commit = &*self.commit;
         let mut timing = None;
         let make_room = |bytes| commit.make_room(bytes);
-        let accepted = commit.intake.accept(records, full, &make_room, &mut timing)?;
+        let ask = |bytes| commit.ask_for_room(bytes);
+        let accepted = commit.intake.accept(records, full, &make_room, &ask, &mut timing)?;
         let Accepted { index, cuts } = accepted;
         if let Some(timing) = timing {
             commit.tell.accepted(timing);

@@ -13,7 +13,7 @@ use crate::commit::Commit;
 use crate::commit::writer::Turn;
 use crate::error::{Error, Result};
 use crate::options::Ack;
-use crate::shim::Deadline;
+use crate::shim::{Deadline, thread};
 
 /// A wait for a record, from [`crate::Log::wait`] or [`crate::Log::watch`]. It begins when it is made: a
 /// truncation since then is told, also where another record has got the index.
@@ -120,8 +120,11 @@ impl Wait {
             return Ok(());
         }
         // What a cut left is durable.
-        if self.is_durable && self.mark().cuts() == self.cuts {
-            self.commit.syncer.want(self.index);
+        if self.mark().cuts() == self.cuts {
+            match self.is_durable {
+                true => self.commit.syncer.want(self.index),
+                false => self.commit.syncer.want_written(self.index),
+            }
         }
         self.commit.signals.writer.wake();
         Ok(())
@@ -178,8 +181,11 @@ fn block_on(commit: &Commit, index: u64, cuts: u64, is_durable: bool) -> Result<
     commit.intake.check_owner()?;
     let mark = mark(commit, is_durable);
     // What a cut left is durable.
-    if is_durable && mark.cuts() == cuts {
-        commit.syncer.want(index);
+    if mark.cuts() == cuts {
+        match is_durable {
+            true => commit.syncer.want(index),
+            false => commit.syncer.want_written(index),
+        }
     }
     let marks = &commit.intake.marks;
     let alone = marks.durable.waiting() == 0 && marks.written.waiting() == 0;
@@ -193,6 +199,8 @@ fn block_on(commit: &Commit, index: u64, cuts: u64, is_durable: bool) -> Result<
         while mark.get() < index {
             match writer.turn(commit)? {
                 Turn::Worked => {}
+                // An append has its index and is about to show its record; nobody else would write it.
+                Turn::Idle if !commit.has_threads && mark.cuts() == cuts => thread::yield_now(),
                 Turn::Idle => break,
                 Turn::Stuck if commit.has_threads => break,
                 Turn::Stuck => return Err(Error::OutOfSpace { last_index: marks.appended.get() }),

@@ -135,6 +135,43 @@ fn rings_of_a_crew_share_one_budget() {
     });
 }
 
+/// A wait for the kernel waited until the sync was due, as nobody told the crew that somebody waits.
+#[test]
+fn whoever_waits_for_the_kernel_does_not_wait_for_the_sync() {
+    let crew = crew();
+    let max_age = Duration::from_secs(3600);
+    let policy = Policy::Interval { max_age, max_bytes: 1 << 20 };
+    let options = Options { policy, ..Options::default() };
+    let (log, _) = crew.open_in(Arc::new(SimDir::new()), options).unwrap();
+    let index = log.append(b"a record").unwrap();
+    log.wait(index, Ack::Written).unwrap().block_for(Duration::from_secs(60)).unwrap();
+    assert!(log.durable() < index, "nobody asked for that");
+}
+
+/// By bytes only: a timer that no clock reaches ended the thread that set it.
+#[test]
+fn an_age_without_end_ends_no_thread() {
+    let crew = Crew::start(CrewOptions { threads: 1, ..CrewOptions::default() }).unwrap();
+    let policy = Policy::Interval { max_age: Duration::MAX, max_bytes: 1 << 20 };
+    let options = Options { policy, ..Options::default() };
+    let (log, _) = crew.open_in(Arc::new(SimDir::new()), options).unwrap();
+    let index = log.append_with(b"written", Ack::Written).unwrap();
+    log.wait(index, Ack::Durable).unwrap().block_for(Duration::from_secs(60)).unwrap();
+    log.close().unwrap();
+}
+
+/// It was refused for ever: only appends that wait asked for a segment with room for it.
+#[test]
+fn a_large_record_that_is_only_tried_comes_in_after_a_while() {
+    let crew = crew();
+    let (log, _) = crew.open_in(Arc::new(SimDir::new()), Options::default()).unwrap();
+    let ends = Instant::now() + Duration::from_secs(60);
+    while let Err(error) = log.try_append(&[7; 300 << 10]) {
+        assert!(matches!(error, Error::WouldBlock { .. }) && Instant::now() < ends, "{error}");
+        thread::yield_now();
+    }
+}
+
 #[test]
 fn a_log_outlives_the_crew_that_opened_it() {
     let crew = crew();

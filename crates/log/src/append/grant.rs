@@ -51,7 +51,8 @@ impl Grant {
     /// Gives back a piece of the memory of a ring that is empty at `position`. Whether there is more.
     pub(super) fn rest(&mut self, ring: &Ring, position: u64) -> bool {
         let used = position - self.rested_at;
-        if used < RESTED_BYTES {
+        if !ring.is_own() || used < RESTED_BYTES {
+            self.give_back();
             return false;
         }
         // What was used more than once around is given back once.
@@ -59,20 +60,23 @@ impl Grant {
         let to = (from + PIECE_BYTES).min(position);
         ring.give_back(from, to);
         self.rested_at = to;
-        if to == position
-            && let Some(budget) = &self.budget
-        {
+        if to == position {
+            self.give_back();
+        }
+        to < position
+    }
+
+    /// Gives back what was drawn.
+    fn give_back(&mut self) {
+        if let Some(budget) = &self.budget {
             budget.give_back(self.bytes - self.kept);
             self.bytes = self.kept;
         }
-        to < position
     }
 }
 
 impl Drop for Grant {
     fn drop(&mut self) {
-        if let Some(budget) = &self.budget {
-            budget.give_back(self.bytes - self.kept);
-        }
+        self.give_back();
     }
 }

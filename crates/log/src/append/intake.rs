@@ -138,13 +138,14 @@ impl Intake {
     }
 
     /// Accepts records, all or none. Where there is no room `make_room` makes some and says so, or asks
-    /// others to; it is told how large a segment must be that has room for the batch, if none has. `timing` is
-    /// set for one append in some, and for all that waited for room.
+    /// others to; it is told how large a segment must be that has room for the batch, if none has. Where the append does
+    /// not wait, `ask` is told the same. `timing` is set for one append in some, and for all that waited for room.
     pub(crate) fn accept(
         &self,
         records: &[Incoming<'_>],
         full: Full,
         make_room: &dyn Fn(u64) -> Result<bool>,
+        ask: &dyn Fn(u64),
         timing: &mut Option<Timing>,
     ) -> Result<Accepted> {
         self.check_owner()?;
@@ -159,7 +160,7 @@ impl Intake {
         let queued = tail.queued_bytes();
         if !(self.gate.get() == Gate::Open && self.has_room(&mut tail, queued, bytes)) {
             stalled = Some(self.clock.now());
-            tail = self.wait_for_turn(tail, bytes, full, make_room)?;
+            tail = self.wait_for_turn(tail, bytes, full, make_room, ask)?;
         }
         if records.len() as u64 > INDEX_END - tail.next_index {
             return Err(Error::Exhausted { last_index: tail.next_index - 1 });
@@ -209,6 +210,7 @@ impl Intake {
         bytes: u64,
         full: Full,
         make_room: &dyn Fn(u64) -> Result<bool>,
+        ask: &dyn Fn(u64),
     ) -> Result<RankedGuard<'a, Tail>> {
         let ticket = tail.queue_up(bytes);
         // How often there had been more room before it was looked for in vain.
@@ -228,6 +230,10 @@ impl Intake {
                 Gate::Open | Gate::Overdue | Gate::OutOfSpace => {}
             }
             if full == Full::Refuse {
+                // Nobody waits: whoever tries again may find more.
+                if !self.fits(&tail, ahead, bytes) {
+                    ask(2 * bytes);
+                }
                 let behind_bytes = tail.position - self.ring.released();
                 break Err(Error::WouldBlock { behind_bytes });
             }
@@ -269,7 +275,7 @@ impl Intake {
 
     /// Gives back the memory of a ring that is empty, and of which much was used.
     pub(crate) fn rest(&self) {
-        while self.ring.is_own() {
+        loop {
             let mut tail = self.tail.lock();
             tail.released = self.ring.released();
             let position = tail.position;

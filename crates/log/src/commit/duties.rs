@@ -59,7 +59,7 @@ impl Commit {
             Err(_stopped) => Next::Never,
             Ok(Turn::Stuck) => Next::Within(STUCK),
             // The age of what is written is still watched.
-            Ok(Turn::Idle) if !self.syncer.lag().is_zero() => {
+            Ok(Turn::Idle) if self.policy != Policy::Never && !self.syncer.lag().is_zero() => {
                 Next::Within(if self.is_in_crew { WATCH_IN_CREW } else { WATCH })
             }
             Ok(Turn::Idle) => {
@@ -75,10 +75,12 @@ impl Commit {
     /// long until then. Not where somebody waits, or there are many.
     fn gathers(&self) -> Option<Duration> {
         let Policy::Interval { max_age, .. } = self.policy else { return None };
-        if !self.is_in_crew || self.is_over() || self.syncer.is_wanted() {
+        let is_wanted = self.syncer.is_wanted() || self.syncer.is_write_wanted();
+        if !self.is_in_crew || self.is_over() || is_wanted {
             return None;
         }
-        let bytes = self.intake.ring.filled() - self.role().taken();
+        let taken = self.role().taken();
+        let bytes = self.intake.ring.filled().saturating_sub(taken);
         let most = self.policy.unsynced_bytes_max(self.intake.ring.capacity())?;
         if bytes == 0 || bytes > most.min(GATHERED_BYTES) || self.intake.is_pressed() {
             self.gathers_since.store(0, SeqCst);
@@ -198,6 +200,12 @@ impl Commit {
             }
         };
         Ok(turn == Turn::Worked || due || swept || prepared)
+    }
+
+    /// For an append that finds no room in segments and does not wait for it.
+    pub(crate) fn ask_for_room(&self, segment_room: u64) {
+        self.files.stock.ask(segment_room);
+        self.signals.preparer.wake();
     }
 
     /// For an append that finds no room: makes some, or wakes those who do.

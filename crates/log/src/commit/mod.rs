@@ -272,6 +272,9 @@ impl Commit {
         let index = self.intake.marks.appended.get();
         let closed = {
             let mut writer = self.role();
+            if self.intake.is_stopped() {
+                return Err(self.intake.why_stopped());
+            }
             writer.drain(self, index)?;
             writer.end(self, index)?
         };

@@ -79,7 +79,8 @@ impl Writer {
         let staging_bytes = self.staging_bytes;
         let mut next = Successor::stage(&commit.files, spare, Step::Cut, beginning, staging_bytes);
         while next.active.last_index < written {
-            take_unit(&commit.intake.ring, &mut next.active, &mut taken)?;
+            let took = take_unit(&commit.intake.ring, &mut next.active, &mut taken);
+            took.inspect_err(|_| next.discard(&commit.files))?;
         }
         let active = next.enter(&commit.files)?;
         let previous = match active.is_empty() {

@@ -72,6 +72,11 @@ impl Successor {
         Self { active, spare_name: spare.name, step }
     }
 
+    /// Removes the file, which is of no use any more.
+    pub(crate) fn discard(&self, files: &Files) {
+        files.dir().remove(&self.spare_name).ok();
+    }
+
     /// Writes what is staged, and makes it the log's newest segment. Where that fails nothing has
     /// changed, or the file is stale.
     pub(crate) fn enter(self, files: &Files) -> Result<Active> {

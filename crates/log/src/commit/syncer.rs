@@ -26,6 +26,8 @@ pub(crate) struct Syncer {
     ring_bytes: u64,
     /// The last record that somebody wants durable.
     wanted: AtomicU64,
+    /// The last record that somebody wants written.
+    written_wanted: AtomicU64,
     unsynced: Mutex<Unsynced>,
     durable: Ranked<Durable>,
 }
@@ -90,6 +92,7 @@ impl Syncer {
             call,
             ring_bytes,
             wanted: AtomicU64::new(0),
+            written_wanted: AtomicU64::new(0),
             unsynced: Mutex::new(unsynced),
             durable: Ranked::new(Rank::Sync, durable),
         }
@@ -100,9 +103,20 @@ impl Syncer {
         self.wanted.fetch_max(index, SeqCst);
     }
 
+    /// Somebody wants this record to be written.
+    pub(crate) fn want_written(&self, index: u64) {
+        self.written_wanted.fetch_max(index, SeqCst);
+    }
+
     /// What was wanted was cut off, or will never come.
     pub(crate) fn want_nothing(&self) {
         self.wanted.store(0, SeqCst);
+        self.written_wanted.store(0, SeqCst);
+    }
+
+    /// Whether somebody wants what is not written.
+    pub(crate) fn is_write_wanted(&self) -> bool {
+        self.written_wanted.load(SeqCst) > self.marks.written.get()
     }
 
     /// Whether somebody wants what is not durable.
@@ -204,7 +218,8 @@ impl Syncer {
                 let covered = segments.iter().any(|synced| Arc::ptr_eq(synced, segment));
                 !covered || (!all && Arc::ptr_eq(segment, last))
             });
-            unsynced.since = (!all).then_some(begun);
+            // After a failure meanwhile there is no segment to sync.
+            unsynced.since = (!all && !unsynced.segments.is_empty()).then_some(begun);
             unsynced.from = position;
         }
         Ok(Some(turn.reach(Some(previous), index, position, took)))

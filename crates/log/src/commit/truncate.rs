@@ -96,6 +96,7 @@ impl Writer {
             Ok(next) => next,
             // The records are gone from memory, and may not be from the disk.
             Err(error) => {
+                self.active = None;
                 drop(held);
                 return Err(commit.stop(error));
             }

@@ -285,22 +285,26 @@ impl Writer {
         let index = self.active().last_index;
         let _span = tracing::debug_span!("rotate", after = index).entered();
         let begun = commit.clock().now();
-        let spare = commit.take_spare(bytes)?;
+        // First what may fail, so that nothing is left of a file that is not used.
         self.write(commit)?;
+        let spare = commit.take_spare(bytes)?;
         let is_empty = self.active().is_empty();
         let (durable, generation) = (commit.intake.marks.durable.get(), self.generation);
         let active = self.active();
-        let previous = if is_empty {
-            // Too small for the first batch: the next one takes its name.
-            Previous::of_link(&active.segment.link)
+        let (step, previous) = if is_empty {
+            // Too small for the first batch: the next one takes its name, and its word of what it cut off.
+            (Step::Cut, Previous::of_link(&active.segment.link))
         } else {
             seal(active)?;
-            Some(active.segment.previous())
+            (Step::Rotate, Some(active.segment.previous()))
         };
         let beginning = Beginning { first_index: index + 1, previous, generation, durable };
         let staging_bytes = self.staging_bytes;
-        let next = Successor::stage(&commit.files, spare, Step::Rotate, beginning, staging_bytes);
+        let next = Successor::stage(&commit.files, spare, step, beginning, staging_bytes);
         let mut next = next.enter(&commit.files)?;
+        if step == Step::Cut {
+            commit.sweep_soon();
+        }
         next.inherit(self.active());
         self.active = Some(next);
         self.since = begun;
@@ -308,6 +312,7 @@ impl Writer {
         tracing::debug!(first_index = index + 1, ?took, "rotated");
         commit.tell.happened(Event::Rotated { first_index: index + 1, took });
         self.tell_room(commit);
+        commit.room_again();
         Ok(())
     }
 
@@ -326,10 +331,12 @@ impl Writer {
                 Turn::Stuck => return Err(Error::OutOfSpace { last_index: marks.durable.get() }),
             }
         }
-        match self.settle(commit, 0) {
-            Err(error) => self.fail(commit, error).map(drop),
-            settled => settled,
+        if let Err(error) = self.settle(commit, 0)
+            && self.fail(commit, error)? == Turn::Stuck
+        {
+            return Err(Error::OutOfSpace { last_index: marks.durable.get() });
         }
+        Ok(())
     }
 }
 

@@ -34,6 +34,8 @@ use crate::error::Result;
 const NAP: Duration = Duration::from_millis(5);
 /// When an idle thread looks whether nobody keeps the time, if there is any to keep.
 const TAKE_OVER: Duration = Duration::from_millis(100);
+/// No timer is later than that: it falls due in vain then.
+const LATEST: Duration = Duration::from_secs(3600);
 /// Another thread is called if so many tasks are ready.
 const READY_MANY: usize = 4;
 /// So many steps of one task are taken in a row.
@@ -306,7 +308,7 @@ impl Queue {
             Next::Woken => self.rest(task),
             Next::Within(after) => {
                 let mut state = self.lock();
-                let at = state.in_step(Instant::now() + after);
+                let at = state.in_step(Instant::now() + after.min(LATEST));
                 let is_first = state.timers.peek().is_none_or(|Reverse(first)| at < first.at);
                 state.timers.push(Reverse(Timer { at, task: Arc::clone(task) }));
                 if is_first && state.has_keeper {
@@ -356,7 +358,13 @@ impl State {
             && first.at <= now
         {
             let Some(Reverse(Timer { task, .. })) = self.timers.pop() else { break };
-            if task.change(|state| (state == IDLE).then_some(QUEUED)).is_some() {
+            // One that is running is about to rest: it runs again instead.
+            let due = task.change(|state| match state {
+                IDLE => Some(QUEUED),
+                RUNNING => Some(AGAIN),
+                _ => None,
+            });
+            if due == Some(IDLE) {
                 self.ready.push_back(task);
             }
         }

@@ -100,6 +100,11 @@ impl Segments {
         lock(&self.known).list.front().copied()
     }
 
+    /// Whether one begins with this record.
+    pub(crate) fn has(&self, first_index: u64) -> bool {
+        lock(&self.known).list.binary_search(&first_index).is_ok()
+    }
+
     /// First index of the newest.
     pub(crate) fn newest(&self) -> Option<u64> {
         lock(&self.known).list.back().copied()

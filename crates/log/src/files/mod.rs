@@ -16,6 +16,7 @@ pub(crate) mod stale;
 
 use std::io::ErrorKind;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
 
 use plimsoll_sync::{Access, Dir, File};
 
@@ -27,7 +28,7 @@ use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::segment::damage::Damage;
 use crate::segment::head::{Head, segment_name};
-use crate::shim::{Rank, Ranked, RankedGuard};
+use crate::shim::{AtomicBool, Rank, Ranked, RankedGuard};
 
 #[derive(Debug)]
 pub(crate) struct Files {
@@ -39,6 +40,8 @@ pub(crate) struct Files {
     pub(crate) stale: Stale,
     /// Held while segments are taken away, so that they go in order.
     retention: Ranked<()>,
+    /// There may be a note of a cut.
+    is_cut_noted: AtomicBool,
     /// Held from the note of a cut until it is known which files are stale by it.
     cutting: Ranked<()>,
 }
@@ -58,6 +61,7 @@ impl Files {
             segments,
             stock,
             stale: Stale::default(),
+            is_cut_noted: AtomicBool::new(false),
             retention: Ranked::new(Rank::Retention, ()),
             cutting: Ranked::new(Rank::Cutting, ()),
         }
@@ -89,7 +93,7 @@ impl Files {
 
     /// Removes what a cut or a failure left, and the note of it. In the turn of retention.
     pub(crate) fn sweep(&self) -> Result<()> {
-        if self.stale.is_empty() {
+        if self.stale.is_empty() && !self.is_cut_noted.load(SeqCst) {
             return Ok(());
         }
         self.stale.sweep(|first_index| match self.stock.give_back(&segment_name(first_index)) {
@@ -97,7 +101,11 @@ impl Files {
             given => given,
         })?;
         let _cutting = self.cutting.lock();
-        if self.stale.is_empty() { notes::end_cut(self.dir()) } else { Ok(()) }
+        if self.stale.is_empty() {
+            notes::end_cut(self.dir())?;
+            self.is_cut_noted.store(false, SeqCst);
+        }
+        Ok(())
     }
 
     /// Gives the file that is ready under `spare_name` its name as a segment, durably, and opens it by
@@ -113,6 +121,7 @@ impl Files {
     ) -> Result<Arc<dyn File>> {
         let cutting = is_cut.then(|| self.cutting.lock());
         if is_cut {
+            self.is_cut_noted.store(true, SeqCst);
             notes::begin_cut(self.dir())?;
         }
         self.stale.claim(first_index);
@@ -120,7 +129,10 @@ impl Files {
         let renamed = self.dir().rename(spare_name, &name);
         let entered = renamed.and_then(|()| self.dir().open(&name, self.place.method.access));
         if entered.is_err() {
-            self.stale.push(first_index);
+            // Of a name that the list has the file is the log's, or is written anew.
+            if !self.segments.has(first_index) {
+                self.stale.push(first_index);
+            }
         } else if !is_cut && self.segments.newest().is_none_or(|newest| newest < first_index) {
             self.segments.push(first_index);
         } else {

@@ -14,7 +14,9 @@ use std::path::{Path, PathBuf};
 use plimsoll_sync::{Access, Dir, SyncMethod, boot_id};
 
 use crate::error::{Error, Result};
-use crate::segment::format::{hash, u64_at};
+use crate::segment::format::{
+    BLOCK_BYTES, FRAME_ALIGN, INDEX_END, SEGMENT_BYTES_MAX, hash, u64_at,
+};
 use crate::segment::scan::Closed;
 use crate::segment::sparse::SparseIndex;
 
@@ -188,7 +190,7 @@ fn decode_closed(bytes: &[u8]) -> Option<Closed> {
     }
     let field = |number: usize| u64_at(head, 24 + 8 * number);
     let frames_end = field(5);
-    Some(Closed {
+    let closed = Closed {
         log_id: u128::from_le_bytes(head[8..24].try_into().expect("sixteen bytes")),
         generation: field(0),
         first_index: field(1),
@@ -197,7 +199,23 @@ fn decode_closed(bytes: &[u8]) -> Option<Closed> {
         records_end: field(4),
         frames_end,
         sparse: SparseIndex::decode(sparse, frames_end).ok()?,
-    })
+    };
+    is_possible(&closed).then_some(closed)
+}
+
+/// Whether a log may have ended so, whoever wrote it.
+fn is_possible(closed: &Closed) -> bool {
+    let Closed { generation, first_index, last_index, records_end, frames_end, .. } = *closed;
+    let last_noted = closed.sparse.last().map_or(first_index, |(index, _)| index);
+    (1..=last_index.saturating_add(1)).contains(&first_index)
+        && last_index < INDEX_END
+        && generation < INDEX_END
+        && (BLOCK_BYTES..=frames_end).contains(&records_end)
+        && frames_end <= SEGMENT_BYTES_MAX
+        && records_end.is_multiple_of(FRAME_ALIGN)
+        && frames_end.is_multiple_of(FRAME_ALIGN)
+        && (first_index..=last_index.max(first_index)).contains(&last_noted)
+        && closed.sparse.first().is_none_or(|(index, _)| index >= first_index)
 }
 
 /// What a note says, if it is there.
@@ -255,7 +273,7 @@ mod tests {
         let end = Closed {
             log_id: 1 << 100,
             generation: 2,
-            first_index: 3,
+            first_index: 1,
             salt: 4,
             last_index: 5000,
             records_end: 2 << 20,

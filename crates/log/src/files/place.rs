@@ -155,7 +155,12 @@ impl Place {
         if let Some(known) = notes::probed(&*dir, device)?.and_then(known) {
             return Ok(Self::known(dir, known));
         }
-        let place = Self::probe(dir, direct)?;
+        let (method, layout) = match Self::try_probe(&dir, direct) {
+            // Not for ever: there may be room later.
+            Err(error) if error.is_out_of_space() => return Self::probe(dir, direct),
+            probed => probed?,
+        };
+        let place = Self { dir, method, layout };
         let noted = format!("{} {}", place.layout.name(), place.method.noted());
         notes::write_probed(&*place.dir, device, &noted);
         Ok(place)

@@ -189,7 +189,8 @@ pub(crate) fn scan_file(
     let file = Arc::clone(file);
     let closed = closed.filter(|closed| {
         let names = (closed.salt, closed.first_index) == (head.header.salt, first_index);
-        names && head.link.is_some() && closed.last_index <= until
+        let fits = closed.frames_end <= head.header.segment_bytes;
+        names && fits && head.link.is_some() && closed.last_index <= until
     });
     Ok(Some(match closed {
         Some(closed) => scan_closed(file, head.header, link, closed)?,

@@ -30,6 +30,7 @@ pub(super) fn find(source: &Source, index: u64) -> Result<Option<(Span, Arc<Open
                 return Ok(Some((span, opened)));
             }
             Err(error) => {
+                source.refresh()?;
                 source.check_range(index)?;
                 found = source.find(index);
                 // Retention or a cut may have taken it before it was open.

@@ -15,6 +15,19 @@ use crate::segment::head::segment_name;
 /// Reads bytes of a record from `offset` on into `buf`, and returns how many there were: fewer than asked
 /// for only at the record's end.
 pub(crate) fn read(live: &Live, index: u64, offset: u64, buf: &mut [u8]) -> Result<usize> {
+    loop {
+        let epoch = live.files.segments.epoch();
+        let read = try_read(live, index, offset, buf);
+        // A file that was taken away meanwhile may have been used again, and nothing here checks its bytes.
+        let is_there = live.files.first_index() <= index;
+        if is_there && live.files.segments.epoch() == epoch {
+            return read;
+        }
+        Source::Live(live.clone()).check_range(index)?;
+    }
+}
+
+fn try_read(live: &Live, index: u64, offset: u64, buf: &mut [u8]) -> Result<usize> {
     let source = Source::Live(live.clone());
     let written = live.marks.written.get();
     source.check_range(index)?;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::lookup;
+use super::shelf::Follows;
 use super::source::Source;
 use crate::error::{Error, Result};
 use crate::files::list::Span;
@@ -107,6 +108,9 @@ impl Reader {
 
     /// Puts the cursor on the next record; false if there is none yet.
     pub(super) fn advance(&mut self) -> Result<bool> {
+        // First how far it may read, and then whether something was cut off: what comes in its place is
+        // written after that.
+        let limit = self.source.limit(self.level);
         if self.source.epoch() != self.epoch {
             self.epoch = self.source.epoch();
             self.open = None;
@@ -114,7 +118,7 @@ impl Reader {
         if let Some(open) = &mut self.open {
             open.is_fresh = false;
         }
-        if self.next_index > self.source.limit(self.level) {
+        if self.next_index > limit {
             self.source.check_range(self.next_index)?;
             return Ok(false);
         }
@@ -212,9 +216,16 @@ impl Reader {
         }
         if let Source::Files(shelf) = &self.source {
             let open = self.open.as_mut().expect("something was read");
-            if shelf.is_end_of_log(first_index, expected)? {
-                open.end = Some((at, damage));
-                return Ok(false);
+            match shelf.what_follows(first_index, expected)? {
+                Follows::Nothing => {
+                    open.end = Some((at, damage));
+                    return Ok(false);
+                }
+                Follows::Record => {
+                    self.open = None;
+                    return Ok(false);
+                }
+                Follows::Missing => {}
             }
             if open.doubt != Some(at) {
                 open.doubt = Some(at);

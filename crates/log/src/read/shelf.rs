@@ -26,6 +26,17 @@ pub(crate) struct Shelf {
     epoch: AtomicU64,
 }
 
+/// What stands where a record should be that a reader did not find.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Follows {
+    /// The log ends before it.
+    Nothing,
+    /// The record: it was written meanwhile, maybe in another file of the same name.
+    Record,
+    /// Nothing, and it was durable.
+    Missing,
+}
+
 impl Shelf {
     pub(crate) fn new(dir: Arc<dyn Dir>) -> Result<Self> {
         let survey = Mutex::new(survey_now(&*dir)?);
@@ -103,18 +114,19 @@ impl Shelf {
         Ok(())
     }
 
-    /// Whether the log ends before `index`, which a segment should hold next: nothing in it or behind it
-    /// says that the record was durable. A segment whose first writes are lost may follow one whose last
+    /// What follows where a segment should hold `index` next: nothing, if nothing in it or behind it says
+    /// that the record was durable. A segment whose first writes are lost may follow one whose last
     /// are.
-    pub(crate) fn is_end_of_log(&self, first_index: u64, index: u64) -> Result<bool> {
+    pub(crate) fn what_follows(&self, first_index: u64, index: u64) -> Result<Follows> {
         let survey = self.survey();
         let behind = survey.chain.segments.iter().copied().filter(|&first| first >= first_index);
         let readings = behind.map(|first| self.read(&survey, first)).collect::<Result<Vec<_>>>()?;
         let is_there = |scanned: &Scanned| scanned.last_index >= index;
         if readings.first().and_then(|reading| reading.scanned.as_ref()).is_some_and(is_there) {
-            return Ok(true);
+            return Ok(Follows::Record);
         }
-        Ok(self.judge(&survey, &readings).durable < index)
+        let is_missing = self.judge(&survey, &readings).durable >= index;
+        Ok(if is_missing { Follows::Missing } else { Follows::Nothing })
     }
 
     /// Reads a segment through.

@@ -51,6 +51,14 @@ impl Source {
         }
     }
 
+    /// Looks what files there are now, where somebody else may have changed that.
+    pub(super) fn refresh(&self) -> Result<()> {
+        match self {
+            Self::Live(_) => Ok(()),
+            Self::Files(shelf) => shelf.refresh(),
+        }
+    }
+
     pub(super) fn epoch(&self) -> u64 {
         match self {
             Self::Live(live) => live.files.segments.epoch(),

@@ -7,7 +7,7 @@ use plimsoll_sync::File;
 
 use super::cursor::Cursor;
 use super::damage::Damage;
-use super::format::{BLOCK_BYTES, Decoded, Frame, Kind};
+use super::format::{BLOCK_BYTES, Decoded, FRAME_BYTES, Frame, Kind};
 use super::header::Header;
 use super::link::Link;
 use super::sparse::SparseIndex;
@@ -76,7 +76,7 @@ impl Scanned {
     }
 }
 
-/// The most that is read of a segment that was closed.
+/// The most that is read of a segment that was closed, where a mark stands at its end.
 const CHECKED_BYTES: u64 = 128 << 10;
 
 /// Reads the segment, no further than record `until`.
@@ -110,10 +110,19 @@ pub(crate) fn scan_closed(
     link: Link,
     closed: &Closed,
 ) -> Result<Scanned> {
+    // The last records are read, or the mark behind them, so that an end that is missing is noticed.
+    let (next, begin) = closed.sparse.last().unwrap_or((link.first_index, BLOCK_BYTES));
+    let is_far = closed.frames_end.saturating_sub(begin) > CHECKED_BYTES;
+    let by_mark = is_far && ends_with_mark(&file, header, closed)?;
+    let mark_at = closed.frames_end.saturating_sub(FRAME_BYTES as u64);
+    let (last_index, records_end, frames_end) = match by_mark {
+        true => (closed.last_index, closed.records_end, mark_at),
+        false => (next - 1, begin, begin),
+    };
     let mut scanned = Scanned {
-        last_index: closed.last_index,
-        records_end: closed.records_end,
-        frames_end: closed.frames_end,
+        last_index,
+        records_end,
+        frames_end,
         records: 0,
         durable: link.durable.max(closed.last_index),
         generation_bits: None,
@@ -121,12 +130,6 @@ pub(crate) fn scan_closed(
         stop: Stop::Empty,
         more_behind: false,
     };
-    if let Some((index, byte_offset)) = closed.sparse.last()
-        && closed.frames_end.saturating_sub(byte_offset) <= CHECKED_BYTES
-    {
-        scanned.last_index = index - 1;
-        (scanned.records_end, scanned.frames_end) = (byte_offset, byte_offset);
-    }
     let bytes = closed.frames_end.saturating_sub(scanned.frames_end);
     let mut cursor = Cursor::for_lookup(file, header, bytes);
     cursor.seek(scanned.frames_end);
@@ -166,6 +169,17 @@ impl Unit {
         self.next = goes_on.then(|| (frame.index + 1, frame.more.saturating_sub(1)));
         is_next
     }
+}
+
+/// Whether the mark stands there that a log writes when it is closed.
+fn ends_with_mark(file: &Arc<dyn File>, header: Header, closed: &Closed) -> Result<bool> {
+    let Some(at) = closed.frames_end.checked_sub(FRAME_BYTES as u64) else { return Ok(false) };
+    let mut cursor = Cursor::for_lookup(Arc::clone(file), header, 0);
+    cursor.seek(at);
+    Ok(match cursor.peek()? {
+        Decoded::Frame(frame) => frame.kind == Kind::Mark && frame.index == closed.last_index,
+        _ => false,
+    })
 }
 
 fn walk(cursor: &mut Cursor, scanned: &mut Scanned, link: Link, until: u64) -> Result<()> {

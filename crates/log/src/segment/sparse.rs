@@ -45,15 +45,23 @@ impl SparseIndex {
         }
     }
 
+    /// The first record that is noted, and where its frame begins.
+    pub(crate) fn first(&self) -> Option<(u64, u64)> {
+        self.entries.first().copied()
+    }
+
     /// The last record that is noted, and where its frame begins.
     pub(crate) fn last(&self) -> Option<(u64, u64)> {
         self.entries.last().copied()
     }
 
-    /// No more than so many entries: of more every second one goes, until they are few enough.
+    /// No more than so many entries: of more every second one goes, until they are few enough. The last one
+    /// stays.
     pub(crate) fn thinned(&self, most: usize) -> Self {
         let step = self.entries.len().div_ceil(most.max(1)).next_power_of_two().max(1);
-        Self { entries: self.entries.iter().copied().step_by(step).collect() }
+        let mut entries: Vec<_> = self.entries.iter().rev().copied().step_by(step).collect();
+        entries.reverse();
+        Self { entries }
     }
 
     /// How many records are noted.
