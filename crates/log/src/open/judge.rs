@@ -299,7 +299,7 @@ pub(crate) fn judge(
         has_ended |= matches!(part, Part::End | Part::Torn { .. });
         verdict.parts.push(part);
     }
-    if verdict.lost.is_none() && durable > verdict.last_index && !has_ended {
+    if verdict.lost.is_none() && durable > verdict.last_index {
         // Nothing was read of it: no file is left, or none that follows.
         let (segment, damage) = match closed {
             Some(closed) => (segment_name(closed.first_index), Damage::Missing),

@@ -108,7 +108,13 @@ pub(crate) fn read_end(place: &Place, survey: &Survey) -> Result<End> {
     let mut readings = Vec::new();
     let mut newest = None;
     let closed = survey.closed.as_ref();
-    for &first_index in survey.chain.unsure().iter().rev() {
+    let unsure = survey.chain.unsure().first().copied().unwrap_or(0);
+    for &first_index in survey.chain.segments.iter().rev() {
+        // What has no link on the disk says nothing of those before it, whatever the cache showed.
+        let has_link = |reading: &Reading| reading.head.is_ok_and(|head| head.link.is_some());
+        if first_index < unsure && readings.last().is_some_and(has_link) {
+            break;
+        }
         let on_disk = OnDisk::open(place, first_index)?;
         let until = match newest {
             // What stands there of records that were in a lost file was cut off before.

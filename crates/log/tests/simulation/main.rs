@@ -411,6 +411,28 @@ fn a_cut_stays_where_an_empty_segment_is_replaced_by_a_larger_one() {
     }
 }
 
+/// A segment was begun and not synced when the process ended. The cache showed its link, which calls all
+/// before it durable, so nothing else was read; the disk had no link. The log was opened empty. (Seed
+/// 20,112 of failing disks.)
+#[test]
+fn a_segment_whose_link_only_the_cache_has_does_not_hide_those_before_it() {
+    let options = Options { direct: false, ..story(RARELY) };
+    let dir = Arc::new(SimDir::new());
+    let (log, _) = Log::open_in(dyn_dir(&dir), options.clone()).unwrap();
+    let append = || log.append_with(&[7; 3000], Ack::Durable);
+    (1..=40).for_each(|_| assert!(append().is_ok()));
+    while log.drive().unwrap() {}
+    // The next record begins a segment, whose first sync fails; and no other can be made.
+    let next = "00000000000000000041.seg";
+    dir.inject(Fault::new(Operation::Sync, FaultKind::FailRaw(5)).named(next).sticky());
+    dir.inject(Fault::new(Operation::Create, FaultKind::FailRaw(5)).sticky());
+    assert!(append().is_err());
+    assert!(dir.list().unwrap().iter().any(|name| name == next));
+    let found = Arc::new(dir.crash(Crash::Process, 0));
+    let (log, recovery) = Log::open_in(dyn_dir(&found), options).unwrap();
+    assert_eq!(log.last_index(), 40, "{recovery:?}");
+}
+
 /// A cut failed when its records were gone from memory, and the log stopped. Closing it said that all was
 /// well, and noted an end that was not one.
 #[test]
