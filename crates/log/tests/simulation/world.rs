@@ -615,7 +615,7 @@ impl World {
             model.may_be_cut_to = None;
         }
         self.draw_options();
-        let must_be_there = self.draw_ring(must_be_there);
+        let mut must_be_there = self.draw_ring(must_be_there);
         self.try_foreign_ring();
         for attempt in 0.. {
             tally.opens += 1;
@@ -651,6 +651,10 @@ impl World {
                     let down = self.dir.is_down();
                     assert!(down || self.disk != Disk::Good, "{error:?}");
                     self.say(&format!("open fails: {error:?}"));
+                    if format!("{error:?}").contains("sync") {
+                        // The kernel has forgotten what that sync should have made durable.
+                        must_be_there = must_be_there.min(self.model().durable);
+                    }
                     if attempt > 5 {
                         // A full disk stays full.
                         assert!(self.small_disk, "{error}");
