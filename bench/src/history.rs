@@ -8,8 +8,8 @@ use plimsoll_log::{Ack, Log, Options, Policy};
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
+use crate::meter::{histogram, record, times};
 use crate::task::{Answer, Task};
-use crate::worker::{histogram, record, times};
 
 const READS: usize = 200;
 const RECORD: [u8; 1000] = [7; 1000];

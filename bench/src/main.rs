@@ -13,6 +13,7 @@ mod figures;
 mod goals;
 mod harness;
 mod history;
+mod meter;
 mod plan;
 mod report;
 mod result;

@@ -8,8 +8,8 @@ use hdrhistogram::Histogram;
 use plimsoll_log::{Ack, Log};
 use tokio::task::JoinSet;
 
+use crate::meter::{Records, histogram, random_pool, record, times};
 use crate::task::{Task, Times};
-use crate::worker::{Records, histogram, random_pool, record, times};
 
 /// Durable appends of all tasks until the time or the bytes are used up.
 pub(crate) fn closed_loop(log: &Arc<Log>, task: &Task) -> Result<(u64, Times)> {

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 
 use crate::engine::{Engine, Setup};
+use crate::meter::peak_kib;
 use crate::task::Level;
-use crate::worker::peak_kib;
 
 const START: Duration = Duration::from_secs(60);
 const REPLY_BYTES_MAX: usize = 1 << 20;
