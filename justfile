@@ -4,7 +4,7 @@
 default:
     @just --list --unsorted
 
-# All that CI checks, in its order
+# Format, lints, docs and tests; CI does more (.ci/run)
 check: fmt-check lint doc test
 
 fmt:
@@ -47,6 +47,21 @@ c-install prefix:
 python:
     python/test
 
+# The driver of the worked examples, and power cuts of SQLite and of the broker (as root)
+examples:
+    cargo build -p plimsoll
+    examples/test
+
+# Clients that nobody here wrote against the broker: kcat, python, go, node, java, or all of them
+clients *which:
+    cargo build -p plimsoll
+    clients/test {{which}}
+
+# Kills the broker so many times under clients that go on
+kill-broker kills="1000":
+    cargo build -p plimsoll
+    clients/kills {{kills}}
+
 # Instructions of the log's hot paths against those recorded (needs valgrind)
 instructions:
     .ci/instructions
@@ -68,6 +83,10 @@ lab:
 compare-fio:
     cargo build --release
     bench/compare-fio.py > docs/fio-comparison.md
+
+# Measures the broker beside Kafka, half an hour on a quiet machine, and renders docs/broker-benchmarks.md
+broker-field *args:
+    bench/broker/run {{args}}
 
 # Measures the log beside its rivals, half an hour on a quiet machine, and renders docs/benchmarks.md
 field *args:
@@ -112,6 +131,6 @@ miri:
     MIRIFLAGS=-Zmiri-disable-isolation cargo +nightly miri test -p plimsoll-sync --lib -- aligned words
 
 # A thread of `verify` that is just ending looks like a leak, so leaks are not looked for.
-# Fuzzes a target (frame, segment, directory) for so many seconds (needs nightly and cargo-fuzz)
+# Fuzzes a target of fuzz/fuzz_targets for so many seconds (needs nightly and cargo-fuzz)
 fuzz target seconds="300":
     cargo +nightly fuzz run {{target}} -- -max_total_time={{seconds}} -max_len=8192 -detect_leaks=0

@@ -16,6 +16,13 @@ Buffer = Any
 
 __version__: str
 
+def auto(profile: str) -> dict[str, Any]:
+    """Keywords for a policy that suits the disk which a durability profile is about: ``plimsoll lab`` writes
+    durability-profile.json. ``Log(path, **auto(Path("durability-profile.json").read_text()))``.
+
+    Raises Invalid: no such profile, or nothing was measured that tells.
+    """
+
 class Log:
     """A commit log in a directory, which is made if it is not there. Any thread may use it.
 
@@ -41,8 +48,8 @@ class Log:
     ) -> None:
         """Opens the log. Everything that ``recovery`` counts is durable then, but for what was replayed.
 
-        policy: when the log syncs by itself. "interval": no record stays unsynced for longer than
-            ``max_age`` seconds (``inf``: whatever its age), nor more than ``max_bytes`` of them.
+        policy: when the log syncs by itself. "interval": once a record is ``max_age`` seconds old
+            (``inf``: whatever its age), or ``max_bytes`` are not durable; appends wait at twice that.
             "always": an append returns when it is durable. "never": only when a segment is full, and
             at ``close``.
         segment_bytes: of a file, a multiple of 4096. ring_bytes: that may be accepted and not yet
@@ -96,6 +103,19 @@ class Log:
         What was asked for goes on where the task is cancelled (``asyncio.wait_for``).
         """
 
+    def watch(
+        self,
+        index: int,
+        level: Literal["written", "durable"] = "durable",
+        timeout: Optional[float] = None,
+    ) -> None:
+        """As ``wait``, but asks for nothing: it comes when the policy, or somebody else, has it so."""
+
+    def watch_async(
+        self, index: int, level: Literal["written", "durable"] = "durable"
+    ) -> Awaitable[None]:
+        """As ``watch``, to be awaited in a task of asyncio."""
+
     def health(self) -> None:
         """Raises what is wrong with the log, if anything is: Stopped, OutOfSpace, Closed.
 
@@ -145,6 +165,11 @@ class Log:
         ``timeout`` seconds. Ctrl-C works meanwhile.
         """
 
+    def read_piece(self, index: int, offset: int, length: int) -> bytes:
+        """Bytes of a record that is written, from ``offset`` on, without the rest of it; fewer than ``length``
+        where it ends. **Not checked**: the checksum covers the whole record. Raises OutOfRange, Corrupt, Disk.
+        """
+
     def truncate_before(self, index: int) -> int:
         """Removes the oldest segments that hold nothing from ``index`` on; returns the oldest record left.
 
@@ -179,6 +204,85 @@ class Log:
         exc: Optional[BaseException],
         traceback: Optional[TracebackType],
     ) -> None: ...
+
+class Crew:
+    """Threads and ring memory that many logs share: for dozens of logs in a process, or for one a tenant.
+
+    A log by itself has four threads and a segment of 64 MiB before its first record. The logs of a crew
+    share its threads, which sleep unless a log has something to do, and begin small. Each keeps the
+    promises of its own options, as if it were alone. A record that is only buffered stays so for longer:
+    under "interval" until the sync that is due for it.
+
+    Any thread may open logs with it. After a fork it is its parent's, as its logs are.
+    """
+
+    def __init__(self, *, threads: int = 4, ring_bytes: int = 256 << 20) -> None:
+        """threads: for all logs, at most 1024; one that waits for a disk serves no other log meanwhile.
+        ring_bytes: that may be accepted and not yet durable, in all logs together.
+        """
+
+    def open(
+        self,
+        path: Union[str, PathLike[str]],
+        *,
+        policy: Literal["interval", "always", "never"] = "interval",
+        max_age: float = 1.0,
+        max_bytes: int = 64 << 20,
+        segment_bytes: int = 64 << 20,
+        ring_bytes: int = 32 << 20,
+        ring_file: Union[str, PathLike[str], None] = None,
+        first_index: int = 1,
+        page_cache: bool = False,
+        accept_loss: bool = False,
+    ) -> Log:
+        """Opens a log, as ``Log`` does. Raises Closed after ``close``."""
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed."""
+
+    def close(self) -> None:
+        """No more logs are opened with it. Those that are open go on, and are closed one by one: its threads
+        end with the last of them.
+        """
+
+    def __enter__(self) -> Crew: ...
+    def __exit__(
+        self,
+        exc_type: Optional[Type[BaseException]],
+        exc: Optional[BaseException],
+        traceback: Optional[TracebackType],
+    ) -> None: ...
+
+class View:
+    """A log's files, read while it may be open elsewhere: nothing is changed, and no lock is taken.
+
+    It has what is written, whether that is durable or not, and of a damaged log what can be read. What it says is
+    of its last look: when it was made, or when what was read from it last came to its end.
+    """
+
+    path: Path
+    def __init__(self, path: Union[str, PathLike[str]]) -> None:
+        """Raises Disk where the directory cannot be read."""
+
+    @property
+    def is_log(self) -> bool:
+        """Whether there is a log in the directory."""
+
+    @property
+    def first_index(self) -> int:
+        """The oldest record; the next one if there is none."""
+
+    @property
+    def generation(self) -> int:
+        """How often records were cut off, or a failed segment was replaced, as far as is known. Where it has
+        changed, what was read may be another record's now.
+        """
+
+    def read(self, start: Optional[int] = None) -> Records:
+        """Records from ``start`` (or the oldest) on, up to the end as it is; every checksum verified. Ask it
+        again, after a while, for what has come since.
+        """
 
 class Records(Iterator[Tuple[int, bytes]]):
     """(index, record) in order. At the end it may be asked again, for what has come since."""

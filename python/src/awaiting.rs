@@ -5,7 +5,7 @@
 //! which the log does not know, takes it to the event loop.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use plimsoll_log::{Result, Wait};
@@ -15,8 +15,8 @@ use pyo3::types::PyCFunction;
 
 use crate::error::raise;
 
-/// Takes what has come to those who await it. Its thread starts with the first of them, and ends when the
-/// log is gone and everybody has been told.
+/// Takes what has come to those who await it, for a log, or for all of a crew. Its thread starts with the
+/// first of them, and ends when the logs, and the object of a crew, are gone and everybody has been told.
 #[derive(Default)]
 pub(crate) struct Messenger {
     letters: Mutex<Option<Sender<Letter>>>,
@@ -47,13 +47,21 @@ impl Messenger {
         Ok(future)
     }
 
+    fn lock(&self) -> MutexGuard<'_, Option<Sender<Letter>>> {
+        self.letters.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn letters(&self, py: Python<'_>) -> PyResult<Sender<Letter>> {
-        let mut letters = self.letters.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(letters) = &*self.lock() {
+            return Ok(letters.clone());
+        }
+        // Before the lock is taken: Python code may run meanwhile, and other threads that come here.
+        let settle = wrap_pyfunction!(settle, py)?.unbind();
+        let mut letters = self.lock();
         if let Some(letters) = &*letters {
             return Ok(letters.clone());
         }
         let (sender, receiver) = channel();
-        let settle = wrap_pyfunction!(settle, py)?.unbind();
         let named = thread::Builder::new().name("plimsoll-await".to_owned());
         named.spawn(move || deliver(&receiver, settle))?;
         *letters = Some(sender.clone());

@@ -35,7 +35,7 @@ const KINDS: [Kind; 14] = [
     ("Truncated", 5, Also::Nothing, "The record was cut off while somebody waited for it."),
     ("TooLarge", 6, Also::Value, "More than half of the ring at once. Nothing was accepted."),
     ("OutOfSpace", 7, Also::Nothing, "No room for another segment. Nothing was accepted."),
-    ("Closed", CLOSED, Also::Value, "The log was closed."),
+    ("Closed", CLOSED, Also::Value, "The log, or the crew, was closed."),
     ("Locked", 9, Also::Nothing, "Somebody else has the log: .holder says which process."),
     ("Disk", 10, Also::Os, "The disk, or the system, refused. The log goes on."),
     ("Stopped", 11, Also::Nothing, "The disk failed; records after .index may be lost."),
@@ -120,9 +120,7 @@ pub(crate) fn raise(py: Python<'_>, error: &Error) -> PyErr {
     }
     let code = code(error);
     let exception = || -> PyResult<PyErr> {
-        let found =
-            KINDS.into_iter().zip(classes(py)?).find(|((_, number, ..), _)| *number == code);
-        let class = found.map_or(base(py)?.clone(), |(_, class)| class.bind(py).clone());
+        let class = class_of(py, code)?;
         let is_os = class.is_subclass_of::<PyOSError>()?;
         let value = match os_error.filter(|_| is_os) {
             Some(number) => class.call1((number, text))?,
@@ -136,6 +134,18 @@ pub(crate) fn raise(py: Python<'_>, error: &Error) -> PyErr {
         }
         Ok(PyErr::from_value(value))
     };
+    exception().unwrap_or_else(|failed| failed)
+}
+
+/// The class of a code.
+fn class_of(py: Python<'_>, code: i32) -> PyResult<Bound<'_, PyType>> {
+    let found = KINDS.into_iter().zip(classes(py)?).find(|((_, number, ..), _)| *number == code);
+    Ok(found.map_or(base(py)?, |(_, class)| class.bind(py)).clone())
+}
+
+/// What was closed is used.
+pub(crate) fn closed(py: Python<'_>, what: &str) -> PyErr {
+    let exception = || PyResult::Ok(PyErr::from_value(class_of(py, CLOSED)?.call1((what,))?));
     exception().unwrap_or_else(|failed| failed)
 }
 
@@ -168,7 +178,7 @@ const fn code(error: &Error) -> i32 {
         Error::Disk(_) => 10,
         Error::Stopped { .. } => 11,
         Error::Corrupt(_) => 12,
-        Error::Options(_) => INVALID,
+        Error::Options(_) | Error::Forked => INVALID,
         Error::Exhausted { .. } => 14,
         Error::Version { .. } => 18,
         _ => OTHER,

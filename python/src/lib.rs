@@ -4,10 +4,15 @@
 //! [`SLICE`] to look for Ctrl-C.
 
 mod awaiting;
+mod crew;
 mod error;
 mod log;
+mod options;
 mod owner;
 mod records;
+mod recovery;
+mod stats;
+mod view;
 
 use std::time::{Duration, Instant};
 
@@ -22,9 +27,17 @@ mod plimsoll {
     use pyo3::prelude::*;
 
     #[pymodule_export]
-    use crate::log::{Log, Recovery};
+    use crate::crew::Crew;
+    #[pymodule_export]
+    use crate::log::Log;
+    #[pymodule_export]
+    use crate::options::auto;
     #[pymodule_export]
     use crate::records::Records;
+    #[pymodule_export]
+    use crate::recovery::Recovery;
+    #[pymodule_export]
+    use crate::view::View;
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {

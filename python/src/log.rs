@@ -1,9 +1,9 @@
 //! [`Log`]: a log that may be closed while others are in it.
 
-use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError, RwLock, TryLockError};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, TryLockError};
 
-use plimsoll_log::{self as log, Ack, Error, Policy, Retain, Ring};
+use plimsoll_log::{self as log, Ack, Error, Retain};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyBytes, PyDict, PyMemoryView, PyTuple};
@@ -11,14 +11,22 @@ use pyo3::types::{PyBytes, PyDict, PyMemoryView, PyTuple};
 use crate::Patience;
 use crate::awaiting::Messenger;
 use crate::error::{duration, invalid, raise};
+use crate::options::Keywords;
 use crate::owner::Owner;
-use crate::records::{Records, Wait};
+use crate::records::{Records, Source, Wait};
+use crate::recovery::Recovery;
+use crate::stats::dict_of;
 
 /// What is copied without letting others run meanwhile: that would cost more than the copy.
 const QUICK_BYTES: usize = 64 << 10;
+/// No log takes a larger record: half of the largest ring.
+const RECORD_BYTES_MAX: usize = 256 << 20;
+
+/// Begins a wait that asks for what it waits for, or one that does not.
+type Begin = fn(&log::Log, u64, Ack) -> log::Result<log::Wait>;
 
 /// A commit log in a directory. Any thread may use it.
-#[pyclass(frozen, module = "plimsoll", name = "Log")]
+#[pyclass(frozen, weakref, module = "plimsoll", name = "Log")]
 pub(crate) struct Log {
     /// Held for reading by every call that is in it, so that closing waits for them.
     open: RwLock<Option<log::Log>>,
@@ -26,24 +34,10 @@ pub(crate) struct Log {
     closing: Mutex<()>,
     owner: Owner,
     policy: Ack,
-    messenger: Messenger,
+    messenger: Arc<Messenger>,
     #[pyo3(get)]
     path: PathBuf,
     recovery: Py<Recovery>,
-}
-
-/// What opening a log found, and did about it.
-#[pyclass(frozen, get_all, module = "plimsoll")]
-pub(crate) struct Recovery {
-    created: bool,
-    clean: bool,
-    first_index: u64,
-    last_index: u64,
-    replayed: u64,
-    discarded: Vec<String>,
-    torn_tail: Option<String>,
-    ring_ignored: Option<String>,
-    lost: Option<String>,
 }
 
 #[pymethods]
@@ -66,31 +60,19 @@ impl Log {
         page_cache: bool,
         accept_loss: bool,
     ) -> PyResult<Self> {
-        let policy = match policy {
-            "interval" => Policy::Interval { max_age: duration("max_age", max_age)?, max_bytes },
-            "always" => Policy::Always,
-            "never" => Policy::Never,
-            other => {
-                let what = format!("policy is {other:?}; it is 'interval', 'always' or 'never'");
-                return Err(invalid(py, what));
-            }
-        };
-        let options = log::Options {
+        let keywords = Keywords {
             policy,
+            max_age,
+            max_bytes,
             segment_bytes,
             ring_bytes,
-            ring: ring_file.map_or(Ring::Memory, Ring::File),
-            direct: !page_cache,
+            ring_file,
             first_index,
+            page_cache,
             accept_loss,
-            ..log::Options::default()
         };
-        let open = || log::Log::open(&path, options);
-        let (opened, found) = py.detach(open).map_err(|error| raise(py, &error))?;
-        let recovery = Py::new(py, Recovery::of(found))?;
-        let (open, closing) = (RwLock::new(Some(opened)), Mutex::new(()));
-        let (owner, policy, messenger) = (Owner::this(), policy.ack(), Messenger::default());
-        Ok(Self { open, closing, owner, policy, messenger, path, recovery })
+        let options = keywords.check(py)?;
+        Self::open(py, path, options, Arc::default(), |path, options| log::Log::open(path, options))
     }
 
     #[getter]
@@ -151,22 +133,14 @@ impl Log {
         self.with(py, |log| log.append_pieces(&pieces, ack))
     }
 
-    /// It does not hold the log open: closing makes durable what is waited for.
     #[pyo3(signature = (index, level = "durable", timeout = None))]
     fn wait(&self, py: Python<'_>, index: u64, level: &str, timeout: Option<f64>) -> PyResult<()> {
-        let (patience, level) = (Patience::of(timeout)?, self.awaited(py, level)?);
-        let wait = self.with(py, |log| log.wait(index, level))?;
-        loop {
-            let slice = patience.slice();
-            // The time of a slice is not the caller's.
-            match py.detach(|| wait.block_for(slice)) {
-                Err(late @ Error::TimedOut { .. }) if !patience.goes_on(py)? => {
-                    return Err(raise(py, &late));
-                }
-                Err(Error::TimedOut { .. }) => {}
-                done => return done.map_err(|error| raise(py, &error)),
-            }
-        }
+        self.block(py, index, level, timeout, log::Log::wait)
+    }
+
+    #[pyo3(signature = (index, level = "durable", timeout = None))]
+    fn watch(&self, py: Python<'_>, index: u64, level: &str, timeout: Option<f64>) -> PyResult<()> {
+        self.block(py, index, level, timeout, log::Log::watch)
     }
 
     #[pyo3(signature = (index, level = "durable"))]
@@ -176,9 +150,17 @@ impl Log {
         index: u64,
         level: &str,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let level = self.awaited(py, level)?;
-        let wait = self.with(py, |log| log.wait(index, level))?;
-        self.messenger.tell(py, wait)
+        self.future(py, index, level, log::Log::wait)
+    }
+
+    #[pyo3(signature = (index, level = "durable"))]
+    fn watch_async<'py>(
+        &self,
+        py: Python<'py>,
+        index: u64,
+        level: &str,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        self.future(py, index, level, log::Log::watch)
     }
 
     fn health(&self, py: Python<'_>) -> PyResult<()> {
@@ -219,6 +201,23 @@ impl Log {
         self.records(py, start, level, Wait::No)
     }
 
+    fn read_piece<'py>(
+        &self,
+        py: Python<'py>,
+        index: u64,
+        offset: u64,
+        length: usize,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        let piece = self.with(py, |log| {
+            // Untouched it takes no memory.
+            let mut piece = vec![0; length.min(RECORD_BYTES_MAX)];
+            let read = log.read_piece(index, offset, &mut piece)?;
+            piece.truncate(read);
+            Ok(piece)
+        })?;
+        Ok(PyBytes::new(py, &piece))
+    }
+
     #[pyo3(signature = (start = None, timeout = None, level = "written"))]
     fn follow(
         &self,
@@ -248,39 +247,7 @@ impl Log {
     }
 
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let stats = self.with(py, |log| Ok(log.stats()))?;
-        let dict = PyDict::new(py);
-        for (name, value) in [
-            ("records", stats.records),
-            ("payload_bytes", stats.payload_bytes),
-            ("written_bytes", stats.written_bytes),
-            ("lag_ns", stats.lag_ns),
-            ("ring_bytes", stats.ring_bytes),
-            ("segments", stats.segments),
-            ("rotations", stats.rotations),
-            ("failovers", stats.failovers),
-        ] {
-            dict.set_item(name, value)?;
-        }
-        for (name, counted) in [
-            ("append_ns", stats.append_ns),
-            ("write_ns", stats.write_ns),
-            ("sync_ns", stats.sync_ns),
-            ("group_records", stats.group_records),
-            ("occupancy_bytes", stats.occupancy_bytes),
-            ("stall_ns", stats.stall_ns),
-        ] {
-            let log::Distribution { n, p50, p99, p999, max } = counted;
-            let quantiles = PyDict::new(py);
-            for (of, value) in [("n", n), ("p50", p50), ("p99", p99), ("p999", p999), ("max", max)]
-            {
-                quantiles.set_item(of, value)?;
-            }
-            dict.set_item(name, quantiles)?;
-        }
-        dict.set_item("method", stats.method)?;
-        dict.set_item("layout", stats.layout)?;
-        Ok(dict)
+        dict_of(py, self.with(py, |log| Ok(log.stats()))?)
     }
 
     /// Calls that are in it end first. It is no error to close twice.
@@ -327,6 +294,22 @@ impl Log {
 }
 
 impl Log {
+    /// Opens a log by itself, or with a crew; its messenger may be others' as well.
+    pub(crate) fn open(
+        py: Python<'_>,
+        path: PathBuf,
+        options: log::Options,
+        messenger: Arc<Messenger>,
+        open: impl FnOnce(&Path, log::Options) -> log::Result<(log::Log, log::Recovery)> + Send,
+    ) -> PyResult<Self> {
+        let policy = options.policy.ack();
+        let opened = py.detach(|| open(&path, options));
+        let (opened, found) = opened.map_err(|error| raise(py, &error))?;
+        let recovery = Py::new(py, Recovery::of(found))?;
+        let (open, closing, owner) = (RwLock::new(Some(opened)), Mutex::new(()), Owner::this());
+        Ok(Self { open, closing, owner, policy, messenger, path, recovery })
+    }
+
     /// Does something with the log, while others run.
     fn with<T: Send>(
         &self,
@@ -348,6 +331,42 @@ impl Log {
         open.as_ref().ok_or(Error::Closed).and_then(act)
     }
 
+    /// Waits in slices. It does not hold the log open: closing makes durable what is waited for.
+    fn block(
+        &self,
+        py: Python<'_>,
+        index: u64,
+        level: &str,
+        timeout: Option<f64>,
+        begin: Begin,
+    ) -> PyResult<()> {
+        let (patience, level) = (Patience::of(timeout)?, self.awaited(py, level)?);
+        let wait = self.with(py, |log| begin(log, index, level))?;
+        loop {
+            let slice = patience.slice();
+            // The time of a slice is not the caller's.
+            match py.detach(|| wait.block_for(slice)) {
+                Err(late @ Error::TimedOut { .. }) if !patience.goes_on(py)? => {
+                    return Err(raise(py, &late));
+                }
+                Err(Error::TimedOut { .. }) => {}
+                done => return done.map_err(|error| raise(py, &error)),
+            }
+        }
+    }
+
+    fn future<'py>(
+        &self,
+        py: Python<'py>,
+        index: u64,
+        level: &str,
+        begin: Begin,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let level = self.awaited(py, level)?;
+        let wait = self.with(py, |log| begin(log, index, level))?;
+        self.messenger.tell(py, wait)
+    }
+
     fn records(
         &self,
         py: Python<'_>,
@@ -361,7 +380,7 @@ impl Log {
             Patience::of(timeout)?;
         }
         let open = |log: &log::Log| log.follow(start.unwrap_or_else(|| log.first_index()), level);
-        Ok(Records::new(self.with(py, open)?, wait, self.owner))
+        Ok(Records::new(Source::Log(self.with(py, open)?), wait, self.owner))
     }
 
     /// How far a record is to be when somebody has waited for it: an append returns with less.
@@ -398,35 +417,6 @@ impl Drop for Log {
         } else if open.is_some() {
             // What is buffered is written, and threads end; others run meanwhile.
             Python::attach(|py| py.detach(|| drop(open)));
-        }
-    }
-}
-
-#[pymethods]
-impl Recovery {
-    fn __repr__(&self) -> String {
-        let Self { first_index, last_index, clean, torn_tail, .. } = self;
-        let clean = if *clean { "True" } else { "False" };
-        let torn = torn_tail.as_ref().map_or(String::new(), |torn| format!(", torn: {torn}"));
-        format!("<plimsoll.Recovery: records {first_index} to {last_index}, clean={clean}{torn}>")
-    }
-}
-
-impl Recovery {
-    fn of(found: log::Recovery) -> Self {
-        let torn = |torn: log::TornTail| {
-            format!("{} at byte offset {}: {}", torn.segment, torn.byte_offset, torn.damage)
-        };
-        Self {
-            created: found.created,
-            clean: found.clean,
-            first_index: found.first_index,
-            last_index: found.last_index,
-            replayed: found.replayed,
-            discarded: found.discarded,
-            torn_tail: found.torn_tail.map(torn),
-            ring_ignored: found.ring_ignored,
-            lost: found.lost.map(|lost| lost.to_string()),
         }
     }
 }

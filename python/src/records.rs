@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use plimsoll_log::{Error, Follower};
+use plimsoll_log::{self as log, Error, Follower, Reader, Record};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
@@ -18,11 +18,36 @@ use crate::{Patience, SLICE};
 pub(crate) struct Records {
     /// Not here while a thread looks for a record. No thread has it while Python code may run: a signal
     /// handler may ask for the next record as well.
-    follower: Mutex<Option<Follower>>,
+    source: Mutex<Option<Source>>,
     returned: Condvar,
     next_index: AtomicU64,
     wait: Wait,
     owner: Owner,
+}
+
+/// Where they are.
+pub(crate) enum Source {
+    /// A log that is open here.
+    Log(Follower),
+    /// Files, which somebody else may be writing.
+    Files(Reader),
+}
+
+impl Source {
+    fn next_index(&self) -> u64 {
+        match self {
+            Self::Log(follower) => follower.next_index(),
+            Self::Files(reader) => reader.next_index(),
+        }
+    }
+
+    /// Nobody tells of what comes into files.
+    fn next_within(&mut self, timeout: Duration) -> log::Result<Option<Record<'_>>> {
+        match self {
+            Self::Log(follower) => follower.next_within(timeout),
+            Self::Files(reader) => reader.next_record(),
+        }
+    }
 }
 
 /// What one look at the log gave.
@@ -44,29 +69,29 @@ pub(crate) enum Wait {
 }
 
 impl Records {
-    pub(crate) fn new(follower: Follower, wait: Wait, owner: Owner) -> Self {
-        let next_index = AtomicU64::new(follower.next_index());
-        let (follower, returned) = (Mutex::new(Some(follower)), Condvar::new());
-        Self { follower, returned, next_index, wait, owner }
+    pub(crate) fn new(source: Source, wait: Wait, owner: Owner) -> Self {
+        let next_index = AtomicU64::new(source.next_index());
+        let (source, returned) = (Mutex::new(Some(source)), Condvar::new());
+        Self { source, returned, next_index, wait, owner }
     }
 
-    fn follower(&self) -> MutexGuard<'_, Option<Follower>> {
-        self.follower.lock().unwrap_or_else(PoisonError::into_inner)
+    fn source(&self) -> MutexGuard<'_, Option<Source>> {
+        self.source.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn look<'py>(&self, py: Python<'py>, slice: Duration) -> PyResult<Look<'py>> {
-        let taken = self.follower().take();
-        let Some(follower) = taken else {
+        let taken = self.source().take();
+        let Some(source) = taken else {
             py.detach(|| {
-                let wait = |here: &mut Option<Follower>| here.is_none();
+                let wait = |here: &mut Option<Source>| here.is_none();
                 let slice = if slice.is_zero() { SLICE } else { slice };
-                drop(self.returned.wait_timeout_while(self.follower(), slice, wait));
+                drop(self.returned.wait_timeout_while(self.source(), slice, wait));
             });
             return Ok(Look::Busy);
         };
-        let mut turn = Turn { of: self, follower: Some(follower) };
-        let follower = turn.follower.as_mut().expect("it was taken");
-        match py.detach(move || follower.next_within(slice)) {
+        let mut turn = Turn { of: self, source: Some(source) };
+        let source = turn.source.as_mut().expect("it was taken");
+        match py.detach(move || source.next_within(slice)) {
             Ok(Some(record)) => {
                 self.next_index.store(record.index.saturating_add(1), SeqCst);
                 Ok(Look::Record(record.index, PyBytes::new(py, record.payload)))
@@ -81,15 +106,24 @@ impl Records {
     }
 }
 
-/// Gives the follower back, however it went.
+impl Drop for Records {
+    fn drop(&mut self) {
+        if self.owner.is_other() {
+            // A thread that is not here may have held its locks.
+            std::mem::forget(self.source.get_mut().unwrap_or_else(PoisonError::into_inner).take());
+        }
+    }
+}
+
+/// Gives the source back, however it went.
 struct Turn<'a> {
     of: &'a Records,
-    follower: Option<Follower>,
+    source: Option<Source>,
 }
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        *self.of.follower() = self.follower.take();
+        *self.of.source() = self.source.take();
         self.of.returned.notify_one();
     }
 }

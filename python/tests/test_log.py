@@ -4,6 +4,7 @@ import array
 import asyncio
 import doctest
 import inspect
+import json
 import os
 import pathlib
 import re
@@ -108,6 +109,19 @@ class Appending(Scratch):
                 log.append_pieces([b"fine", "text"])
             self.assertEqual(log.last_index, 2)
 
+    def test_a_piece_of_a_record_is_read_without_the_rest(self):
+        with self.open() as log:
+            record = bytes(n * 7 // 5 % 256 for n in range(100_000))
+            log.append(record, ack="written")
+            self.assertEqual(log.read_piece(1, 12_345, 1000), record[12_345:13_345])
+            self.assertEqual(log.read_piece(1, 99_990, 1000), record[-10:])
+            self.assertEqual(log.read_piece(1, 0, 2**63), record)
+            self.assertEqual(log.read_piece(1, 2**64 - 1, 5), b"")
+            self.assertEqual(log.read_piece(1, 0, 0), b"")
+            with self.assertRaises(plimsoll.OutOfRange) as told:
+                log.read_piece(2, 0, 5)
+            self.assertEqual(told.exception.index, 2)
+
     def test_a_log_that_is_made_begins_where_it_is_told(self):
         with self.open(first_index=1000) as log:
             self.assertEqual((log.first_index, log.append(b"x")), (1000, 1000))
@@ -170,6 +184,27 @@ class Waiting(Scratch):
             self.assertIsInstance(late, plimsoll.TimedOut)
             self.assertEqual((late.code, late.index), (3, index))
             log.wait(index)
+
+    def test_a_watch_asks_for_nothing_and_is_told_all_the_same(self):
+        async def watch(log, index):
+            watching = log.watch_async(index)
+            with self.assertRaises(asyncio.TimeoutError):
+                await asyncio.wait_for(asyncio.shield(watching), 0.05)
+            log.wait(index)
+            await watching
+
+        with self.open(policy="never") as log:
+            index = log.append(b"x", ack="written")
+            with self.assertRaises(plimsoll.TimedOut) as told:
+                log.watch(index, timeout=0.05)
+            self.assertEqual((told.exception.index, log.durable), (index, index - 1))
+            syncing = threading.Timer(0.05, log.sync)
+            syncing.start()
+            log.watch(index, timeout=60)
+            syncing.join()
+            asyncio.run(watch(log, log.append(b"y", ack="written")))
+            with self.assertRaises(plimsoll.OutOfRange):
+                log.watch(index + 5)
 
     def test_who_waits_while_it_is_closed_gets_what_closing_gave(self):
         log = self.open(policy="never")
@@ -509,6 +544,60 @@ class Threads(Scratch):
             self.assertEqual(list(log.read()), [(1, b"x")])
 
 
+class Views(Scratch):
+    def test_a_view_reads_a_log_that_another_process_writes(self):
+        writer = """
+import sys, plimsoll
+log = plimsoll.Log(sys.argv[1], first_index=5, segment_bytes=256 << 10)
+for line in sys.stdin:
+    print(log.append(line.strip().encode(), ack="written"), flush=True)
+"""
+        command = [sys.executable, "-c", writer, str(self.dir)]
+        pipe = subprocess.PIPE
+        with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as process:
+
+            def append(record):
+                process.stdin.write(record + "\n")
+                process.stdin.flush()
+                return int(process.stdout.readline())
+
+            self.assertEqual(append("one"), 5)
+            view = plimsoll.View(self.dir)
+            self.assertEqual((view.path, view.is_log, view.first_index), (self.dir, True, 5))
+            records = view.read()
+            self.assertEqual(list(records), [(5, b"one")])
+            self.assertEqual(list(records), [])
+            for number in range(100):
+                append("x" * 5000)
+            self.assertEqual([index for index, _ in records], list(range(6, 106)))
+            self.assertEqual(next(view.read(100)), (100, b"x" * 5000))
+            with self.assertRaises(plimsoll.OutOfRange):
+                view.read(4)
+            process.stdin.close()
+            self.assertEqual(process.wait(60), 0)
+
+    def test_a_view_knows_of_a_cut(self):
+        with self.open() as log:
+            log.append_batch([b"1", b"2", b"3"], ack="durable")
+            view = plimsoll.View(self.dir)
+            before = view.generation
+            self.assertEqual(len(list(view.read())), 3)
+            log.truncate_after(1)
+            log.append(b"other", ack="durable")
+            list(view.read())
+            self.assertGreater(view.generation, before)
+            self.assertEqual(list(view.read()), [(1, b"1"), (2, b"other")])
+
+    def test_a_view_of_no_log_says_so(self):
+        with self.assertRaises(OSError) as told:
+            plimsoll.View(self.dir)
+        self.assertIsInstance(told.exception, plimsoll.Disk)
+        self.assertFalse(self.dir.exists())
+        self.dir.mkdir()
+        self.assertFalse(plimsoll.View(self.dir).is_log)
+        self.assertEqual(list(self.dir.iterdir()), [])
+
+
 class Errors(Scratch):
     def test_a_second_opener_is_told_who_has_the_log(self):
         with self.open():
@@ -552,6 +641,16 @@ class Errors(Scratch):
                 with self.assertRaises(ValueError):
                     call()
             self.assertEqual(log.last_index, 0)
+
+    def test_a_profile_of_the_disk_chooses_the_policy(self):
+        knee = dict(at_risk_bytes=262144, at_risk_ms=7.5)
+        profile = dict(format="plimsoll-durability-profile", version=1, knee=knee)
+        keywords = plimsoll.auto(json.dumps(profile))
+        self.assertEqual(keywords, dict(policy="interval", max_age=0.0075, max_bytes=262144))
+        self.open(**keywords).append(b"x")
+        for wrong in ("", "{}", "[" * 100_000):
+            with self.assertRaises(plimsoll.Invalid):
+                plimsoll.auto(wrong)
 
     def test_a_full_ring_refuses_and_loses_nothing(self):
         with self.open(segment_bytes=64 << 10, ring_bytes=4096) as log:
@@ -629,7 +728,7 @@ class Errors(Scratch):
         for name, member in vars(plimsoll).items():
             if inspect.isclass(member):
                 self.assertRegex(stubs, rf"(?m)^class {name}\b")
-        for name in vars(Log):
+        for name in [*vars(Log), *vars(plimsoll.Crew), *vars(plimsoll.View)]:
             if not name.startswith("_"):
                 self.assertRegex(stubs, rf"(?m)^    (def )?{name}\b")
 

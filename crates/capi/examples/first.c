@@ -15,7 +15,7 @@ static void check(plimsoll_code code) {
 int main(int argc, char **argv) {
   const char *path = argc > 1 ? argv[1] : "events";
   plimsoll_options options = {.struct_bytes = sizeof options};
-  options.max_age_ns = 50 * 1000000; /* a power cut takes 50 ms of records, no more */
+  options.max_age_ns = 50 * 1000000; /* synced every 50 ms; at twice that appends wait */
   plimsoll_recovery recovery = {.struct_bytes = sizeof recovery};
   plimsoll_log *log;
   check(plimsoll_open(path, &options, &log, &recovery, &error));

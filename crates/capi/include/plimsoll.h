@@ -14,16 +14,17 @@
  * There is no errno to look at, no text to free, and nothing that another thread can overwrite.
  *
  * Pointers. What is passed in is read during the call and not kept, but for the context of plimsoll_on
- * and plimsoll_watch. Handles come from plimsoll_open and plimsoll_reader_open and go to plimsoll_free
- * and plimsoll_reader_free, once each. A pointer that is NULL where that is not allowed is
- * PLIMSOLL_INVALID, and a length that cannot be is PLIMSOLL_TOO_LARGE; a pointer to something else than
- * it says is undefined behaviour, as ever in C.
+ * and plimsoll_watch. Handles come from plimsoll_open, plimsoll_reader_open and plimsoll_crew_start,
+ * and go to plimsoll_free, plimsoll_reader_free and plimsoll_crew_free, once each. A pointer that is NULL
+ * where that is not allowed is PLIMSOLL_INVALID, and a length that cannot be is PLIMSOLL_TOO_LARGE; a
+ * pointer to something else than it says is undefined behaviour, as ever in C.
  *
- * Threads. Any thread may use any handle at any time: a log from many threads at once, a reader from
- * one at a time (a second one is told PLIMSOLL_BUSY). Only plimsoll_free and plimsoll_reader_free must
- * be the last call with their handle; plimsoll_close need not be: see there. No call is safe in a signal
- * handler. After fork(2) the child must not use the handles of its parent, and should exec or end soon:
- * until it does, it holds the log's lock as well. Should it append, wait, truncate or close, it is told
+ * Threads. Any thread may use any handle at any time: a log and a crew from many threads at once, a
+ * reader from one at a time (a second one is told PLIMSOLL_BUSY). Only plimsoll_free,
+ * plimsoll_reader_free and plimsoll_crew_free must be the last call with their handle; plimsoll_close need
+ * not be: see there. A call needs 128 KiB of stack. No call is safe in a signal handler, and no thread may
+ * be cancelled in one (pthread_cancel). After fork(2) the child must not use the handles of its parent, and
+ * should exec or end soon: until it does, it holds the log's lock as well. Should it use them, it is told
  * PLIMSOLL_INVALID, and what it frees is leaked: none of it touches the log.
  *
  * Growth. A struct that may get more fields begins with struct_bytes: set it to its sizeof. A program
@@ -102,14 +103,18 @@ typedef enum {
 
 // When the log syncs on its own account. Whoever waits for more gets it, under any policy.
 typedef enum {
-  // In the background, so that no record stays unsynced for longer than max_age_ns, nor more than
-  // max_bytes of them. A power cut takes no more than that. The default: a second, 64 MiB.
+  // In the background: a sync is due once a record is as old as max_age_ns, or max_bytes are not
+  // durable. Appends wait where twice as much is not durable, or one is twice as old: no more than that
+  // a power cut may take. The default: a second, 64 MiB.
   PLIMSOLL_POLICY_INTERVAL = 0,
   // An append returns when the record is durable; one sync serves everybody who waits.
   PLIMSOLL_POLICY_ALWAYS = 1,
   // Only when a segment is full, and at plimsoll_close.
   PLIMSOLL_POLICY_NEVER = 2,
 } plimsoll_policy;
+
+// Threads and ring memory that many logs share.
+typedef struct plimsoll_crew plimsoll_crew;
 
 // A log that is open, or was.
 typedef struct plimsoll_log plimsoll_log;
@@ -149,6 +154,24 @@ typedef struct {
   const char *ring_file;
 } plimsoll_options;
 
+// Why a call failed. Yours: nothing in it needs to be freed, and its size never changes.
+typedef struct {
+  // What the call returned.
+  plimsoll_code code;
+  // errno of the system call that failed, or 0.
+  int32_t os_error;
+  // PLIMSOLL_LOCKED: the process that has the log, or 0.
+  uint32_t holder;
+  // 0.
+  uint32_t reserved;
+  // PLIMSOLL_STOPPED: the last durable record. PLIMSOLL_OUT_OF_SPACE: the last that was accepted.
+  // PLIMSOLL_OUT_OF_RANGE, _TIMED_OUT, _TRUNCATED: the record. PLIMSOLL_CORRUPT: the first that is
+  // lost. Otherwise 0.
+  uint64_t index;
+  // What happened and why, in English, in UTF-8, ended by NUL.
+  char text[1000];
+} plimsoll_error;
+
 // What opening a log found, and did about it.
 typedef struct {
   // sizeof(plimsoll_recovery)
@@ -157,7 +180,8 @@ typedef struct {
   bool created;
   // The log was closed, and nothing happened since.
   bool clean;
-  // An unfinished last write was cut off. News, not an error: none of it was acknowledged as durable.
+  // An unfinished last write was cut off. News, not an error: nothing in the log says that any of it was
+  // durable.
   bool torn;
   // Durable records are lost, and were given up by accept_loss.
   bool lost;
@@ -182,40 +206,6 @@ typedef struct {
   // Why the ring's file could not be used, if it held anything; otherwise empty.
   char ring_ignored[256];
 } plimsoll_recovery;
-
-// Why a call failed. Yours: nothing in it needs to be freed, and its size never changes.
-typedef struct {
-  // What the call returned.
-  plimsoll_code code;
-  // errno of the system call that failed, or 0.
-  int32_t os_error;
-  // PLIMSOLL_LOCKED: the process that has the log, or 0.
-  uint32_t holder;
-  // 0.
-  uint32_t reserved;
-  // PLIMSOLL_STOPPED: the last durable record. PLIMSOLL_OUT_OF_SPACE: the last that was accepted.
-  // PLIMSOLL_OUT_OF_RANGE, _TIMED_OUT, _TRUNCATED: the record. PLIMSOLL_CORRUPT: the first that is
-  // lost. Otherwise 0.
-  uint64_t index;
-  // What happened and why, in English, in UTF-8, ended by NUL.
-  char text[1000];
-} plimsoll_error;
-
-// Bytes that are passed in: a record, or a piece of one.
-typedef struct {
-  // Where they are; may be NULL if there are none.
-  const void *bytes;
-  // How many.
-  size_t len;
-} plimsoll_bytes;
-
-// What plimsoll_on and plimsoll_watch call, once: with NULL when the record has come as far as was
-// asked, or else with why it never will, which is valid until the call returns.
-//
-// It is called from a thread of the log, or from one that is in a call with the log, which may be the
-// one that asked for it. Appends and syncs wait behind it: it should return at once, must not call
-// Plimsoll, and must not throw (C++).
-typedef void (*plimsoll_call)(void *context, const plimsoll_error *error);
 
 // How far a log is: durable <= written <= last_index.
 typedef struct {
@@ -265,7 +255,8 @@ typedef struct {
   uint64_t rotations;
   // Segments that failed and were replaced.
   uint64_t failovers;
-  // Appends, one in 64: copying into the ring, waiting for room in it included.
+  // Appends, one in 64, and all that waited for room: copying into the ring, with the wait. So its upper
+  // quantiles are of more than the appends of a log that waits often; stall_ns has those alone.
   plimsoll_distribution append_ns;
   // Writes to segments.
   plimsoll_distribution write_ns;
@@ -283,6 +274,22 @@ typedef struct {
   char layout[32];
 } plimsoll_stats;
 
+// Bytes that are passed in: a record, or a piece of one.
+typedef struct {
+  // Where they are; may be NULL if there are none.
+  const void *bytes;
+  // How many.
+  size_t len;
+} plimsoll_bytes;
+
+// What plimsoll_on and plimsoll_watch call, once: with NULL when the record has come as far as was
+// asked, or else with why it never will, which is valid until the call returns.
+//
+// It is called from a thread of the log (or of its crew), or from one that is in a call with the log, which
+// may be the one that asked for it. Appends and syncs wait behind it: it should return at once, must not
+// throw (C++), and must not call Plimsoll: such a call is PLIMSOLL_INVALID, and what it frees is leaked.
+typedef void (*plimsoll_call)(void *context, const plimsoll_error *error);
+
 // A record that was read.
 typedef struct {
   // Its number.
@@ -292,6 +299,19 @@ typedef struct {
   // How many bytes.
   size_t len;
 } plimsoll_record;
+
+// What a crew has. Set struct_bytes, leave what you do not care for 0.
+typedef struct {
+  // sizeof(plimsoll_crew_options)
+  size_t struct_bytes;
+  // Bytes of records that may be accepted and not yet durable, in all logs together; 0: 256 MiB. Who
+  // finds them used up waits, as with a ring that is full. A log has 64 KiB in any case.
+  uint64_t ring_bytes;
+  // Threads for all logs, at most 1,024; 0: 4. One that waits for a disk serves no other log meanwhile.
+  uint32_t threads;
+  // 0.
+  uint32_t reserved;
+} plimsoll_crew_options;
 
 #ifdef __cplusplus
 extern "C" {
@@ -303,10 +323,21 @@ const char *plimsoll_version(void);
 // The name of a code: "PLIMSOLL_LOCKED". Static, never NULL, whatever number it is.
 const char *plimsoll_code_name(plimsoll_code code);
 
+// Sets policy, max_age_ns and max_bytes of options to what suits the disk that a durability profile is about
+// (`plimsoll lab` writes durability-profile.json): as little at risk as costs under 10 % more than one sync at
+// the end.
+//
+// profile: its text. options: with struct_bytes set.
+//
+// PLIMSOLL_INVALID: no such profile, or nothing was measured that tells.
+plimsoll_code plimsoll_options_auto(const char *profile,
+                                    plimsoll_options *options,
+                                    plimsoll_error *error);
+
 // Opens the log in a directory, or makes one there; the directory is made as well. Everything that
 // the recovery counts is durable on return, but for what was in the ring's file. Cost: two file heads
-// are read, and what came after the last mark of the newest segment; of a log that was closed no more
-// than 256 KiB.
+// are read, and the newest segment, whole, with those before it that may not be durable; of a log that was
+// closed no more than 256 KiB.
 //
 // options: NULL is all defaults. log: the handle; close it with plimsoll_close, then plimsoll_free
 // it. recovery: what was found, or NULL.
@@ -335,6 +366,25 @@ plimsoll_code plimsoll_close(plimsoll_log *log,
 // of the process, but for what can still be written: nothing says how it went. Its readers go on
 // reading what is there. In a forked child it is leaked.
 void plimsoll_free(plimsoll_log *log);
+
+// Whether the log is as it should be: then PLIMSOLL_OK. Asks nothing of the disk, and says nothing of
+// what the disk will do next.
+//
+// PLIMSOLL_STOPPED: nothing is accepted any more, and records after `index` may be lost.
+// PLIMSOLL_OUT_OF_SPACE: a segment failed, and there is no room for another, so what was accepted after
+// `index` is in memory only; the log goes on once there is room. PLIMSOLL_CLOSED.
+plimsoll_code plimsoll_health(plimsoll_log *log,
+                              plimsoll_error *error);
+
+// How far the log is. Cost: four loads.
+plimsoll_code plimsoll_log_marks(plimsoll_log *log,
+                                 plimsoll_marks *marks,
+                                 plimsoll_error *error);
+
+// What the log did since it was opened. Set stats->struct_bytes before.
+plimsoll_code plimsoll_log_stats(plimsoll_log *log,
+                                 plimsoll_stats *stats,
+                                 plimsoll_error *error);
 
 // Appends a record: a copy in memory, about 0.2 us for 100 bytes, and then a wait until it is as far
 // as `ack` says. Waits if the ring is full.
@@ -428,28 +478,10 @@ plimsoll_code plimsoll_watch(plimsoll_log *log,
 // As plimsoll_wait, for ever.
 plimsoll_code plimsoll_sync(plimsoll_log *log, uint64_t *index, plimsoll_error *error);
 
-// Whether the log is as it should be: then PLIMSOLL_OK. Asks nothing of the disk, and says nothing of
-// what the disk will do next.
-//
-// PLIMSOLL_STOPPED: nothing is accepted any more, and records after `index` may be lost.
-// PLIMSOLL_OUT_OF_SPACE: a segment failed, and there is no room for another, so what was accepted after
-// `index` is in memory only; the log goes on once there is room. PLIMSOLL_CLOSED.
-plimsoll_code plimsoll_health(plimsoll_log *log,
-                              plimsoll_error *error);
-
-// How far the log is. Cost: four loads.
-plimsoll_code plimsoll_log_marks(plimsoll_log *log,
-                                 plimsoll_marks *marks,
-                                 plimsoll_error *error);
-
-// What the log did since it was opened. Set stats->struct_bytes before.
-plimsoll_code plimsoll_log_stats(plimsoll_log *log,
-                                 plimsoll_stats *stats,
-                                 plimsoll_error *error);
-
 // A reader of records from `from` on, as far as they are written (`level` PLIMSOLL_ACK_WRITTEN, or 0)
 // or durable (PLIMSOLL_ACK_DURABLE); then it waits for those that come. Every checksum is verified. It
-// holds a file open and 256 KiB, more where records are larger, and never makes an append wait.
+// holds a file open and 256 KiB, more where records are larger, and never makes an append wait. One that
+// has read a mebibyte in order is helped by a thread, and holds 1.3 MiB.
 //
 // reader: the handle; plimsoll_reader_free it, before or after the log.
 //
@@ -467,6 +499,7 @@ plimsoll_code plimsoll_reader_open(plimsoll_log *log,
 //
 // PLIMSOLL_AT_END: not there yet; ask again. PLIMSOLL_CLOSED, _STOPPED: everything was read, and no
 // more will come. PLIMSOLL_OUT_OF_RANGE: retention or a truncation took it; open another reader.
+// PLIMSOLL_TRUNCATED: also what was read last, and others have come in its place; open another reader.
 // PLIMSOLL_CORRUPT: durable bytes have changed; the reader stays before them. PLIMSOLL_BUSY: another
 // thread is in a call with this reader.
 plimsoll_code plimsoll_reader_next(plimsoll_reader *reader,
@@ -474,8 +507,25 @@ plimsoll_code plimsoll_reader_next(plimsoll_reader *reader,
                                    plimsoll_record *record,
                                    plimsoll_error *error);
 
-// Frees a reader; NULL is nothing. The last call with it.
+// Frees a reader; NULL is nothing. The last call with it. In a forked child it is leaked.
 void plimsoll_reader_free(plimsoll_reader *reader);
+
+// Reads a piece of a record that is written, without the rest of it: its bytes from `offset` on, as many
+// as there are or as `len` says. **Not checked**: the checksum covers the whole record, so have checksums
+// of your own in what you read so.
+//
+// bytes: room for `len`, all of which may be written, also where this fails. read: how many there were; 0
+// behind the record's end.
+//
+// PLIMSOLL_OUT_OF_RANGE: it is not written yet, or gone by retention. PLIMSOLL_CORRUPT: it is not where it
+// should be.
+plimsoll_code plimsoll_read_piece(plimsoll_log *log,
+                                  uint64_t index,
+                                  uint64_t offset,
+                                  void *bytes,
+                                  size_t len,
+                                  size_t *read,
+                                  plimsoll_error *error);
 
 // Removes the oldest segments that hold nothing from `index` on. Whole segments go, so a little more may
 // be kept than was asked for; the last one stays, and what is not durable. Durable on return.
@@ -503,10 +553,40 @@ plimsoll_code plimsoll_retain_age(plimsoll_log *log,
 // last_index + 1. Durable on return, as is everything up to last_index. Appends go on meanwhile, but for
 // those to a ring in a file; whoever waits for a record that is cut is told PLIMSOLL_TRUNCATED.
 //
-// PLIMSOLL_OUT_OF_RANGE: the log begins later. PLIMSOLL_STOPPED: the disk failed.
+// PLIMSOLL_OUT_OF_RANGE: the log begins later. PLIMSOLL_OUT_OF_SPACE, _DISK: no file can be made for what
+// follows, and nothing has changed. PLIMSOLL_STOPPED: the disk failed.
 plimsoll_code plimsoll_truncate_after(plimsoll_log *log,
                                       uint64_t last_index,
                                       plimsoll_error *error);
+
+// Starts the threads of a crew: for a program with dozens of logs, or with one a tenant. A log by itself
+// (plimsoll_open) has four threads and a segment of 64 MiB before its first record; the logs of a crew
+// share its threads, which sleep unless a log has something to do, and its ring memory, and begin small.
+//
+// options: NULL is all defaults. crew: the handle; plimsoll_crew_free it, before or after its logs.
+//
+// PLIMSOLL_INVALID: options. PLIMSOLL_DISK: a thread cannot be started.
+plimsoll_code plimsoll_crew_start(const plimsoll_crew_options *options,
+                                  plimsoll_crew **crew,
+                                  plimsoll_error *error);
+
+// As plimsoll_open, with the threads and the ring memory of a crew. The log is one like any other, and
+// keeps the promises of its own options as if it were alone. A record that is only buffered stays so for
+// longer: under PLIMSOLL_POLICY_INTERVAL until the sync that is due for it. None is larger than what the
+// crew has (stats.max_record_bytes).
+//
+// As plimsoll_open. PLIMSOLL_INVALID: also after a fork, in the child.
+plimsoll_code plimsoll_crew_open_log(plimsoll_crew *crew,
+                                     const char *path,
+                                     const plimsoll_options *options,
+                                     plimsoll_log **log,
+                                     plimsoll_recovery *recovery,
+                                     plimsoll_error *error);
+
+// Frees a crew; NULL is nothing. The last call with it. Its logs go on: its threads end when it and the
+// last of its logs are gone, closed or freed, and the call that ends them waits for that. In a forked
+// child nothing ends.
+void plimsoll_crew_free(plimsoll_crew *crew);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -1,15 +1,24 @@
-//! [`LogHandle`] and [`ReaderHandle`]: what C holds and any thread may use.
+//! [`LogHandle`], [`ReaderHandle`] and [`CrewHandle`]: what C holds and any thread may use.
 
 use std::process;
 use std::sync::{Mutex, PoisonError, RwLock, TryLockError};
 use std::time::Duration;
 
-use plimsoll_log::{Ack, Follower, Log};
+use plimsoll_log::{Ack, Crew, Follower, Log};
+use plimsoll_sync::Process;
 
+use crate::boundary::is_null;
 use crate::code::{Refusal, Result};
 
 /// A timeout that never ends.
 const FOREVER: u64 = u64::MAX;
+
+/// A log from C: any thread's, at any time.
+pub(crate) type LogRef<'a> = Option<&'a LogHandle>;
+/// A reader from C.
+pub(crate) type ReaderRef<'a> = Option<&'a ReaderHandle>;
+/// A crew from C: any thread's, at any time.
+pub(crate) type CrewRef<'a> = Option<&'a CrewHandle>;
 
 /// A log that is open, or was.
 #[derive(Debug)]
@@ -18,7 +27,8 @@ pub struct LogHandle {
     open: RwLock<Option<Log>>,
     /// Held while it is closed, so that nobody hears of it before it is done.
     closing: Mutex<()>,
-    /// Who opened it.
+    /// Who opened it: asked by every call, and in words.
+    owner: Process,
     process: u32,
     /// How far a record is when an append returns that does not say how far.
     ack: Ack,
@@ -27,13 +37,19 @@ pub struct LogHandle {
 /// Reads the records of a log in order.
 #[derive(Debug)]
 pub struct ReaderHandle {
+    /// Who opened it.
+    owner: Process,
     follower: Mutex<Follower>,
 }
 
+/// Threads and ring memory that many logs share.
+#[derive(Debug)]
+pub struct CrewHandle(pub(crate) Crew);
+
 impl LogHandle {
     pub(crate) fn new(log: Log, ack: Ack) -> Self {
-        let open = RwLock::new(Some(log));
-        Self { open, closing: Mutex::new(()), process: process::id(), ack }
+        let (open, closing) = (RwLock::new(Some(log)), Mutex::new(()));
+        Self { open, closing, owner: Process::this(), process: process::id(), ack }
     }
 
     /// How far a record is when an append returns that asked for this, or for what the policy gives.
@@ -41,8 +57,12 @@ impl LogHandle {
         asked.unwrap_or(self.ack)
     }
 
-    /// Does something with the log, unless it is closed or is about to be: nobody waits behind that.
+    /// Does something with the log, unless it is closed or is about to be: nobody waits behind that. Not in a
+    /// forked child, where a thread that is not there may have held any lock of it.
     pub(crate) fn with<T>(&self, act: impl FnOnce(&Log) -> Result<T>) -> Result<T> {
+        if !self.owner.is_this() {
+            return Err(plimsoll_log::Error::Forked.into());
+        }
         let open = match self.open.try_read() {
             Ok(open) => open,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
@@ -93,13 +113,23 @@ impl LogHandle {
 
     pub(crate) fn follow(&self, from: u64, level: Ack) -> Result<ReaderHandle> {
         let follower = self.with(|log| Ok(log.follow(from, level)?))?;
-        Ok(ReaderHandle { follower: Mutex::new(follower) })
+        Ok(ReaderHandle { owner: self.owner, follower: Mutex::new(follower) })
     }
 }
 
 impl ReaderHandle {
+    /// Frees it. What a fork copied is left alone: a thread that is not here may have held its locks.
+    pub(crate) fn free(self: Box<Self>) {
+        if !self.owner.is_this() {
+            std::mem::forget(self);
+        }
+    }
+
     /// The next record: its index and where its bytes are, until the next call or until it is freed.
     pub(crate) fn next(&self, timeout_ns: u64) -> Result<(u64, *const [u8])> {
+        if !self.owner.is_this() {
+            return Err(plimsoll_log::Error::Forked.into());
+        }
         let mut follower = match self.follower.try_lock() {
             Ok(follower) => follower,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
@@ -112,6 +142,11 @@ impl ReaderHandle {
         let record = record.ok_or(Refusal::AtEnd)?;
         Ok((record.index, std::ptr::from_ref(record.payload)))
     }
+}
+
+/// The log that C must pass.
+pub(crate) fn handle<'a>(log: LogRef<'a>) -> Result<&'a LogHandle> {
+    log.ok_or_else(|| is_null("log"))
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! [`Options`]: how a log is opened, as C says it.
+//! [`Options`]: how a log is opened, and [`CrewOptions`]: what a crew has, as C says it.
 
 use std::ffi::c_char;
 use std::path::PathBuf;
@@ -12,8 +12,9 @@ use crate::code::{Refusal, Result};
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub enum Policy {
-    /// In the background, so that no record stays unsynced for longer than max_age_ns, nor more than
-    /// max_bytes of them. A power cut takes no more than that. The default: a second, 64 MiB.
+    /// In the background: a sync is due once a record is as old as max_age_ns, or max_bytes are not
+    /// durable. Appends wait where twice as much is not durable, or one is twice as old: no more than that
+    /// a power cut may take. The default: a second, 64 MiB.
     Interval = 0,
     /// An append returns when the record is durable; one sync serves everybody who waits.
     Always = 1,
@@ -42,6 +43,16 @@ pub(crate) type PolicyNumber = u32;
 pub(crate) type AckNumber = u32;
 /// A bool as C passes it: any byte.
 pub(crate) type Flag = u8;
+
+/// Options as C gives them: numbers and pointers, so that any bytes are some, and the first says how many.
+pub(crate) trait Given: Copy {
+    /// As the header calls them, behind plimsoll_.
+    const NAME: &'static str;
+    /// How many bytes the first published version had: nobody has less of it.
+    const BYTES_MIN: usize;
+    /// All defaults.
+    const DEFAULTS: Self;
+}
 
 /// How a log is opened. Set struct_bytes, leave what you do not care for 0: the defaults are right for
 /// most.
@@ -77,25 +88,56 @@ pub struct Options {
     pub ring_file: *const c_char,
 }
 
-impl Options {
-    /// How many bytes the first published version had: nobody has less of it.
-    pub(crate) const BYTES_MIN: usize =
-        std::mem::offset_of!(Self, ring_file) + size_of::<*const c_char>();
+/// What a crew has. Set struct_bytes, leave what you do not care for 0.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct CrewOptions {
+    /// sizeof(plimsoll_crew_options)
+    pub struct_bytes: usize,
+    /// Bytes of records that may be accepted and not yet durable, in all logs together; 0: 256 MiB. Who
+    /// finds them used up waits, as with a ring that is full. A log has 64 KiB in any case.
+    pub ring_bytes: u64,
+    /// Threads for all logs, at most 1,024; 0: 4. One that waits for a disk serves no other log meanwhile.
+    pub threads: u32,
+    /// 0.
+    pub reserved: u32,
+}
 
-    /// All defaults.
-    pub(crate) const fn new() -> Self {
-        Self {
-            struct_bytes: size_of::<Self>(),
-            policy: 0,
-            page_cache: 0,
-            accept_loss: 0,
-            reserved: [0; 2],
-            max_age_ns: 0,
-            max_bytes: 0,
-            segment_bytes: 0,
-            ring_bytes: 0,
-            first_index: 0,
-            ring_file: std::ptr::null(),
+impl Given for Options {
+    const NAME: &'static str = "options";
+    const BYTES_MIN: usize = std::mem::offset_of!(Self, ring_file) + size_of::<*const c_char>();
+    const DEFAULTS: Self = Self {
+        struct_bytes: size_of::<Self>(),
+        policy: 0,
+        page_cache: 0,
+        accept_loss: 0,
+        reserved: [0; 2],
+        max_age_ns: 0,
+        max_bytes: 0,
+        segment_bytes: 0,
+        ring_bytes: 0,
+        first_index: 0,
+        ring_file: std::ptr::null(),
+    };
+}
+
+impl Given for CrewOptions {
+    const NAME: &'static str = "crew_options";
+    const BYTES_MIN: usize = std::mem::offset_of!(Self, reserved) + size_of::<u32>();
+    const DEFAULTS: Self =
+        Self { struct_bytes: size_of::<Self>(), ring_bytes: 0, threads: 0, reserved: 0 };
+}
+
+impl Options {
+    pub(crate) fn set_policy(&mut self, policy: log::Policy) {
+        match policy {
+            log::Policy::Interval { max_age, max_bytes } => {
+                self.policy = Policy::Interval as PolicyNumber;
+                self.max_age_ns = u64::try_from(max_age.as_nanos()).unwrap_or(u64::MAX);
+                self.max_bytes = max_bytes;
+            }
+            log::Policy::Always => self.policy = Policy::Always as PolicyNumber,
+            log::Policy::Never => self.policy = Policy::Never as PolicyNumber,
         }
     }
 
@@ -104,7 +146,6 @@ impl Options {
         if self.reserved != [0; 2] {
             return Err(Refusal::invalid("options.reserved must be 0"));
         }
-        let or = |value: u64, default: u64| if value == 0 { default } else { value };
         let policy = match self.policy {
             0 => log::Policy::Interval {
                 max_age: Duration::from_nanos(or(self.max_age_ns, 1_000_000_000)),
@@ -126,6 +167,26 @@ impl Options {
             ..defaults
         })
     }
+}
+
+impl CrewOptions {
+    /// As the log takes them; its own check comes when the crew starts.
+    pub(crate) fn check(&self) -> Result<log::CrewOptions> {
+        if self.reserved != 0 {
+            return Err(Refusal::invalid("crew_options.reserved must be 0"));
+        }
+        let defaults = log::CrewOptions::default();
+        let threads = match self.threads {
+            0 => defaults.threads,
+            threads => usize::try_from(threads).unwrap_or(usize::MAX),
+        };
+        Ok(log::CrewOptions { threads, ring_bytes: or(self.ring_bytes, defaults.ring_bytes) })
+    }
+}
+
+/// What 0 means.
+const fn or(value: u64, default: u64) -> u64 {
+    if value == 0 { default } else { value }
 }
 
 /// The level of an append; `None` is what the policy gives.
@@ -163,5 +224,6 @@ mod tests {
     #[cfg(target_pointer_width = "64")]
     fn the_first_version_has_its_size_for_ever() {
         assert_eq!(Options::BYTES_MIN, 64);
+        assert_eq!(CrewOptions::BYTES_MIN, 24);
     }
 }

@@ -52,7 +52,8 @@ pub struct Recovery {
     pub created: bool,
     /// The log was closed, and nothing happened since.
     pub clean: bool,
-    /// An unfinished last write was cut off. News, not an error: none of it was acknowledged as durable.
+    /// An unfinished last write was cut off. News, not an error: nothing in the log says that any of it was
+    /// durable.
     pub torn: bool,
     /// Durable records are lost, and were given up by accept_loss.
     pub lost: bool,
@@ -118,7 +119,8 @@ pub struct Stats {
     pub rotations: u64,
     /// Segments that failed and were replaced.
     pub failovers: u64,
-    /// Appends, one in 64: copying into the ring, waiting for room in it included.
+    /// Appends, one in 64, and all that waited for room: copying into the ring, with the wait. So its upper
+    /// quantiles are of more than the appends of a log that waits often; stall_ns has those alone.
     pub append_ns: Distribution,
     /// Writes to segments.
     pub write_ns: Distribution,

@@ -15,7 +15,19 @@ fn generated() -> String {
     let config = cbindgen::Config::from_file(root().join("cbindgen.toml")).unwrap();
     let mut builder = cbindgen::Builder::new().with_config(config);
     // In the order of the header.
-    for name in ["code", "options", "report", "handle", "entry"] {
+    for name in [
+        "code",
+        "options",
+        "report",
+        "handle",
+        "entry/library",
+        "entry/log",
+        "entry/append",
+        "entry/wait",
+        "entry/read",
+        "entry/cut",
+        "entry/crew",
+    ] {
         builder = builder.with_src(root().join(format!("src/{name}.rs")));
     }
     let mut header = Vec::new();
@@ -25,6 +37,7 @@ fn generated() -> String {
         .unwrap()
         .replace("_log* log", "_log *log")
         .replace("_reader* r", "_reader *r")
+        .replace("_crew* crew", "_crew *crew")
 }
 
 #[test]
@@ -51,9 +64,9 @@ fn the_header_is_c11_and_cpp17_without_a_warning() {
 }
 
 #[test]
-fn the_readme_shows_the_example() {
+fn the_readme_shows_the_examples() {
     let readme = fs::read_to_string(root().join("README.md")).unwrap();
-    let example = fs::read_to_string(root().join("examples/first.c")).unwrap();
-    let shown = readme.split("```c\n").nth(1).and_then(|rest| rest.split("```").next());
-    assert!(shown == Some(&*example), "README.md does not show examples/first.c");
+    let shown = readme.split("```c\n").skip(1).filter_map(|rest| rest.split("```").next());
+    let examples = ["first", "crew"].map(|name| root().join(format!("examples/{name}.c")));
+    assert!(shown.eq(examples.map(|path| fs::read_to_string(path).unwrap())));
 }

@@ -1,5 +1,5 @@
-//! Real programs in C and C++ against the libraries that cargo built: `tests/c/promises.c` keeps the
-//! header's promises, one by one; the example of the README runs.
+//! Real programs in C and C++ against the libraries that cargo built: `tests/c` keeps the
+//! header's promises, one by one; the examples of the README run.
 #![cfg(unix)]
 
 mod compiler;
@@ -38,9 +38,9 @@ fn run(program: &Path) -> Command {
 }
 
 /// Every promise in a process and a directory of its own.
-fn keeps_all_promises(program: &Path, tmp: &Path) {
+fn keeps_all_promises(program: &Path, tmp: &Path, least: usize) {
     let list = compiler::check(run(program).arg("--list"));
-    assert!(list.lines().count() > 15, "{list}");
+    assert!(list.lines().count() >= least, "{list}");
     let mut out = std::io::stdout();
     for promise in list.lines() {
         let dir = tmp.join(promise);
@@ -52,18 +52,21 @@ fn keeps_all_promises(program: &Path, tmp: &Path) {
 
 #[test]
 fn c_keeps_every_promise_of_the_header() {
-    let tmp = scratch();
-    let program = tmp.path().join("promises");
-    let Some(()) = shared(compiler::C11, "tests/c/promises.c", &program) else { return };
-    keeps_all_promises(&program, tmp.path());
+    keeps_every_promise_of_the_header(compiler::C11);
 }
 
 #[test]
 fn cpp_keeps_every_promise_of_the_header() {
+    keeps_every_promise_of_the_header(compiler::CPP17);
+}
+
+fn keeps_every_promise_of_the_header(language: compiler::Language) {
     let tmp = scratch();
-    let program = tmp.path().join("promises");
-    let Some(()) = shared(compiler::CPP17, "tests/c/promises.c", &program) else { return };
-    keeps_all_promises(&program, tmp.path());
+    for (name, least) in [("promises", 34), ("crew", 7)] {
+        let program = tmp.path().join(name);
+        let Some(()) = shared(language, &format!("tests/c/{name}.c"), &program) else { return };
+        keeps_all_promises(&program, tmp.path(), least);
+    }
 }
 
 #[test]
@@ -76,6 +79,16 @@ fn the_example_runs_twice_on_one_log() {
     assert_eq!(first, "records 1 to 0\n1: one\n2: all of these\n3: or none\n4: four\n");
     let second = events();
     assert!(second.starts_with("records 1 to 4\n5: one\n"), "{second}");
+}
+
+#[test]
+fn each_tenant_of_the_crew_has_its_log() {
+    let tmp = scratch();
+    let program = tmp.path().join("crew");
+    let Some(()) = shared(compiler::C11, "examples/crew.c", &program) else { return };
+    let tenants = || compiler::check(run(&program).arg(tmp.path().join("tenants")));
+    assert_eq!(tenants(), "tenant 42: records up to 2 are durable\n");
+    assert_eq!(tenants(), "tenant 42: records up to 4 are durable\n");
 }
 
 /// The newest static library of this build: its name has a hash, because an rlib is built beside it.

@@ -1,6 +1,6 @@
 //! What can be typed, and what it means to the libraries.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
@@ -8,7 +8,7 @@ use clap::{Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use plimsoll_lab::experiment::{Experiment, Profile};
 use plimsoll_lab::experiments;
-use plimsoll_lab::session::Options;
+use plimsoll_lab::session::{Options, PATIENCE};
 use plimsoll_lab::usage::Usage;
 
 use crate::disk_args::DiskCommand;
@@ -29,7 +29,8 @@ use crate::log_args::LogCommand;
   plimsoll log verify DIR          is everything still there?
   plimsoll disk doctor             can power cuts be tried here?
 
-Exit status: 0 ok, 1 a check failed, 2 wrong usage or cannot run here, 130 interrupted."
+Exit status: 0 ok, 1 a check failed, 2 wrong usage or cannot run here, 3 disk explore tested nothing,
+129, 130 or 143 interrupted (hangup, Ctrl-C, SIGTERM)."
 )]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -45,10 +46,10 @@ pub(crate) enum Command {
     #[command(
         arg_required_else_help = true,
         after_help = "Examples:
-  journalctl -f | plimsoll log append /var/lib/events   a record a line, a sync a second
-  plimsoll log tail -f /var/lib/events                  while it is being written
-  plimsoll log stat /var/lib/events                     what would survive a power cut now?
-  plimsoll log verify /var/lib/events                   is everything there? exit 1 if not"
+  journalctl -f | plimsoll log append DIR   a record a line, a sync a second
+  plimsoll log tail -f DIR                  while it is being written
+  plimsoll log stat DIR                     what would survive a power cut now?
+  plimsoll log verify DIR                   is everything there? exit 1 if not"
     )]
     Log {
         /// What to do with it
@@ -74,8 +75,9 @@ All but doctor and mark need Linux and root."
         command: Box<DiskCommand>,
     },
     /// Print a completion script for a shell
-    #[command(after_help = "Example:
-  plimsoll completions bash > ~/.local/share/bash-completion/completions/plimsoll")]
+    #[command(after_help = "Examples:
+  echo 'source <(plimsoll completions bash)' >> ~/.bashrc
+  plimsoll completions fish > ~/.config/fish/completions/plimsoll.fish")]
     Completions {
         /// The shell
         shell: Shell,
@@ -100,8 +102,12 @@ All but doctor and mark need Linux and root."
   plimsoll lab --for etcd                             is it fast enough? exit 1 if not
   plimsoll lab run sync-cost --profile full           narrow intervals and long tails
   plimsoll lab run sync-cost --only fdatasync/append  one arm
+  plimsoll lab --details                              with all tables
   plimsoll lab --json > result.json                   for programs
-  plimsoll lab report plimsoll-results/TIME           a page to look at, and to send"
+  plimsoll lab report plimsoll-results/TIME           the page of a run, made again
+
+One screen is printed, and a page is written beside the results. If others keep the machine busy, that is
+said first and waited for, at most 30 s."
 )]
 pub(crate) struct LabArgs {
     #[command(subcommand)]
@@ -116,7 +122,7 @@ pub(crate) enum LabCommand {
     /// Run some experiments, or all
     #[command(after_help = "Examples:
   plimsoll lab run sync-cost --dir /mnt/disk --budget 60s
-  plimsoll lab run write-during-sync --profile article
+  plimsoll lab run write-during-sync --profile article  the whole answer of one experiment
   plimsoll lab run sync-cost --only o_dsync --only fdatasync --seed 7 --details")]
     Run {
         /// Experiments, by name; all if none is named
@@ -161,9 +167,31 @@ Exit status: 0 ok, 1 slower by more than --fail-over, 2 the results cannot be re
         /// Files of results, or directories of them
         #[arg(value_name = "RESULT", required = true)]
         results: Vec<PathBuf>,
-        /// The page; replaced if it is there
+        /// The page; what is there is replaced if it is a page of plimsoll, and else left alone
         #[arg(short, long, value_name = "FILE", default_value = "report.html")]
         output: PathBuf,
+    },
+    /// Remove the scratch files of runs that were killed, and nothing else
+    ///
+    /// A directory is removed if its name is one of the lab's, the lab's lock file is in it, no process
+    /// holds the lock, and it holds nothing but files. What is left alone is named, with the reason.
+    #[command(after_help = "Examples:
+  plimsoll lab clean                         what killed runs left in this directory
+  plimsoll lab clean /var/lib/db --dry-run   what would be removed there?
+  plimsoll lab clean --json | jq .bytes
+
+Exit status: 0 nothing is left but what runs are using, 1 something is, 2 the directory cannot be read;
+in a dry run, the same of what would be left.")]
+    Clean {
+        /// The directory that was measured
+        #[arg(value_name = "DIR", default_value = ".")]
+        dir: PathBuf,
+        /// Remove nothing: say what would be
+        #[arg(long)]
+        dry_run: bool,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
     },
     /// List the experiments and their questions
     List {
@@ -191,7 +219,8 @@ pub(crate) struct Measure {
     /// How thoroughly
     #[arg(long, value_enum, default_value_t = ProfileArg::Quick)]
     profile: ProfileArg,
-    /// Time for all experiments together, like 60s or 5m [default: what the profile says]
+    /// Time for all experiments together, like 60s or 5m; if every arm cannot be measured once in it,
+    /// that is said before the run begins [default: what the profile says]
     #[arg(long, value_name = "TIME", value_parser = budget)]
     budget: Option<Duration>,
     /// Seed of the order of the arms and of the bytes written [default: from the clock]
@@ -204,7 +233,11 @@ pub(crate) struct Measure {
     /// too slow, or if too little was measured to say
     #[arg(long = "for", value_name = "USE", value_parser = Usage::parse)]
     usage: Option<Usage>,
-    /// Print every arm with all its figures
+    /// Do not wait until others leave the machine in peace: if they keep it busy, what is measured is
+    /// stamped so
+    #[arg(long)]
+    now: bool,
+    /// Print every table, and every arm with all its figures
     #[arg(long)]
     details: bool,
     /// Print the results as JSON: an array, one object per experiment
@@ -224,6 +257,11 @@ enum ProfileArg {
 }
 
 impl Measure {
+    /// The directory to measure.
+    pub(crate) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
     /// Whether the answer is for programs.
     pub(crate) fn json(&self) -> bool {
         self.json
@@ -232,6 +270,11 @@ impl Measure {
     /// What the disk is for.
     pub(crate) fn usage(&self) -> Option<&Usage> {
         self.usage.as_ref()
+    }
+
+    /// How long to wait at most until others leave the machine in peace.
+    pub(crate) fn patience(&self) -> Duration {
+        if self.now { Duration::ZERO } else { PATIENCE }
     }
 
     /// Whether to print everything.

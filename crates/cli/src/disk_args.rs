@@ -30,12 +30,16 @@ With PLIMSOLL_REQUIRE=realfs in the environment a filesystem that is skipped is 
     /// `plimsoll disk mark TEXT`.
     #[command(after_help = "Examples:
   plimsoll disk record -o trace/ -- ./workload {dir}
-  plimsoll disk record --fs ext4,xfs,btrfs --size 1GiB -o trace/ -- ./workload {dir}
+  plimsoll disk record --fs ext4,xfs,btrfs --jobs 3 --size 1GiB -o trace/ -- ./workload {dir}
   plimsoll disk record --fs ext4 --mount-options barrier=0 -o bad/ -- ./workload {dir}
   plimsoll disk record --fault 'flush dropped sticky' -o lying/ -- ./workload {dir}
+  plimsoll disk record --mark-on 'committed ([0-9]+)' --for 30s -o trace/ -- ./server {dir}
+  plimsoll disk record --writeback -o trace/ -- ./never-syncs {dir}
+  plimsoll disk record --setup 'initdb {dir}/data' -o trace/ -- ./server-and-clients {dir}/data
+  plimsoll disk record --from /var/lib/app --size 2GiB -o trace/ -- ./server {dir}
 
-Exit status: that of the workload, if it is not 0; 2 it cannot run here; 130 interrupted, and nothing
-is saved.")]
+Exit status: that of the workload, if it is not 0; 2 it cannot run here, --setup or --from failed, or a
+trace is there already; 130 interrupted (143 by SIGTERM), and nothing is saved of what was still running.")]
     Record(RecordArgs),
     /// Say that something is about to be acknowledged; from inside a workload
     #[command(after_help = "Example, in a shell script that is recorded:
@@ -57,15 +61,21 @@ is saved.")]
   plimsoll disk explore trace/ --check './verify {dir}'
   plimsoll disk explore trace/ext4.trace --check './verify {dir}' --states 20000 --seed 7
   plimsoll disk explore trace/ --check './verify {dir}' --tear 512       adversarial
+  plimsoll disk explore trace/ --check './verify {dir}' --modes torn     nothing but torn writes
   plimsoll disk explore trace/ --check './verify {dir}' --lying          must find something
+  plimsoll disk explore trace/ --check './verify {dir}' --junit crash.xml    for CI
   plimsoll disk explore trace/ --check './verify {dir}' --json | jq 'select(.verdict != \"ok\")'
 
-Results are kept beside each trace (.states.jsonl, .html). The same question goes on where it was
-stopped: the same trace, check (with the files that it names), options and kernel. Results of
-another question are kept as .1.states.jsonl and so on.
+Results are kept beside each trace (.states.jsonl, .html, .summary.json; with --lying .lying.states.jsonl and
+so on). The same question goes on where it was stopped: the same trace, check (with the files that it names),
+options and kernel. Results of another question are kept as .1.states.jsonl and so on.
 
-Exit status: 0 every state that could be checked passed; 1 one did not, or none could be checked; 2 it
-cannot run here; 130 interrupted. A state that the kernel does not mount fails, unless it is torn below
+Preferred are states that have a mark before them and a pending write, or keep a part of what was
+pending. The summary says how many states could have failed, and how.
+
+Exit status: 0 every state that could be checked passed; 1 one did not; 2 it cannot run here, or the shell
+does not find the check; 3 it tested nothing: none could be checked, all are one disk, none had a mark before it or a pending write, or a
+mode of --modes has no states; 130 interrupted (143 by SIGTERM). A state that the kernel does not mount fails, unless it is torn below
 4 KiB or the disk lies: then it is counted apart, and neither passes nor fails. As everywhere, a reader
 of the output that goes away (`| head`) ends it early with 0, which says nothing of the states; what was
 found by then is kept.")]
@@ -77,14 +87,20 @@ found by then is kept.")]
   plimsoll disk replay trace/ext4.trace point=688,mode=durable --keep-mounted
 
 With --keep-mounted on a terminal a shell is started in the directory; elsewhere the command to
-enter is printed, and Ctrl-C ends it. Exit status: 0 it mounted and the check, if any, passed; 1 not; 2 it
-cannot run here; 130 the check was interrupted.")]
+enter is printed, and Ctrl-C ends it. Without --check nothing is checked, and with --json `verdict`
+is null. Exit status: 0 it mounted and the check, if any, passed; 1 not; 2 it cannot run here; 130 (143 by SIGTERM) the
+check was interrupted.")]
     Replay(ReplayArgs),
     /// Find the fewest lost writes with which a state still fails, and whose they were
-    #[command(after_help = "Example:
+    ///
+    /// Where nothing had to be lost, because it had not been sent to the disk at all, it finds the fewest later
+    /// writes with which the check passes: whose they are, when they came and were flushed, which
+    /// files differ by them and which others name those.
+    #[command(after_help = "Examples:
   plimsoll disk shrink trace/ext4.trace point=688,mode=durable --check './verify {dir}'
+  plimsoll disk shrink trace/ext4.trace point=688,mode=arrived --check './verify {dir}' --json | jq .lacking
 
-Exit status: 0 it was shrunk; 1 the state does not fail; 2 it cannot run here; 130 interrupted.")]
+Exit status: 0 it was shrunk; 1 the state does not fail; 2 it cannot run here; 130 interrupted (143 by SIGTERM).")]
     Shrink(ShrinkArgs),
     /// Run, cut the power, recover, check, and go on with what is left, over and over
     ///
@@ -100,7 +116,7 @@ is checked, and that is an error. With --cut-on USR1 the power goes when somebod
 `kill -USR1` and the number of this process, or inside of the workload `kill -USR1 1`.
 
 A generation that fails is saved as a trace of its end, with the state to replay. Exit status: 0 every
-check passed; 1 one did not; 2 it cannot run here, or there was nothing to check; 130 interrupted.")]
+check passed; 1 one did not; 2 it cannot run here, or there was nothing to check; 130 interrupted (143 by SIGTERM).")]
     Cycle(CycleArgs),
     /// Run something on a disk that fails, lies or is slow
     #[command(after_help = "Examples:
@@ -117,7 +133,7 @@ range=A..B, has=TEXT or has=0xHEX, after=MARK. Without, a fault happens once.
 Latency models: hdd-7200, antirez-2010, sata-consumer, nvme-consumer, nvme-plp, cloud-volume, or a
 result file of `plimsoll lab run sync-cost`.
 
-Nothing is recorded. Exit status: that of the command; 2 it cannot run here; 130 interrupted.")]
+Nothing is recorded. Exit status: that of the command; 2 it cannot run here; 130 interrupted (143 by SIGTERM).")]
     Run(RunArgs),
 }
 
@@ -127,12 +143,20 @@ pub(crate) struct DiskArgs {
     /// How large the disk is; what is not written takes no memory
     #[arg(long, value_name = "BYTES", default_value = "512MiB", value_parser = bytes)]
     pub(crate) size: u64,
-    /// Another argument for mkfs; may be given several times
+    /// Another argument for mkfs; may be given several times. One that begins with -l takes the place of the short
+    /// log that xfs gets
     #[arg(long, value_name = "ARG", allow_hyphen_values = true)]
     pub(crate) mkfs: Vec<String>,
     /// Options of the mount, with commas
     #[arg(long, value_name = "OPTIONS", default_value = "")]
     pub(crate) mount_options: String,
+    /// A directory that is copied to {dir} first, as it is: owners, modes, links, holes
+    #[arg(long, value_name = "DIR")]
+    pub(crate) from: Option<PathBuf>,
+    /// A line for the shell that makes {dir} ready then, like initdb and a schema. It is synced, and part of
+    /// the disk as it was at first: no power cut takes it
+    #[arg(long, value_name = "COMMAND")]
+    pub(crate) setup: Option<String>,
     /// What the disk does wrong, such as 'flush EIO nth=3' (see `plimsoll disk run --help`); may be
     /// given several times
     #[arg(long = "fault", value_name = "FAULT")]
@@ -151,7 +175,7 @@ pub(crate) struct DiskArgs {
 /// What to record.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct RecordArgs {
-    /// On which filesystems, one after another
+    /// On which filesystems
     #[arg(long, value_name = "FS", value_delimiter = ',', default_value = "ext4", value_parser = FILESYSTEMS)]
     pub(crate) fs: Vec<String>,
     #[command(flatten)]
@@ -159,12 +183,28 @@ pub(crate) struct RecordArgs {
     /// End the workload after so long, like 30s; that is not a failure
     #[arg(long = "for", value_name = "TIME", value_parser = humantime::parse_duration)]
     pub(crate) limit: Option<Duration>,
+    /// Have the kernel write what the workload does not sync: data while it runs, without a flush, and all at
+    /// its end. For software that never syncs: it has nothing that could be reordered else
+    #[arg(long)]
+    pub(crate) writeback: bool,
+    /// Make a mark of each line that the workload prints and that matches: of the first group, or of all that
+    /// matches. For servers that cannot be changed. The line is heard after it was printed, so what it
+    /// promises is checked less strictly than what `plimsoll disk mark` does
+    #[arg(long, value_name = "REGEX")]
+    pub(crate) mark_on: Option<String>,
     /// Most memory that the recording may take
     #[arg(long, value_name = "BYTES", default_value = "2GiB", value_parser = bytes)]
     pub(crate) limit_bytes: u64,
+    /// How many filesystems at once. Each workload has a disk of its own at the same path; what else there
+    /// is once, like a port, they share
+    #[arg(short, long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..))]
+    pub(crate) jobs: u8,
     /// Directory for the traces: FS.trace
     #[arg(short, long, value_name = "DIR")]
     pub(crate) output: PathBuf,
+    /// Replace traces that are there. What was found of them is kept under other names
+    #[arg(long)]
+    pub(crate) force: bool,
     /// The workload and its arguments
     #[arg(last = true, required = true, value_name = "COMMAND")]
     pub(crate) command: Vec<String>,
@@ -204,11 +244,19 @@ impl fmt::Display for ViewArgs {
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct CheckArgs {
     /// A line for the shell that checks what is in {dir}
-    #[arg(long, value_name = "COMMAND")]
+    #[arg(long, value_name = "COMMAND", value_parser = line_of_a_check)]
     pub(crate) check: String,
     /// A check that takes longer is broken
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = humantime::parse_duration)]
     pub(crate) check_limit: Duration,
+}
+
+/// The shell is content with an empty line, as it is with an unset variable in a script: each state would pass.
+fn line_of_a_check(text: &str) -> Result<String, String> {
+    if text.trim().is_empty() {
+        return Err("an empty line checks nothing".to_owned());
+    }
+    Ok(text.to_owned())
 }
 
 impl fmt::Display for CheckArgs {
@@ -229,11 +277,12 @@ pub(crate) struct ExploreArgs {
     pub(crate) trace: PathBuf,
     #[command(flatten)]
     pub(crate) check: CheckArgs,
-    /// How many states of each trace; flush boundaries come first
+    /// How many states of each trace; fewer if there are hardly any more that differ
     #[arg(long, value_name = "N", default_value_t = 2000, value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
     pub(crate) states: u64,
-    /// How samples lose what is pending
-    #[arg(long, value_name = "MODE", value_delimiter = ',', default_value = "arrived,subset,torn",
+    /// Only states that lose what is pending in these ways [default: a third flush boundaries, a third
+    /// all combinations of few pending writes, the rest arrived, subset and torn at random]
+    #[arg(long, value_name = "MODE", value_delimiter = ',',
           value_parser = ["durable", "arrived", "subset", "torn"])]
     pub(crate) modes: Vec<String>,
     /// What a device writes whole, in bytes: 4096, or 512 to be adversarial
@@ -253,7 +302,12 @@ pub(crate) struct ExploreArgs {
     /// Begin anew, though results of this command are there
     #[arg(long)]
     pub(crate) fresh: bool,
-    /// Print a line of JSON for each state, those taken over first, and no summary
+    /// Write what was found as JUnit's XML, for CI: a test case for each state. An earlier report of that
+    /// name is removed first, and if this cannot run there is none; anything else is left as it is
+    #[arg(long, value_name = "FILE")]
+    pub(crate) junit: Option<PathBuf>,
+    /// Print a line of JSON for each state, those taken over first; the summary is in the file
+    /// .summary.json
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -266,7 +320,7 @@ pub(crate) struct ReplayArgs {
     /// The state, as `explore` says it
     pub(crate) state: State,
     /// A line for the shell that checks what is in {dir}
-    #[arg(long, value_name = "COMMAND")]
+    #[arg(long, value_name = "COMMAND", value_parser = line_of_a_check)]
     pub(crate) check: Option<String>,
     #[command(flatten)]
     pub(crate) view: ViewArgs,
@@ -316,6 +370,9 @@ pub(crate) struct CycleArgs {
     /// Or so often
     #[arg(long, value_name = "N", conflicts_with = "time")]
     pub(crate) cycles: Option<u64>,
+    /// Make a mark of each line of the workload that matches: of the first group, or of all that matches
+    #[arg(long, value_name = "REGEX")]
+    pub(crate) mark_on: Option<String>,
     /// When to cut, after the workload began
     #[arg(long, value_name = "FROM..TO", default_value = "10ms..500ms", value_parser = span)]
     pub(crate) cut_after: (Duration, Duration),

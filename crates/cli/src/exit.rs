@@ -5,6 +5,8 @@ use std::process::ExitCode;
 use plimsoll_lab::Error as LabError;
 use plimsoll_log::Error as LogError;
 
+use crate::interrupt;
+
 /// How a command ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exit {
@@ -14,7 +16,10 @@ pub(crate) enum Exit {
     CheckFailed,
     /// Wrong usage, or it cannot run here.
     CannotRun,
-    /// Somebody pressed Ctrl-C (128 + SIGINT, as shells say it).
+    /// It ran, and nothing that could have failed was tested.
+    Untested,
+    /// It was asked to stop: 129 by a hangup, 130 by Ctrl-C, 143 by SIGTERM (128 and the signal, as
+    /// shells say it).
     Interrupted,
     /// As the command did that it ran.
     OfCommand(u8),
@@ -22,12 +27,13 @@ pub(crate) enum Exit {
 
 impl Exit {
     /// The number that the shell sees.
-    pub(crate) const fn code(self) -> u8 {
+    pub(crate) fn code(self) -> u8 {
         match self {
             Self::Ok => 0,
             Self::CheckFailed => 1,
             Self::CannotRun => 2,
-            Self::Interrupted => 130,
+            Self::Untested => 3,
+            Self::Interrupted => interrupt::status(),
             Self::OfCommand(code) => code,
         }
     }

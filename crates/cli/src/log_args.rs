@@ -16,23 +16,30 @@ pub(crate) enum LogCommand {
     /// Prints the indexes of the new records, all of them durable by then. Ctrl-C stops reading and
     /// keeps what was appended.
     #[command(after_help = "Examples:
-  journalctl -f | plimsoll log append /var/lib/events       a record a line, a sync a second
-  plimsoll log append DIR --policy always < orders.txt      a sync before each wait for more input
-  plimsoll log append DIR --interval 50ms/8MiB              at most so much is at risk
-  plimsoll log append DIR --policy auto --profile plimsoll-results/TIME/durability-profile.json
-  plimsoll log append DIR --format file a.bin b.bin         a record a file
-  plimsoll log cat OLD --format length | plimsoll log append NEW --format length
-  plimsoll log append DIR --ring /dev/shm/events.ring       what is read survives kill -9 at once
+  journalctl -f | plimsoll log append DIR            a record a line
+  plimsoll log append DIR --policy always < orders   synced before each wait
+  plimsoll log append DIR --interval 50ms/8MiB       syncs at least so often
+  plimsoll log append DIR --policy auto --profile TIME/durability-profile.json
+  plimsoll log append DIR --format file a.bin b.bin  a record a file
+  plimsoll log cat A --format length | plimsoll log append B --format length
+  plimsoll log append NEW --first-index 1000 < rest  a log that begins at 1000
+  plimsoll log append DIR --ring /dev/shm/ring       survives kill -9 at once
+
+With --interval, appends wait where the disk cannot keep up: at twice as much.
 
 Exit status: 0 ok; 1 durable records are lost; 2 wrong usage or input, or it cannot run here;
-130 interrupted. After 2 and 130 it says up to which record everything is durable.")]
+130 interrupted (143 by SIGTERM). Where some of the input was appended all the same, it says up to which record
+everything is durable.")]
     Append(Box<AppendArgs>),
     /// Print the payloads of records, oldest first
     #[command(after_help = "Examples:
   plimsoll log cat DIR | grep -c error
   plimsoll log cat DIR --from 1000 --count 10
-  plimsoll log cat DIR --from 1000 --to 1999 --format json
-  plimsoll log cat DIR --format length > records.bin        exact, whatever the payloads hold
+  plimsoll log cat DIR --from 1000 --to 1999 --json
+  plimsoll log cat DIR --format length > records     exact, whatever they hold
+
+A record that --from or --to names and that is not there is an error, after those before it are
+printed. Only the next one may be asked for, by --from without --to: nothing is printed.
 
 Exit status: 0 ok; 1 durable records are lost (what comes before them is printed); 2 no such log or
 record.")]
@@ -41,35 +48,52 @@ record.")]
     #[command(after_help = "Examples:
   plimsoll log tail DIR
   plimsoll log tail DIR -n 100 --json
-  plimsoll log tail DIR -f                                  while another process appends
-  plimsoll log tail DIR -n 0 -f | grep --line-buffered error")]
+  plimsoll log tail DIR -f                           beside its writer
+  plimsoll log tail DIR -n 0 -f | grep --line-buffered error
+
+With -f it ends when whoever reads its output does.
+
+Exit status: 0 ok; 1 durable records are lost; 2 no such log; 130 interrupted (143 by SIGTERM).")]
     Tail(TailArgs),
-    /// Say what is there, and what would survive a power cut now
+    /// Say what is there, and what would at least survive a power cut now
     #[command(after_help = "Examples:
   plimsoll log stat DIR
   plimsoll log stat DIR --json | jq .may_be_lost
 
-Reads little, changes nothing, and works beside the process that writes. Exit status: 0 ok; 1 durable
-records are lost; 2 no such log.")]
+A log notes what is durable at most once in 4 KiB of records, so more of it may be. Reads little,
+changes nothing, and works beside the process that writes.
+
+Exit status: 0 ok; 1 durable records are lost; 2 no such log.")]
     Stat(LookArgs),
-    /// Read everything, and say of each segment whether it is what it should be
+    /// Read everything, and say what is bad
     #[command(after_help = "Examples:
   plimsoll log verify DIR && echo good
+  plimsoll log verify DIR --details                  every segment
   plimsoll log verify DIR --json | jq '.segments[] | select(.state != \"good\")'
 
-Exit status: 0 good (an unfinished last write is news, not damage: it was never acknowledged as
+Exit status: 0 good (an unfinished last write is news, not damage: nothing in the log says that it was
 durable); 1 durable records are lost; 2 it cannot run.")]
-    Verify(LookArgs),
+    Verify(VerifyArgs),
     /// Remove the oldest records, or cut off the newest
-    #[command(after_help = "Examples:
-  plimsoll log truncate DIR --before 1000       what comes before record 1000 may go
+    #[command(
+        override_usage = "plimsoll log truncate [OPTIONS] <DIR> --before <N>
+       plimsoll log truncate [OPTIONS] <DIR> --keep-bytes <SIZE>
+       plimsoll log truncate [OPTIONS] <DIR> --older-than <TIME>
+       plimsoll log truncate [OPTIONS] <DIR> --after <N>",
+        after_help = "Examples:
+  plimsoll log truncate DIR --before 1000            what is before 1000 may go
   plimsoll log truncate DIR --keep-bytes 1GiB
   plimsoll log truncate DIR --older-than 7d
-  plimsoll log truncate DIR --after 2000        records from 2001 on are gone for good
+  plimsoll log truncate DIR --after 2000             2001 and so on go for good
   plimsoll log truncate DIR --after 2000 --accept-loss --yes
 
-From the old end whole segments go, so a little more is kept than was asked for; the last one stays.
-No other process may have the log open.")]
+From the old end whole segments go, and the last one stays: --before and --older-than keep a little more
+than was asked for, --keep-bytes no more, where the last one is not larger by itself.
+No other process may have the log open.
+
+Exit status: 0 ok, also where there was nothing to remove; 1 durable records are lost; 2 it cannot
+run."
+    )]
     Truncate(TruncateArgs),
     /// Print the frames of the files: offsets, checksums, and why a bad one is bad
     #[command(after_help = "Examples:
@@ -77,7 +101,9 @@ No other process may have the log open.")]
   plimsoll log dump DIR --segment 00000000000000000001.seg --payload
   plimsoll log dump DIR --from 1000 --json | jq 'select(.frame == \"bad\")'
 
-Reads damaged files as well; that something is damaged is no failure of this command.")]
+Reads damaged files as well; that something is damaged is no failure of this command.
+
+Exit status: 0 ok; 2 no such log, segment or record.")]
     Dump(DumpArgs),
 }
 
@@ -124,6 +150,9 @@ pub(crate) struct AppendArgs {
     /// 32MiB]
     #[arg(long, value_name = "SIZE", value_parser = bytes)]
     pub(crate) ring_bytes: Option<u64>,
+    /// Index of the first record; for a new log only [default: 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..1 << 63))]
+    pub(crate) first_index: Option<u64>,
     /// Size of new segment files [default: that of the log's newest, 64MiB for a new log]
     #[arg(long, value_name = "SIZE", value_parser = bytes)]
     pub(crate) segment_bytes: Option<u64>,
@@ -194,7 +223,10 @@ pub(crate) struct CatArgs {
     pub(crate) count: Option<u64>,
     /// How to print them
     #[arg(long, value_enum, default_value_t = OutputFormat::Lines)]
-    pub(crate) format: OutputFormat,
+    format: OutputFormat,
+    /// Print a JSON object a line: index and payload; the same as --format json
+    #[arg(long, conflicts_with = "format")]
+    json: bool,
 }
 
 /// How many records, and whether to wait for more.
@@ -223,6 +255,19 @@ pub(crate) struct LookArgs {
     pub(crate) json: bool,
 }
 
+/// What to verify.
+#[derive(Debug, clap::Args)]
+pub(crate) struct VerifyArgs {
+    #[command(flatten)]
+    pub(crate) log: LogDir,
+    /// List every segment, also those that are good
+    #[arg(long)]
+    pub(crate) details: bool,
+    /// Print JSON: every segment
+    #[arg(long, conflicts_with = "details")]
+    pub(crate) json: bool,
+}
+
 /// What goes.
 #[derive(Debug, clap::Args)]
 #[command(group = ArgGroup::new("what").required(true).args(["before", "keep_bytes", "older_than", "after"]))]
@@ -232,7 +277,7 @@ pub(crate) struct TruncateArgs {
     /// Keep this record and what comes after it
     #[arg(long, value_name = "N")]
     pub(crate) before: Option<u64>,
-    /// Keep so many bytes of files
+    /// Keep the newest segments whose files have at most so many bytes together; the last one stays
     #[arg(long, value_name = "SIZE", value_parser = bytes)]
     pub(crate) keep_bytes: Option<u64>,
     /// Keep what is younger, like 7d
@@ -276,6 +321,13 @@ pub(crate) struct DumpArgs {
     /// Print a JSON object a line
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+impl CatArgs {
+    /// How to print records.
+    pub(crate) fn format(&self) -> OutputFormat {
+        if self.json { OutputFormat::Json } else { self.format }
+    }
 }
 
 impl AppendArgs {

@@ -1,11 +1,13 @@
 //! The `plimsoll` command: parse, run, say what went wrong, exit.
 //!
-//! Exit status: 0 ok; 1 a check failed; 2 wrong usage, or it cannot run here; 130 interrupted.
+//! Exit status: 0 ok; 1 a check failed; 2 wrong usage, or it cannot run here; 3 nothing that could have
+//! failed was tested; 129, 130 or 143 interrupted, by a hangup, Ctrl-C or SIGTERM.
 
 mod args;
 mod commands;
 mod disk_args;
 mod exit;
+mod help;
 mod interrupt;
 mod log_args;
 mod output;
@@ -13,13 +15,10 @@ mod size;
 
 use std::process::ExitCode;
 
-use clap::Parser;
-
-use crate::args::{Args, Command};
+use crate::args::Command;
 
 fn main() -> ExitCode {
-    let args = Args::parse();
-    let done = match args.command {
+    let done = match help::parse().command {
         Command::Lab(lab) => commands::lab::run(*lab),
         Command::Log { command } => commands::log::run(command),
         Command::Disk { command } => commands::disk::run(*command),

@@ -1,7 +1,5 @@
 //! The only place that prints. stdout is the answer, stderr is everything else.
 
-#![expect(clippy::print_stderr, reason = "this is where printing is done")]
-
 use std::env;
 use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
 
@@ -13,16 +11,33 @@ pub(crate) fn colour() -> bool {
         && env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
+/// Where the answer goes. Its errors name it: a full disk alone would be taken for that of a log.
+struct Stdout(StdoutLock<'static>);
+
+impl Write for Stdout {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(bytes).map_err(|error| of_stdout(&error))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush().map_err(|error| of_stdout(&error))
+    }
+}
+
+fn of_stdout(error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("stdout: {error}"))
+}
+
 /// Part of the answer.
 pub(crate) fn answer(text: &str) -> io::Result<()> {
-    let mut stdout = io::stdout().lock();
+    let mut stdout = Stdout(io::stdout().lock());
     stdout.write_all(text.as_bytes())?;
     stdout.flush()
 }
 
 /// For answers that are long: buffered, so flush it where somebody may be waiting, and at the end.
-pub(crate) fn stream() -> BufWriter<StdoutLock<'static>> {
-    BufWriter::with_capacity(64 << 10, io::stdout().lock())
+pub(crate) fn stream() -> impl Write {
+    BufWriter::with_capacity(64 << 10, Stdout(io::stdout().lock()))
 }
 
 /// How wide the terminal is that sentences are read on.
@@ -55,20 +70,46 @@ pub(crate) fn plain(text: &str) -> String {
     plain
 }
 
-/// News for whoever watches.
+/// How wide that is where news are read; 80 where no terminal is.
+pub(crate) fn news_columns() -> usize {
+    let terminal = terminal_size::terminal_size_of(io::stderr());
+    terminal.map_or(80, |(width, _)| usize::from(width.0).clamp(40, 100))
+}
+
+/// News for whoever watches. Where stderr takes none, nobody can be told that it does not.
 pub(crate) fn news(text: &str) {
-    eprintln!("{}", plain(text));
+    writeln!(io::stderr(), "{}", plain(text)).ok();
 }
 
 /// What went wrong, with its causes.
 pub(crate) fn error(error: &anyhow::Error) {
-    eprintln!("plimsoll: {}", plain(&format!("{error:#}")));
+    news(&format!("plimsoll: {error:#}"));
+}
+
+/// `1 segment`, `2 segments`.
+pub(crate) fn counted(count: u64, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
 /// Whether an error means that whoever read the answer is gone.
 pub(crate) fn reader_left(error: &anyhow::Error) -> bool {
     let io = error.downcast_ref::<io::Error>();
     io.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+}
+
+/// Whether whoever reads the answer is gone, as far as a pipe knows before more is written to it.
+pub(crate) fn reader_is_gone() -> bool {
+    #[cfg(unix)]
+    {
+        use rustix::event::{PollFd, PollFlags, Timespec, poll};
+        let stdout = io::stdout();
+        let mut asked = [PollFd::new(&stdout, PollFlags::empty())];
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let gone = PollFlags::ERR | PollFlags::HUP;
+        poll(&mut asked, Some(&now)).is_ok() && asked[0].revents().intersects(gone)
+    }
+    #[cfg(not(unix))]
+    false
 }
 
 #[cfg(test)]

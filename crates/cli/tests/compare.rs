@@ -168,7 +168,8 @@ fn every_command_has_a_man_page() {
     }
     assert!(pages.iter().all(|page| !page.contains("help")), "{pages:?}");
     let page = fs::read_to_string(dir.join("plimsoll-lab-compare.1")).unwrap();
-    for part in [".TH plimsoll-lab-compare 1", "fail\\-over", "Examples:", "Exit status"] {
+    for part in [".TH plimsoll-lab-compare 1", "fail\\-over", ".SH EXAMPLES", ".SH \"EXIT STATUS\""]
+    {
         assert!(page.contains(part), "{part} is not in {page}");
     }
 }

@@ -1,6 +1,7 @@
 //! `plimsoll lab` as a user meets it: what it prints where, what it leaves behind, how it ends.
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -46,6 +47,7 @@ fn every_help_has_examples() {
         &["lab", "--help"],
         &["lab", "run", "--help"],
         &["lab", "report", "--help"],
+        &["lab", "clean", "--help"],
     ];
     for command in commands {
         let help = ok(command);
@@ -108,22 +110,25 @@ fn a_run_says_first_what_it_writes_where_then_answers_and_leaves_only_results() 
     let output = plimsoll(&run_args(&dir, &["--only", "fsync/overwritten/4KiB"])).output().unwrap();
     let (said, answered) = texts(&output);
     assert_eq!(output.status.code(), Some(0), "{said}");
-    let first = said.lines().next().unwrap();
-    assert!(
-        first.starts_with("Writing in ")
-            && first.contains(" at a time")
-            && first.contains(dir.to_str().unwrap()),
-        "{first}"
-    );
-    assert!(first.contains("nothing else is touched"), "{first}");
-    assert!(answered.starts_with("sync-cost: "), "{answered}");
-    assert!(answered.contains("A durable 4 KiB write costs"), "{answered}");
+    // A path is not broken, so only its line may be longer than that.
+    let is_long = |line: &&str| line.chars().count() > 80 && !line.contains(dir.to_str().unwrap());
+    assert_eq!(said.lines().find(is_long), None, "{said}");
+    assert!(said.lines().any(|line| line.starts_with("Writing in ")), "{said}");
+    let said = one_line(&said);
+    assert!(said.contains(" at a time") && said.contains(dir.to_str().unwrap()), "{said}");
+    assert!(said.contains("nothing else is touched"), "{said}");
+    assert!(answered.starts_with("Disk "), "{answered}");
+    assert!(answered.contains("\nsync-cost: What does one durable write cost"), "{answered}");
+    assert!(answered.contains("durable 4 KiB write costs"), "who names it gets the whole answer");
+    assert!(!answered.contains("every arm: p50"), "tables are for --details: {answered}");
     assert!(!answered.contains('\x1b'), "no colours where nobody sees them");
     assert_eq!(entries(&dir), [dir.join("out")], "the scratch directory is gone");
-    let saved =
-        ["durability-profile.json", "sync-cost.json"].map(|name| dir.join("out").join(name));
+    let saved = ["durability-profile.json", "report.html", "sync-cost.json"]
+        .map(|name| dir.join("out").join(name));
     assert_eq!(entries(&dir.join("out")), saved);
-    assert!(answered.contains("In short"), "{answered}");
+    let page = answered.lines().find(|line| line.starts_with("Page ")).unwrap();
+    assert!(page.ends_with(saved[1].to_str().unwrap()), "{page}");
+    assert!(fs::read_to_string(&saved[1]).unwrap().contains("What does one durable write cost"));
     let saved = fs::read_to_string(dir.join("out/sync-cost.json")).unwrap();
     let result = ExperimentResult::parse(&saved).unwrap();
     assert_eq!(result.seed, 7);
@@ -133,31 +138,115 @@ fn a_run_says_first_what_it_writes_where_then_answers_and_leaves_only_results() 
     assert_eq!(arm.summaries[0].n as u64, arm.durable_operations);
 }
 
-#[test]
+/// Processes that keep every CPU busy, until they are dropped.
 #[cfg(target_os = "linux")]
-fn a_machine_kept_busy_is_stamped_noisy_with_its_cause() {
-    struct Hogs(Vec<std::process::Child>);
-    impl Drop for Hogs {
-        fn drop(&mut self) {
-            for hog in &mut self.0 {
-                hog.kill().ok();
-                hog.wait().ok();
-            }
+struct Hogs(Vec<std::process::Child>);
+
+#[cfg(target_os = "linux")]
+impl Hogs {
+    fn of_all_cpus() -> Self {
+        let hog = |_| Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap();
+        let cpus = std::thread::available_parallelism().map_or(2, usize::from);
+        Self((0..2 * cpus).map(hog).collect())
+    }
+}
+
+#[cfg(target_os = "linux")]
+impl Drop for Hogs {
+    fn drop(&mut self) {
+        for hog in &mut self.0 {
+            hog.kill().ok();
+            hog.wait().ok();
         }
     }
-    let hog = |_| Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap();
-    let cpus = std::thread::available_parallelism().map_or(2, usize::from);
-    let _hogs = Hogs((0..2 * cpus).map(hog).collect());
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_machine_kept_busy_is_named_before_and_after_and_stamped_with_its_cause() {
+    let _hogs = Hogs::of_all_cpus();
     let dir = scratch("busy");
     let args = run_args(&dir, &["--only", "fsync/append/4KiB", "--only", "none/append/4KiB"]);
     let output = plimsoll(&args).output().unwrap();
-    let (_, answered) = texts(&output);
+    let (said, answered) = texts(&output);
+    let first = one_line(&said);
+    assert!(first.starts_with("others use ") && first.contains("; figures will not be"), "{said}");
+    assert!(first.contains("; going on, as --now says"), "{said}");
     let saved = fs::read_to_string(dir.join("out/sync-cost.json")).unwrap();
     let result = ExperimentResult::parse(&saved).unwrap();
+    let before = result.before.unwrap();
+    assert!(before.busy_because.unwrap().starts_with("others use ") && before.waited_ms == 0);
+    assert!(before.machine.others_cpu_share.unwrap() > 0.5);
     let noisy = result.warnings.iter().find(|w| w.kind == plimsoll_lab::warning::Kind::Noisy);
     let noisy = noisy.unwrap_or_else(|| panic!("not stamped: {answered}"));
     assert!(noisy.text.contains("CPU"), "{noisy}");
-    assert!(answered.contains("busy machine"), "{answered}");
+    let answered = one_line(&answered);
+    let doubt = "What to doubt The machine was busy when the run began (others use ";
+    assert!(answered.contains(doubt), "named before and after: {answered}");
+}
+
+/// Others keep it busy for a while, and then leave it in peace.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_busy_machine_is_waited_for_and_a_signal_ends_the_wait() {
+    let dir = scratch("wait");
+    let hogs = Hogs::of_all_cpus();
+    let mut args = run_args(&dir, &["--only", "fsync/clean"]);
+    args.retain(|arg| arg != "--now");
+    let mut child = plimsoll(&args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut said = BufReader::new(child.stderr.take().unwrap());
+    let mut first = String::new();
+    while !first.contains("--now") {
+        assert!(said.read_line(&mut first).unwrap() > 0, "{first}");
+    }
+    let first = one_line(&first);
+    assert!(first.starts_with("others use "), "{first}");
+    assert!(first.contains("figures will not be reliable; waiting 30 s, or --now"), "{first}");
+    assert!(entries(&dir).is_empty(), "nothing is written while it waits");
+    let killed = Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap();
+    assert!(killed.success());
+    assert_eq!(child.wait().unwrap().code(), Some(143));
+    assert!(entries(&dir).is_empty(), "{:?}", entries(&dir));
+    drop(hogs);
+}
+
+#[test]
+fn details_print_the_tables_and_say_the_environment_once() {
+    let dir = scratch("details");
+    let args = run_args(&dir, &["--only", "fsync/overwritten/4KiB", "--details"]);
+    let output = plimsoll(&args).output().unwrap();
+    let (said, answered) = texts(&output);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    assert!(answered.starts_with("sync-cost: "), "{answered}");
+    assert!(answered.contains("every arm: p50"), "{answered}");
+    assert_eq!(answered.matches("seed 7").count(), 1, "{answered}");
+}
+
+#[test]
+fn a_budget_that_is_too_short_to_measure_every_arm_is_said_before_it_begins() {
+    let dir = scratch("budget");
+    let (at, out) = (dir.to_str().unwrap(), dir.join("out"));
+    let mut args = vec!["lab", "run", "cache-flush", "full-flush", "--dir", at, "--now"];
+    args.extend(["--out", out.to_str().unwrap(), "--budget", "1s"]);
+    let (said, _) = texts(&plimsoll(&args).output().unwrap());
+    let said = one_line(&said);
+    let (_, overrun) = said.split_once("This may take ").expect(&said);
+    assert!(overrun.contains(" instead of 1s") && overrun.contains("--only"), "{overrun}");
+    let named = "others keep the machine busy";
+    assert_eq!(overrun.contains(named), said.contains("figures will not be reliable"), "{said}");
+    assert!(!said.contains("This takes about"), "{said}");
+}
+
+/// Small files were announced with 1.6 MiB, and 8 were written to see how fast the disk is.
+#[test]
+fn what_is_announced_covers_what_asks_the_disk_for_its_speed() {
+    let dir = scratch("announced");
+    let (at, out) = (dir.to_str().unwrap(), dir.join("out"));
+    let mut args = vec!["lab", "run", "many-files", "--only", "write only", "--dir", at, "--now"];
+    args.extend(["--out", out.to_str().unwrap(), "--budget", "1s"]);
+    let (said, _) = texts(&plimsoll(&args).output().unwrap());
+    let said = one_line(&said);
+    assert!(said.contains(", up to 8 MiB at a time,"), "{said}");
 }
 
 #[test]
@@ -177,13 +266,31 @@ fn a_report_is_one_page_of_the_results_and_replaces_the_one_before() {
     let dir = scratch("report");
     let saved = concat!(env!("CARGO_MANIFEST_DIR"), "/../lab/testdata");
     let page = dir.join("page.html");
-    fs::write(&page, "before").unwrap();
-    assert!(ok(&["lab", "report", saved, "-o", page.to_str().unwrap()]).is_empty());
+    let of_one = format!("{saved}/result-v1-sync-cost.json");
+    for results in [of_one.as_str(), saved] {
+        assert!(ok(&["lab", "report", results, "-o", page.to_str().unwrap()]).is_empty());
+    }
     let html = fs::read_to_string(&page).unwrap();
     assert!(html.starts_with("<!DOCTYPE html>") && html.ends_with("</html>"));
     let (cost, race) = (html.find("What does one durable"), html.find("Does write(2) wait"));
     assert!(cost.unwrap() < race.unwrap());
     assert_eq!(entries(&dir), [page]);
+}
+
+/// Whatever stood there was replaced, also a device.
+#[test]
+fn a_report_replaces_nothing_but_a_page_of_ours() {
+    let dir = scratch("report-over");
+    let saved = concat!(env!("CARGO_MANIFEST_DIR"), "/../lab/testdata");
+    fs::create_dir(dir.join("folder")).unwrap();
+    fs::write(dir.join("notes.html"), "<html>precious</html>").unwrap();
+    for name in ["notes.html", "folder"] {
+        let path = dir.join(name);
+        let (said, status) = fails(&["lab", "report", saved, "-o", path.to_str().unwrap()]);
+        assert!(status == 2 && said.contains(name) && said.contains("-o"), "{said}");
+    }
+    assert_eq!(fs::read(dir.join("notes.html")).unwrap(), b"<html>precious</html>");
+    assert_eq!(entries(&dir), [dir.join("folder"), dir.join("notes.html")]);
 }
 
 #[test]
@@ -217,12 +324,16 @@ fn a_disk_that_is_too_slow_for_its_use_is_exit_1() {
     let args = run_args(&dir, &["--only", "fsync/append/4KiB", "--for", "1ns"]);
     let output = plimsoll(&args).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
-    assert!(texts(&output).1.contains("it is NOT"), "{}", texts(&output).1);
+    // A busy machine leaves it open, which is no pass either.
+    let said = one_line(&texts(&output).1);
+    assert!(said.contains("Fit for its use For a limit of 1 ns on p99"), "{said}");
+    assert!(said.contains("it is NOT") || said.contains(", on a busy machine: stop"), "{said}");
     // A limit that cannot be decided, on a disk too slow for a p99 in a second, is no pass either.
     let dir = scratch("for-enough");
     let args = run_args(&dir, &["--only", "fsync/append/4KiB", "--for", "1h"]);
     let output = plimsoll(&args).output().unwrap();
-    let decided = !texts(&output).1.contains("too few samples");
+    let said = one_line(&texts(&output).1);
+    let decided = !said.contains("too few samples");
     assert_eq!(output.status.code(), Some(if decided { 0 } else { 1 }));
     let (said, status) = fails(&["lab", "--for", "mysql"]);
     assert!(status == 2 && said.contains("etcd"), "{said}");
@@ -237,6 +348,22 @@ fn results_of_another_run_are_not_overwritten() {
     assert_eq!(output.status.code(), Some(2));
     assert_eq!(entries(&dir), [dir.join("out")]);
     assert_eq!(fs::read(dir.join("out/sync-cost.json")).unwrap(), b"precious");
+}
+
+/// The answer of minutes was lost to it.
+#[test]
+fn a_page_that_cannot_be_saved_fails_the_run_behind_its_answer() {
+    let dir = scratch("no-page");
+    let args = run_args(&dir, &["--only", "fsync/append/4KiB"]);
+    let child = plimsoll(&args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let child = measuring(child, &dir);
+    // No file takes the name of a directory.
+    fs::create_dir(dir.join("out/report.html")).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let (said, answered) = texts(&output);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(answered.contains("\nsync-cost: What does one durable write cost"), "{answered}");
+    assert!(!answered.contains("\nPage ") && said.contains("report.html"), "{answered}{said}");
 }
 
 /// It once ended the process in the middle, with status 0 and the scratch directory left behind.
@@ -271,7 +398,7 @@ fn a_race_of_writes_and_syncs_keeps_its_series() {
     let out = dir.join("out");
     let (dir, out) = (dir.to_str().unwrap(), out.to_str().unwrap());
     let only = ["--only", "fsync, same descriptor/append", "--only", "no sync/append"];
-    let mut args = vec!["lab", "run", "write-during-sync", "--dir", dir, "--out", out];
+    let mut args = vec!["lab", "run", "write-during-sync", "--dir", dir, "--out", out, "--now"];
     args.extend(["--budget", "2s", "--json"]);
     args.extend(only);
     let results: Vec<ExperimentResult> = serde_json::from_str(&ok(&args)).unwrap();
@@ -289,39 +416,123 @@ fn a_race_of_writes_and_syncs_keeps_its_series() {
 
 #[test]
 #[cfg(target_os = "linux")]
-fn ctrl_c_removes_the_scratch_files_and_ends_with_130() {
-    let dir = scratch("ctrl-c");
+fn ctrl_c_removes_the_scratch_files_and_ends_with_130_and_sigterm_with_143() {
+    for (signal, status) in [("-INT", 130), ("-TERM", 143), ("-HUP", 129)] {
+        let dir = scratch("ctrl-c");
+        let child = started(&dir);
+        let killed = Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap();
+        assert!(killed.success());
+        let output = child.wait_with_output().unwrap();
+        let (said, _) = texts(&output);
+        assert_eq!(output.status.code(), Some(status), "{said}");
+        assert!(said.contains("interrupted"), "{said}");
+        assert!(entries(&dir).is_empty(), "{:?}", entries(&dir));
+    }
+}
+
+/// It ended the run, so that `nohup plimsoll lab &` did not outlive its terminal.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_hangup_that_was_ignored_stays_ignored() {
+    let dir = scratch("nohup");
     let mut args = run_args(&dir, &[]);
     args.extend(["--budget".to_owned(), "60s".to_owned()]);
-    let child = plimsoll(&args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    wait_until(|| {
-        entries(&dir).iter().any(|entry| is_scratch(entry) && !entries(entry).is_empty())
-    });
-    let killed = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
-    assert!(killed.success());
+    let mut sh = Command::new("sh");
+    sh.args(["-c", "trap '' HUP; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_plimsoll")]).args(&args);
+    let child = sh.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let child = measuring(child, &dir);
+    // Where the hangup was heard, the second signal is an order, and the status is that of the first.
+    for signal in ["-HUP", "-TERM"] {
+        let sent = Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap();
+        assert!(sent.success());
+    }
     let output = child.wait_with_output().unwrap();
-    let (said, _) = texts(&output);
-    assert_eq!(output.status.code(), Some(130), "{said}");
-    assert!(said.contains("interrupted"), "{said}");
+    assert_eq!(output.status.code(), Some(143), "{}", texts(&output).0);
     assert!(entries(&dir).is_empty(), "{:?}", entries(&dir));
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn clean_removes_what_a_killed_run_left_and_nothing_of_a_living_one() {
+    let dir = scratch("clean");
+    let at = dir.to_str().unwrap();
+    fs::write(dir.join("precious"), "kept").unwrap();
+    let mut killed = started(&dir);
+    let cleaned = ok(&["lab", "clean", at]);
+    let process = killed.id().to_string();
+    assert!(cleaned.contains("left alone: ") && cleaned.contains(&process), "{cleaned}");
+    assert!(cleaned.contains("no killed run left anything in "), "{cleaned}");
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    let left = entries(&dir).into_iter().find(|entry| is_scratch(entry)).unwrap();
+    let bytes: u64 = entries(&left).iter().map(|file| file.metadata().unwrap().len()).sum();
+    let dry: Value =
+        serde_json::from_str(&ok(&["lab", "clean", at, "--dry-run", "--json"])).unwrap();
+    assert_eq!((&dry["bytes"], &dry["dry_run"]), (&bytes.into(), &true.into()), "{dry}");
+    assert_eq!(dry["removed"][0]["path"], left.to_str().unwrap());
+    assert!(left.exists(), "a dry run removes nothing");
+    // The next run says so.
+    let args = run_args(&dir, &["--only", "fsync/clean"]);
+    let (said, _) = texts(&plimsoll(&args).output().unwrap());
+    let removes = format!("`plimsoll lab clean {at}` removes it");
+    assert!(one_line(&said).contains(&removes), "{said}");
+    let cleaned = ok(&["lab", "clean", at]);
+    assert!(cleaned.starts_with(&format!("removed {} (", left.display())), "{cleaned}");
+    assert!(!left.exists() && dir.join("precious").exists());
+    let (said, status) = fails(&["lab", "clean", "/no/such/directory"]);
+    assert!(status == 2 && said.contains("/no/such/directory"), "{said}");
+}
+
+/// "No killed run left anything" was said below what it had left alone.
+#[test]
+fn clean_that_leaves_something_alone_does_not_say_that_nothing_was_left() {
+    let dir = scratch("clean-strange");
+    fs::create_dir(dir.join(".plimsoll-lab-1-1")).unwrap();
+    for dry in [&["--dry-run"][..], &[]] {
+        let args = [&["lab", "clean", dir.to_str().unwrap()], dry].concat();
+        let output = plimsoll(&args).output().unwrap();
+        let (_, answered) = texts(&output);
+        assert_eq!(output.status.code(), Some(1), "{answered}");
+        assert!(answered.contains("left alone: ") && !answered.contains("no killed"), "{answered}");
+    }
+}
+
+/// A run in `dir` that has begun to write there, and goes on for a minute.
+#[cfg(target_os = "linux")]
+fn started(dir: &Path) -> std::process::Child {
+    let mut args = run_args(dir, &[]);
+    args.extend(["--budget".to_owned(), "60s".to_owned()]);
+    // Whoever runs the tests may ignore a hangup, as under nohup(1), and a child inherits that.
+    let mut run = Command::new("env");
+    run.args(["--default-signal=HUP", env!("CARGO_BIN_EXE_plimsoll")]).args(&args);
+    let child = run.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    measuring(child, dir)
+}
+
+/// The run, once it writes in `dir`: then it knows that the place for its results is free. On a disk that
+/// was full these tests waited for a minute and said nothing of what the run had said at once.
+fn measuring(mut run: std::process::Child, dir: &Path) -> std::process::Child {
+    let writes = || entries(dir).iter().any(|entry| is_scratch(entry) && entries(entry).len() > 1);
+    let begun = Instant::now();
+    while !writes() {
+        if let Some(status) = run.try_wait().unwrap() {
+            panic!("it ended ({status}): {}", texts(&run.wait_with_output().unwrap()).0);
+        }
+        assert!(begun.elapsed() < Duration::from_secs(60), "it never began to write");
+        std::thread::yield_now();
+    }
+    run
 }
 
 fn is_scratch(path: &Path) -> bool {
     path.file_name().unwrap().to_string_lossy().starts_with(".plimsoll-lab-")
 }
 
-fn wait_until(mut holds: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !holds() {
-        assert!(begun.elapsed() < Duration::from_secs(60), "it never happened");
-        std::thread::yield_now();
-    }
-}
-
 /// A quick run of one experiment in `dir`, results in `dir/out`.
 fn run_args(dir: &Path, more: &[&str]) -> Vec<String> {
     let (dir, out) = (dir.to_str().unwrap(), dir.join("out"));
     let mut args = vec!["lab", "run", "sync-cost", "--dir", dir, "--out", out.to_str().unwrap()];
+    args.push("--now");
     if !more.is_empty() {
         args.extend(["--budget", "1s", "--seed", "7"]);
     }
@@ -348,6 +559,11 @@ fn plimsoll<A: AsRef<std::ffi::OsStr>>(args: &[A]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
     command.args(args);
     command
+}
+
+/// A text that was broken into lines, as it was before.
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 fn texts(output: &Output) -> (String, String) {

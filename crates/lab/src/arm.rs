@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 
 use plimsoll_sync::{Promise, SyncMethod};
 
+use crate::arm_result::{ArmResult, Machine, PerOperation};
 use crate::attribution::Attribution;
 use crate::counters::Elapsed;
 use crate::experiment::Setup;
 use crate::layout::Layout;
-use crate::result::{ArmResult, Machine, PerOperation};
 use crate::runner::Block;
 use crate::summary::Summary;
 use crate::verdict::{self, Asked};
@@ -44,7 +44,8 @@ impl Identity<'_> {
     ) -> ArmResult {
         let elapsed = Elapsed::sum(blocks.iter().map(|block| &block.elapsed));
         let operations: u64 = blocks.iter().map(|block| block.durable_operations).sum();
-        let mut warnings = verdict::check_noise(&elapsed, setup.environment.cpus);
+        let mut warnings =
+            verdict::check_noise(&elapsed, setup.environment.cpus, setup.busy_before);
         if let Some(asked) = asked(operations) {
             warnings.extend(verdict::check_promise(asked, &elapsed, setup.environment));
         }

@@ -10,10 +10,11 @@ use std::path::{Path, PathBuf};
 use plimsoll_sync::Promise;
 use serde::{Deserialize, Serialize};
 
+use crate::arm_result::ArmResult;
 use crate::environment::Environment;
 use crate::error::Result;
 use crate::ladder::Ladder;
-use crate::result::{ArmResult, ExperimentResult, save_json};
+use crate::result::{ExperimentResult, save_json};
 
 /// What the file says it is.
 pub const FORMAT: &str = "plimsoll-durability-profile";
@@ -60,6 +61,9 @@ pub struct Way {
     /// The 99th percentile; absent if too few samples were taken.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub p99_ns: Option<u64>,
+    /// Whether it rests on an arm that was measured on a busy machine.
+    #[serde(default)]
+    pub noisy: bool,
 }
 
 /// A point of the loss-window curve.
@@ -78,6 +82,9 @@ pub struct LossPoint {
     /// The 99th percentile of the time for 1 MiB; absent if too few samples were taken.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub p99_ns_per_mib: Option<u64>,
+    /// Whether it rests on an arm that was measured on a busy machine.
+    #[serde(default)]
+    pub noisy: bool,
 }
 
 /// How many writers should share a sync.
@@ -87,6 +94,9 @@ pub struct GroupWidth {
     pub writers: u64,
     /// Records that they make durable per second.
     pub records_per_s: f64,
+    /// Whether it rests on an arm that was measured on a busy machine.
+    #[serde(default)]
+    pub noisy: bool,
 }
 
 impl DurabilityProfile {
@@ -110,6 +120,10 @@ impl DurabilityProfile {
         // last.
         let knee =
             arms("sync-interval").iter().filter(is_knee).filter_map(LossPoint::of).next_back();
+        let end = arms("sync-interval").iter().find(|arm| arm.name == "end");
+        // It is a knee because of what one sync at the end costs.
+        let end_noisy = end.is_some_and(ArmResult::is_noisy);
+        let knee = knee.map(|knee| LossPoint { noisy: knee.noisy || end_noisy, ..knee });
         Some(Self {
             format: FORMAT.to_owned(),
             version: VERSION,
@@ -139,6 +153,7 @@ impl LossPoint {
             at_risk_ms: value("at_risk_ms"),
             throughput_mib_s: value("throughput_mib_s"),
             p99_ns_per_mib: arm.summaries.first()?.p99_ns,
+            noisy: arm.is_noisy(),
         })
     }
 }
@@ -153,7 +168,8 @@ fn best(arms: &[ArmResult]) -> BTreeMap<String, Way> {
         if let Some((arm, p50_ns)) = lowest {
             let (method, layout) = (arm.method.clone(), arm.layout.clone());
             let p99_ns = arm.summaries[0].p99_ns;
-            best.insert(promise.name().to_owned(), Way { method, layout, p50_ns, p99_ns });
+            let way = Way { method, layout, p50_ns, p99_ns, noisy: arm.is_noisy() };
+            best.insert(promise.name().to_owned(), way);
         }
     }
     best
@@ -162,7 +178,9 @@ fn best(arms: &[ArmResult]) -> BTreeMap<String, Way> {
 fn group_width(arms: &[ArmResult]) -> Option<GroupWidth> {
     let writers = crate::experiments::best_width(arms)?;
     let arm = arms.iter().find(|arm| arm.name == format!("shared/{writers}"))?;
-    Some(GroupWidth { writers, records_per_s: *arm.values.get("records_per_s")? })
+    // The width is one among all that share.
+    let noisy = arms.iter().any(|arm| arm.name.starts_with("shared/") && arm.is_noisy());
+    Some(GroupWidth { writers, records_per_s: *arm.values.get("records_per_s")?, noisy })
 }
 
 #[cfg(test)]

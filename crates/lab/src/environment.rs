@@ -9,7 +9,7 @@ use std::thread;
 use serde::{Deserialize, Serialize};
 
 pub use crate::device::{Device, DeviceFacts};
-pub use crate::mount::Mount;
+pub use crate::mount::{Kind, Mount};
 
 /// The machine, the filesystem and the device that a result was measured on.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,15 +1,18 @@
 //! What an experiment is: a question, arms that are measured for it, and an answer in sentences.
 
 use std::fmt::Debug;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use plimsoll_sync::{Availability, OsDir, SyncMethod};
 
+use crate::arm_result::ArmResult;
 use crate::claim::Claim;
 use crate::counters::Counters;
 use crate::environment::Environment;
 use crate::error::Result;
-use crate::result::{ArmResult, Unavailable};
+pub use crate::least::Least;
+use crate::least::OneBlock;
+use crate::result::Unavailable;
 use crate::runner::Watch;
 
 /// A question about this disk.
@@ -54,6 +57,8 @@ pub struct Cost {
     pub budget: Duration,
     /// Most bytes on the disk at one time.
     pub disk_bytes: u64,
+    /// What every arm measured once takes, whatever the budget.
+    pub least: Least,
 }
 
 /// What an experiment works with.
@@ -67,10 +72,14 @@ pub struct Setup<'a> {
     pub counters: &'a Counters,
     /// What the figures depend on.
     pub environment: &'a Environment,
+    /// Why the machine was busy when the run began, if it was.
+    pub busy_before: Option<&'a str>,
     /// How thoroughly.
     pub profile: Profile,
     /// Time for it.
     pub budget: Duration,
+    /// When that began.
+    pub begun: Instant,
     /// Draws the order of the arms and the bytes that are written.
     pub seed: u64,
     /// If not empty: only arms that one of these [`names`].
@@ -84,6 +93,8 @@ pub struct Measured {
     pub parameters: Vec<String>,
     /// The answer, in sentences.
     pub answer: Vec<String>,
+    /// The same in a line, without a full stop; absent if there is no answer.
+    pub in_short: Option<String>,
     /// What articles claim, and whether it holds here.
     pub claims: Vec<Claim>,
     /// What was measured.
@@ -99,6 +110,14 @@ pub fn names(part: &str, arm: &str) -> bool {
     arm.starts_with(part) || arm.contains(&format!("/{part}"))
 }
 
+impl Cost {
+    /// Of so many arms.
+    #[must_use]
+    pub(crate) fn new(budget: Duration, disk_bytes: u64, arms: usize, block: OneBlock) -> Self {
+        Self { budget, disk_bytes, least: Least::of(arms, block, disk_bytes) }
+    }
+}
+
 impl Profile {
     /// The name that commands take.
     #[must_use]
@@ -112,6 +131,12 @@ impl Profile {
 }
 
 impl Setup<'_> {
+    /// What is left of the budget: what came before the first block has taken of it.
+    #[must_use]
+    pub fn budget_left(&self) -> Duration {
+        self.budget.saturating_sub(self.begun.elapsed())
+    }
+
     /// Whether the user wants this arm.
     #[must_use]
     pub fn wants(&self, arm: &str) -> bool {

@@ -12,7 +12,9 @@
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
 mod arm;
+mod arm_result;
 mod attribution;
+mod cache;
 pub mod claim;
 pub mod compare;
 pub mod conclusion;
@@ -26,14 +28,18 @@ pub mod experiments;
 mod harness;
 pub mod ladder;
 mod layout;
+mod least;
+pub mod leftovers;
 mod mount;
 mod pace;
+mod quiet;
 pub mod report;
 pub mod result;
 mod results_dir;
 pub mod runner;
 mod scratch;
 pub mod session;
+mod shares;
 mod stats;
 mod summary;
 pub mod units;

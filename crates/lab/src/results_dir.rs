@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 
 use plimsoll_sync::{Dir, OsDir};
 
+use crate::durability_profile;
+use crate::report::html;
 use crate::scratch::CannotRun;
 
 /// A directory for results. If it was made for this run and nothing was saved in it, it is removed
@@ -19,16 +21,18 @@ pub(crate) struct ResultsDir {
 }
 
 impl ResultsDir {
-    /// Makes the directory, with its parents, and checks that files of these `names` can be made in
-    /// it. Results that are there already stay: nothing is overwritten.
+    /// Makes the directory, with its parents, and checks that files of these `names`, and those that are
+    /// made of all results, can be made in it. What is there already stays: nothing is overwritten.
     pub(crate) fn create(path: &Path, names: &[String]) -> Result<Self, CannotRun> {
         let what = "cannot write results to";
         let refuse = |reason| CannotRun { what, directory: path.to_owned(), reason };
         let mut results = Self { path: path.to_owned(), made: Vec::new() };
         results.make().map_err(|error| refuse(format!("{error}; pass another with --out")))?;
-        match names.iter().find(|name| path.join(name).exists()) {
+        let names = names.iter().map(String::as_str).chain([durability_profile::FILE, html::FILE]);
+        // A link that leads nowhere is there as well.
+        match names.into_iter().find(|name| path.join(name).symlink_metadata().is_ok()) {
             Some(taken) => Err(refuse(format!(
-                "it has a {taken} already, and results are not overwritten; pass another with --out"
+                "it has a {taken} already, and nothing is overwritten; pass another with --out"
             ))),
             None => Ok(results),
         }
@@ -101,11 +105,14 @@ mod tests {
 
     #[test]
     fn results_of_another_run_are_not_overwritten() {
-        let tmp = tempfile::tempdir().unwrap();
-        fs::write(tmp.path().join("sync-cost.json"), "precious").unwrap();
-        let names = ["sync-cost.json".to_owned()];
-        let refused = ResultsDir::create(tmp.path(), &names).unwrap_err().to_string();
-        assert!(refused.contains("sync-cost.json") && refused.contains("--out"), "{refused}");
-        assert_eq!(fs::read(tmp.path().join("sync-cost.json")).unwrap(), b"precious");
+        // The last two were overwritten.
+        for taken in ["sync-cost.json", "report.html", "durability-profile.json"] {
+            let tmp = tempfile::tempdir().unwrap();
+            fs::write(tmp.path().join(taken), "precious").unwrap();
+            let names = ["sync-cost.json".to_owned()];
+            let refused = ResultsDir::create(tmp.path(), &names).unwrap_err().to_string();
+            assert!(refused.contains(taken) && refused.contains("--out"), "{refused}");
+            assert_eq!(fs::read(tmp.path().join(taken)).unwrap(), b"precious");
+        }
     }
 }

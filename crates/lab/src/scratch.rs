@@ -1,20 +1,23 @@
 //! The directory that a run writes in: checked before, removed after.
 //!
 //! Invariant: only the directory that was made here, and only files in it, are ever removed. This
-//! happens when the value is dropped: on every way out, unless the process is killed.
+//! happens when the value is dropped: on every way out, unless the process is killed. For as long as it
+//! lives, it is locked: so what a killed run left can be told ([`crate::leftovers`]).
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use plimsoll_sync::{Dir, OsDir, Space};
+use plimsoll_sync::{Dir, Lock, OsDir, Space, SyncMethod};
 
 use crate::environment::Environment;
 use crate::mount::Kind;
 
-/// How the names of scratch directories begin.
+/// How the names of scratch directories begin; the process and a number follow.
 const PREFIX: &str = ".plimsoll-lab-";
+/// The file in it that names the process which holds its lock.
+pub(crate) const LOCK: &str = "plimsoll-lab.lock";
 /// One part in so many of the filesystem must stay free.
 const KEEP_FREE: u64 = 10;
 /// Of a large filesystem, so many bytes must stay free. Others who write there need room, not a
@@ -26,6 +29,8 @@ const KEEP_FREE_AT_MOST: u64 = 4 << 30;
 pub(crate) struct Scratch {
     path: PathBuf,
     dir: OsDir,
+    /// Held as long as files are written there. Absent where the filesystem has no locks.
+    _lock: Option<Lock>,
 }
 
 /// Why nothing can be measured in a directory, and what to do.
@@ -57,7 +62,11 @@ impl Scratch {
             fs::remove_dir(&path).ok();
             CannotRun::because(parent, &format!("the scratch directory cannot be opened: {error}"))
         })?;
-        Ok(Self { path, dir })
+        let lock = dir.lock(LOCK).ok();
+        // Nothing of it is left to be written, and counted, while something is measured.
+        let method = SyncMethod::ORDINARY;
+        dir.open(LOCK, method.access()).and_then(|file| file.sync(method)).ok();
+        Ok(Self { path, dir, _lock: lock })
     }
 
     /// The directory, as the seam sees it.
@@ -69,7 +78,10 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        for name in self.dir.list().unwrap_or_default() {
+        let mut names = self.dir.list().unwrap_or_default();
+        // Last, so that what a kill interrupts can be told for ours.
+        names.sort_by_key(|name| name == LOCK);
+        for name in names {
             // A file that cannot be removed stays, for its owner to see.
             fs::remove_file(self.path.join(name)).ok();
         }
@@ -84,18 +96,12 @@ impl CannotRun {
     }
 }
 
-/// Scratch directories in `directory` whose processes are gone: killed runs left them behind.
+/// Whether a scratch directory may have this name.
 #[must_use]
-pub(crate) fn leftovers(directory: &Path) -> Vec<PathBuf> {
-    let is_left = |path: &PathBuf| {
-        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        let pid = name.strip_prefix(PREFIX).and_then(|rest| rest.split('-').next());
-        // Where processes cannot be looked up, no directory is called left over.
-        let known = Path::new("/proc/self").exists();
-        known && pid.is_some_and(|pid| !Path::new("/proc").join(pid).exists())
-    };
-    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
-    entries.map(|entry| entry.path()).filter(is_left).collect()
+pub(crate) fn is_name(name: &str) -> bool {
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let numbers = name.strip_prefix(PREFIX).and_then(|rest| rest.split_once('-'));
+    numbers.is_some_and(|(process, nanos)| is_number(process) && is_number(nanos))
 }
 
 /// The absolute path of a directory that exists.
@@ -227,13 +233,14 @@ mod tests {
     }
 
     #[test]
-    #[cfg(target_os = "linux")]
-    fn what_a_killed_run_left_is_found_and_a_living_one_is_not() {
-        let tmp = tempfile::tempdir().unwrap();
-        let dead = tmp.path().join(format!("{PREFIX}{}-1", u32::MAX));
-        fs::create_dir(&dead).unwrap();
-        let _living = Scratch::create(Scratch::planned(tmp.path())).unwrap();
-        assert_eq!(leftovers(tmp.path()), [dead]);
+    fn a_scratch_directory_has_a_name_that_nothing_else_has() {
+        let planned = Scratch::planned(Path::new("/"));
+        assert!(is_name(planned.file_name().unwrap().to_str().unwrap()));
+        for other in
+            ["plimsoll-lab-1-2", ".plimsoll-lab-1", ".plimsoll-lab-1-x", ".plimsoll-lab--2"]
+        {
+            assert!(!is_name(other), "{other}");
+        }
     }
 
     #[test]

@@ -7,23 +7,26 @@ use std::time::{Duration, Instant, SystemTime};
 
 use plimsoll_sync::{Availability, Dir, SyncMethod};
 
+use crate::arm_result::ArmResult;
 use crate::counters::Counters;
-use crate::device::Device;
 use crate::environment::Environment;
 use crate::error::Result;
-use crate::experiment::{Experiment, Profile, Setup, names};
+use crate::experiment::{Cost, Experiment, Profile, Setup, names};
 use crate::harness;
+use crate::least::{PIECE_BYTES, Speed};
+use crate::leftovers::{self, Leftover};
 use crate::mount::Kind as Place;
-use crate::result::{ArmResult, ExperimentResult, FORMAT, Harness, VERSION};
+use crate::quiet::Before;
+use crate::result::{ExperimentResult, FORMAT, Harness, VERSION};
 use crate::results_dir::ResultsDir;
 use crate::runner::{Progress, Watch};
 use crate::scratch::{self, CannotRun, Scratch};
+use crate::shares::Shares;
 use crate::units;
-use crate::verdict;
 use crate::warning::{Kind, Warning};
 
-/// How long the machine is watched before anything is measured.
-const WATCH: Duration = Duration::from_millis(300);
+/// How long it is waited at most until others leave the machine in peace.
+pub const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What to measure, where, and how thoroughly.
 #[derive(Debug, Clone)]
@@ -51,9 +54,24 @@ pub struct Lab {
     directory: PathBuf,
     scratch: PathBuf,
     environment: Environment,
-    devices: Vec<Device>,
-    budgets: Vec<Duration>,
+    counters: Counters,
+    costs: Vec<Cost>,
     disk_bytes: u64,
+}
+
+/// How far a run is.
+#[derive(Debug, Clone, Copy)]
+pub struct Standing {
+    /// What is being measured.
+    pub experiment: &'static dyn Experiment,
+    /// How far that is.
+    pub progress: Progress,
+    /// For how long it has been measured.
+    pub elapsed: Duration,
+    /// How long it may take.
+    pub budget: Duration,
+    /// How long those after it may take.
+    pub after: Duration,
 }
 
 /// A run with its scratch directory, which is removed when this is dropped.
@@ -63,7 +81,8 @@ pub struct Session {
     scratch: Scratch,
     results: ResultsDir,
     methods: Vec<(SyncMethod, Availability)>,
-    counters: Counters,
+    before: Option<Before>,
+    shares: Shares,
     harness: Harness,
     warnings: Vec<Warning>,
 }
@@ -74,18 +93,28 @@ impl Lab {
         let directory = scratch::directory(&options.directory)?;
         let (environment, devices) = Environment::of(&directory);
         narrow(&mut options)?;
-        let costs = options.experiments.iter().map(|experiment| experiment.cost(options.profile));
-        let disk = |experiment: &&dyn Experiment| {
-            share_of_disk(*experiment, options.profile, &options.only)
+        let cost = |&experiment: &&'static dyn Experiment| {
+            wanted(experiment, options.profile, &options.only)
         };
-        let disk_bytes = options.experiments.iter().map(disk).max().unwrap_or(0);
+        let costs: Vec<Cost> = options.experiments.iter().map(cost).collect();
+        let disk_bytes = costs.iter().map(|cost| cost.disk_bytes).max().unwrap_or(0);
+        let disk_bytes = disk_bytes.max(PIECE_BYTES);
         scratch::check_place(&environment, disk_bytes)?;
-        let planned: Duration = costs.clone().map(|cost| cost.budget).sum();
-        let share =
-            options.budget.map_or(1.0, |budget| budget.as_secs_f64() / planned.as_secs_f64());
-        let budgets = costs.map(|cost| cost.budget.mul_f64(share)).collect();
-        let scratch = Scratch::planned(&directory);
-        Ok(Self { options, directory, scratch, environment, devices, budgets, disk_bytes })
+
+        let (scratch, counters) = (Scratch::planned(&directory), Counters::new(devices));
+        Ok(Self { options, directory, scratch, environment, counters, costs, disk_bytes })
+    }
+
+    /// Watches the machine for a second, and waits while others keep it busy, but no longer than
+    /// `patience`. `told` is why it is not quiet and how much patience is left, after every look that
+    /// found it busy. Writes nothing.
+    pub fn watch(
+        &self,
+        patience: Duration,
+        cancel: &AtomicBool,
+        told: &mut dyn FnMut(&str, Duration),
+    ) -> Result<Before> {
+        Before::wait(&self.counters, self.environment.cpus, patience, cancel, told)
     }
 
     /// Where files are written while it runs.
@@ -96,8 +125,9 @@ impl Lab {
 
     /// Scratch directories that killed runs left beside it.
     #[must_use]
-    pub fn leftovers(&self) -> Vec<PathBuf> {
-        scratch::leftovers(&self.directory)
+    pub fn leftovers(&self) -> Vec<Leftover> {
+        leftovers::clean(&self.directory, true)
+            .map_or_else(|_| Vec::new(), |cleaned| cleaned.removed)
     }
 
     /// What will be written where, in a sentence or two.
@@ -119,14 +149,9 @@ impl Lab {
         )
     }
 
-    /// About how long the experiments will take.
-    #[must_use]
-    pub fn budget(&self) -> Duration {
-        self.budgets.iter().sum()
-    }
-
-    /// Makes the scratch directory and the one for results, and finds out which methods work.
-    pub fn begin(self) -> Result<Session> {
+    /// Makes the scratch directory and the one for results, and finds out which methods work. What was
+    /// seen `before`, if anybody watched, is kept with the results.
+    pub fn begin(self, before: Option<Before>) -> Result<Session> {
         let scratch = Scratch::create(self.scratch.clone())?;
         let names: Vec<String> =
             self.options.experiments.iter().map(|e| format!("{}.json", e.name())).collect();
@@ -137,28 +162,57 @@ impl Lab {
                 &format!("a file cannot be written there: {}", chain(&error)),
             )
         })?;
-        let counters = Counters::new(self.devices.clone());
         let mut warnings = place_warnings(&self.environment);
-        warnings.extend(idle_warnings(&counters, self.environment.cpus));
+        warnings.extend(before.iter().flat_map(Before::warnings));
         let harness = harness::measure();
-        Ok(Session { scratch, results, methods, counters, harness, warnings, lab: self })
+        let shares = Shares::of(&self.costs, self.options.budget, Speed::of(scratch.dir())?);
+        Ok(Session { scratch, results, methods, before, shares, harness, warnings, lab: self })
     }
 }
 
 impl Session {
+    /// About how long the experiments will take.
+    #[must_use]
+    pub fn budget(&self) -> Duration {
+        self.shares.sum()
+    }
+
+    /// How long they may take instead, if the budget is too short to measure every arm once on this
+    /// disk.
+    #[must_use]
+    pub fn overrun(&self) -> Option<Duration> {
+        self.shares.overrun()
+    }
+
+    /// Whether others kept the machine busy when it began: then all of it may take longer.
+    #[must_use]
+    pub fn is_busy(&self) -> bool {
+        self.before.as_ref().is_some_and(|before| before.busy_because.is_some())
+    }
+
+    /// Where results are saved.
+    #[must_use]
+    pub fn results(&self) -> &Path {
+        self.results.path()
+    }
+
     /// Runs one experiment after the other. Each result is saved before the next one begins, and
-    /// given to `done`, which says whether to go on. `progress` is told how far an experiment has
-    /// come, and how long those after it will take.
+    /// given to `done`, which says whether to go on. `progress` is told how far it has come.
     pub fn run(
         &self,
         cancel: &AtomicBool,
-        progress: &dyn Fn(&'static dyn Experiment, Progress, Duration),
+        progress: &dyn Fn(Standing),
         mut done: impl FnMut(ExperimentResult, &Path) -> ControlFlow<()>,
     ) -> Result<()> {
-        let mut after: Duration = self.lab.budgets.iter().sum();
-        for (&experiment, &budget) in self.lab.options.experiments.iter().zip(&self.lab.budgets) {
-            after = after.saturating_sub(budget);
-            let told = |so_far| progress(experiment, so_far, after);
+        let begun = Instant::now();
+        for (number, &experiment) in self.lab.options.experiments.iter().enumerate() {
+            let (budget, after) = self.shares.at(number, begun.elapsed());
+            let begun = Instant::now();
+            let told = |so_far| {
+                let elapsed = begun.elapsed();
+                progress(Standing { experiment, progress: so_far, elapsed, budget, after });
+            };
+            told(Progress::Preparing);
             let result = self.run_one(experiment, budget, &Watch { cancel, progress: &told })?;
             let path = result.save(self.results.path())?;
             if done(result, &path).is_break() {
@@ -175,18 +229,20 @@ impl Session {
         watch: &Watch<'_>,
     ) -> Result<ExperimentResult> {
         let options = &self.lab.options;
+        let begun = Instant::now();
         let setup = Setup {
             dir: self.scratch.dir(),
             methods: &self.methods,
-            counters: &self.counters,
+            counters: &self.lab.counters,
             environment: &self.lab.environment,
+            busy_before: self.before.as_ref().and_then(|before| before.busy_because.as_deref()),
             profile: options.profile,
             budget,
+            begun,
             seed: options.seed,
             only: &options.only,
         };
         let started_at = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
-        let begun = Instant::now();
         let measured = experiment.run(&setup, watch);
         let cleared = self.clear();
         // The first failure is the one to report.
@@ -207,7 +263,9 @@ impl Session {
             budget_ms: millis(budget),
             parameters: measured.parameters,
             answer: measured.answer,
+            in_short: measured.in_short,
             claims: measured.claims,
+            before: self.before.clone(),
             harness: self.harness,
             arms: measured.arms,
             unavailable: measured.unavailable,
@@ -219,8 +277,8 @@ impl Session {
     /// Removes what an experiment left, so that the next one finds room.
     fn clear(&self) -> Result<()> {
         let dir = self.scratch.dir();
-        for name in dir.list()? {
-            dir.remove(&name)?;
+        for name in dir.list()?.iter().filter(|name| *name != scratch::LOCK) {
+            dir.remove(name)?;
         }
         Ok(())
     }
@@ -245,30 +303,6 @@ fn place_warnings(environment: &Environment) -> Vec<Warning> {
             "this system does not say what reaches the device: flushes are not counted",
         ),
         Some(_) => {}
-    }
-    warnings
-}
-
-/// Watches the machine while we do nothing: whatever is counted is somebody else's.
-#[expect(clippy::disallowed_methods, reason = "watching takes time, and waits for nothing")]
-fn idle_warnings(counters: &Counters, cpus: usize) -> Vec<Warning> {
-    let before = counters.read();
-    std::thread::sleep(WATCH);
-    let idle = counters.since(&before);
-    let mut warnings = verdict::check_noise(&idle, cpus);
-    for warning in &mut warnings {
-        warning.text = format!("before the run began, {}", warning.text);
-    }
-    if let Some(counts) = idle.device.filter(|counts| counts.writes + counts.flushes > 10) {
-        let text = format!(
-            "before the run began, somebody else wrote to the device ({} writes and {} flushes in {} \
-             ms): flushes and bytes per operation are too high by that much; stop them and measure \
-             again",
-            counts.writes,
-            counts.flushes,
-            WATCH.as_millis()
-        );
-        warnings.push(Warning::new(Kind::OthersWrote, text));
     }
     warnings
 }
@@ -362,14 +396,17 @@ fn nearest<'a>(part: &str, all: &'a [String]) -> Vec<&'a str> {
     all
 }
 
-/// About how much room the wanted arms of an experiment need.
-fn share_of_disk(experiment: &dyn Experiment, profile: Profile, only: &[String]) -> u64 {
-    let disk_bytes = experiment.cost(profile).disk_bytes;
+/// About what the wanted arms of an experiment cost.
+fn wanted(experiment: &dyn Experiment, profile: Profile, only: &[String]) -> Cost {
+    let cost = experiment.cost(profile);
     let arms = experiment.arm_names(profile);
     if only.is_empty() || arms.is_empty() {
-        return disk_bytes;
+        return cost;
     }
-    let wanted = arms.iter().filter(|arm| only.iter().any(|part| names(part, arm))).count() as u64;
+    let wanted = arms.iter().filter(|arm| only.iter().any(|part| names(part, arm))).count();
     // Arms differ in size; four times an equal share is enough for the largest.
-    (disk_bytes / arms.len() as u64).saturating_mul(4 * wanted).min(disk_bytes)
+    let share = cost.disk_bytes / arms.len() as u64;
+    let disk_bytes = share.saturating_mul(4 * wanted as u64).min(cost.disk_bytes);
+    let least = cost.least.of_part(wanted as u64, arms.len() as u64);
+    Cost { disk_bytes, least, ..cost }
 }

@@ -104,6 +104,13 @@ fn digits(value: f64) -> String {
     }
 }
 
+/// The words with a capital letter at their beginning.
+#[must_use]
+pub fn capitalised(words: &str) -> String {
+    let mut letters = words.chars();
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+}
+
 /// One count as a share or a multiple of another. Of zero, every share is zero.
 #[must_use]
 pub fn ratio(part: u64, whole: u64) -> f64 {

@@ -6,6 +6,7 @@
 
 use plimsoll_sync::Promise;
 
+use crate::arm_result::{ArmResult, Machine};
 use crate::counters::Elapsed;
 use crate::device::DeviceFacts;
 use crate::environment::Environment;
@@ -175,9 +176,14 @@ fn explain_missing_flushes(
     contradicted("nothing told the device to empty its cache")
 }
 
-/// Warns where an arm's figures say more about the machine than about the disk.
+/// Warns where an arm's figures say more about the machine than about the disk. Why it was busy before
+/// the run, if it was, counts where the arm was too short to tell.
 #[must_use]
-pub(crate) fn check_noise(elapsed: &Elapsed, cpus: usize) -> Vec<Warning> {
+pub(crate) fn check_noise(
+    elapsed: &Elapsed,
+    cpus: usize,
+    busy_before: Option<&str>,
+) -> Vec<Warning> {
     let wall = elapsed.wall_ns;
     let mut warnings = Vec::new();
     let mut noisy = |share: Option<f64>, limit: f64, text: &dyn Fn(String) -> String| {
@@ -199,7 +205,54 @@ pub(crate) fn check_noise(elapsed: &Elapsed, cpus: usize) -> Vec<Warning> {
     noisy(of_wall(memory_ns), MEMORY_MAX, &|share| {
         format!("somebody waited {share} of the time for memory")
     });
+    if let Some(because) = busy_before.filter(|_| elapsed.others_cpu_ns().is_none()) {
+        let text = format!(
+            "the machine was busy when the run began ({because}), and this was too short to tell \
+             whether it still was"
+        );
+        warnings.push(Warning::new(Kind::Noisy, text));
+    }
     warnings
+}
+
+/// Why `arms` can earn no verdict together, if any was not left in peace: a clause that can follow
+/// `because` and says what to do.
+#[must_use]
+pub(crate) fn disturbed(arms: &[&ArmResult]) -> Option<String> {
+    let causes = [
+        (Kind::Noisy, "measured on a busy machine: stop what else runs"),
+        (Kind::OthersWrote, "disturbed by others who wrote to the device: stop them"),
+    ];
+    causes.iter().find_map(|(kind, cause)| {
+        let has = |arm: &&&ArmResult| arm.warnings.iter().any(|warning| warning.kind == *kind);
+        let mut names: Vec<&str> = arms.iter().filter(has).map(|arm| arm.name.as_str()).collect();
+        names.dedup();
+        let were = if names.len() == 1 { "was" } else { "were" };
+        let names = match names.as_slice() {
+            [] => return None,
+            [one] => (*one).to_owned(),
+            [one, other] => format!("{one} and {other}"),
+            [first, more @ ..] => format!("{first} and {} more arms", more.len()),
+        };
+        Some(format!("{names} {were} {cause}, and measure again"))
+    })
+}
+
+/// Whether `machine`, as it was while nothing was measured, is too busy to measure on: which others,
+/// as a clause. The limits are those of arms.
+#[must_use]
+pub(crate) fn busy_with_others(machine: &Machine, cpus: usize) -> Option<String> {
+    let over = |share: Option<f64>, limit: f64| share.filter(|&share| share > limit);
+    if let Some(share) = over(machine.others_cpu_share, OTHERS_CPUS_MAX) {
+        let of = if cpus == 1 { "of 1 CPU".to_owned() } else { format!("of {cpus} CPUs") };
+        return Some(format!("others use {} {of}", units::percent(share)));
+    }
+    if let Some(share) = over(machine.steal_share, STEAL_MAX) {
+        let share = units::percent(share);
+        return Some(format!("the hypervisor gives {share} of a CPU to others (steal)"));
+    }
+    let share = over(machine.memory_pressure_share, MEMORY_MAX)?;
+    Some(format!("somebody waits {} of the time for memory", units::percent(share)))
 }
 
 #[cfg(test)]
@@ -289,6 +342,17 @@ mod tests {
     }
 
     #[test]
+    fn a_machine_that_is_busy_before_anything_is_measured_is_named_with_its_share() {
+        let machine = Machine { others_cpu_share: Some(2.01), ..Machine::default() };
+        assert_eq!(busy_with_others(&machine, 2).unwrap(), "others use 201 % of 2 CPUs");
+        let stolen = Machine { steal_share: Some(0.3), ..Machine::default() };
+        assert!(busy_with_others(&stolen, 2).unwrap().contains("30 % of a CPU to others"));
+        let quiet = Machine { others_cpu_share: Some(0.2), ..Machine::default() };
+        assert_eq!(busy_with_others(&quiet, 2), None);
+        assert_eq!(busy_with_others(&Machine::default(), 2), None, "unknown is not busy");
+    }
+
+    #[test]
     fn noise_is_named_by_its_cause() {
         let quiet = Elapsed {
             wall_ns: 1_000_000_000,
@@ -298,13 +362,18 @@ mod tests {
             process_cpu_ns: Some(300_000_000),
             ..Elapsed::default()
         };
-        assert!(check_noise(&quiet, 2).is_empty());
-        let waited = check_noise(&Elapsed { run_queue_ns: Some(950_000_000), ..quiet }, 2);
+        assert!(check_noise(&quiet, 2, None).is_empty());
+        let brief = Elapsed { wall_ns: 100_000_000, ..Elapsed::default() };
+        assert!(check_noise(&brief, 2, None).is_empty());
+        let unknown = check_noise(&brief, 2, Some("others use 201 % of 2 CPUs"));
+        assert!(unknown[0].text.contains("(others use 201 % of 2 CPUs), and this was too short"));
+        assert!(check_noise(&quiet, 2, Some("others use 201 % of 2 CPUs")).is_empty(), "it ended");
+        let waited = check_noise(&Elapsed { run_queue_ns: Some(950_000_000), ..quiet }, 2, None);
         assert!(waited[0].text.contains("95 %") && waited[0].text.contains("CPU"));
-        let stolen = check_noise(&Elapsed { steal_ns: Some(50_000_000), ..quiet }, 2);
+        let stolen = check_noise(&Elapsed { steal_ns: Some(50_000_000), ..quiet }, 2, None);
         assert!(stolen[0].text.contains("hypervisor"));
         let busy = Elapsed { machine_cpu_ns: Some(2_100_000_000), ..quiet };
-        let others = check_noise(&busy, 2);
+        let others = check_noise(&busy, 2, None);
         assert!(others[0].text.contains("180 %"));
     }
 }

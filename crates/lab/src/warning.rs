@@ -46,6 +46,21 @@ impl Kind {
     }
 }
 
+/// What to add to a figure that was measured on a busy machine; nothing to another.
+#[must_use]
+pub(crate) const fn busy_stamp(is_noisy: bool) -> &'static str {
+    if is_noisy { ", on a busy machine" } else { "" }
+}
+
+/// The same in a line of figures, where there is no room for words.
+#[must_use]
+pub(crate) const fn busy_mark(is_noisy: bool) -> &'static str {
+    if is_noisy { " ?" } else { "" }
+}
+
+/// Said in place of a best where every arm was busy.
+pub(crate) const BEST_UNKNOWN: &str = "not known here: the machine was busy";
+
 impl Warning {
     /// A warning of this kind, with this text.
     #[must_use]

@@ -7,10 +7,11 @@ use std::time::Instant;
 use plimsoll_sync::{AlignedBuf, Availability, Dir, Error as SyncError, Promise, SyncMethod};
 
 use crate::arm::Identity;
+use crate::arm_result::ArmResult;
 use crate::error::Result;
 use crate::experiment::Setup;
 use crate::layout::{LaidOut, Layout, noise};
-use crate::result::{ArmResult, Unavailable};
+use crate::result::Unavailable;
 use crate::runner::{Arm, Block, Size, Watch};
 use crate::units;
 use crate::verdict::Asked;

@@ -8,8 +8,8 @@ use std::fs;
 use std::io::Write;
 use std::process::Command;
 
-use plimsoll_lab::claim::{Claim, Holds};
-use plimsoll_lab::report::html;
+use plimsoll_lab::claim::{Article, Claim, Holds};
+use plimsoll_lab::report::{html, page};
 use plimsoll_lab::result::ExperimentResult;
 use plimsoll_lab::warning::{Kind, Warning};
 
@@ -33,17 +33,14 @@ fn results_of_version_1_are_shown_with_a_chart_a_table_and_the_answer() {
 fn claims_stand_beside_what_was_found_and_results_without_them_are_shown_as_well() {
     let mut result = saved().remove(0);
     assert!(result.claims.is_empty() && !html::render(&[result.clone()]).contains("Beside"));
-    result.claims = vec![Claim {
-        article: 3,
-        claim: "an fsync of nothing costs <2 ms>".to_owned(),
-        claimed_ns: Some(2_000_000),
-        here: "10.7 µs".to_owned(),
-        verdict: Holds::DoesNotHold,
-    }];
+    let (claim, here) = ("an fsync of nothing costs <2 ms>".to_owned(), "10.7 µs".to_owned());
+    let claim = Claim::new(Article::Costly, claim, here, Holds::DoesNotHold);
+    result.claims = vec![Claim { claimed_ns: Some(2_000_000), ..claim }];
     let page = html::render(&[result]).replace('\u{a0}', " ");
     for part in [
         "Beside the article",
-        "article 3: 2 ms",
+        "the article: 2 ms",
+        "&quot;fsync is Costly, But Don't Avoid It&quot; claims that",
         "an fsync of nothing costs &lt;2 ms&gt;",
         "10.7 µs: <strong>does not hold here</strong>",
     ] {
@@ -170,11 +167,11 @@ fn no_results_are_a_page_too() {
 fn a_saved_page_replaces_the_one_before_and_leaves_nothing_beside_it() {
     let tmp = tempfile::tempdir().unwrap();
     let path = tmp.path().join("report.html");
-    html::save(&path, "before").unwrap();
-    html::save(&path, "after").unwrap();
+    page::save(&path, "before").unwrap();
+    page::save(&path, "after").unwrap();
     assert_eq!(fs::read_to_string(&path).unwrap(), "after");
     assert_eq!(fs::read_dir(tmp.path()).unwrap().count(), 1);
-    let failed = html::save(&tmp.path().join("none/report.html"), "").unwrap_err().to_string();
+    let failed = page::save(&tmp.path().join("none/report.html"), "").unwrap_err().to_string();
     assert!(failed.contains("report.html could not be saved"), "{failed}");
 }
 
@@ -188,7 +185,7 @@ fn a_browser_shows_headings_and_charts_and_complains_of_nothing() {
     let mut results = saved();
     results.push(hostile());
     let path = tmp.path().join("page.html");
-    html::save(&path, &html::render(&results)).unwrap();
+    page::save(&path, &html::render(&results)).unwrap();
     let output = Command::new(browser)
         .args(["--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr"])
         .args(["--log-level=0", "--dump-dom"])
@@ -206,6 +203,40 @@ fn a_browser_shows_headings_and_charts_and_complains_of_nothing() {
     assert_eq!(dom.matches("<section").count(), 3 + results.len(), "nothing was swallowed");
     assert!(dom.matches("role=\"img\"").count() >= 12, "{}", dom.matches("role=\"img\"").count());
     assert!(!dom.contains("<title>owned") && !dom.contains("<script") && !dom.contains("<img"));
+}
+
+/// The long name of an arm in the reason of a claim once made the page wider than a phone.
+#[test]
+fn a_page_of_long_names_is_no_wider_than_a_phone() {
+    let Some(browser) = browser() else {
+        skip("no chromium");
+        return;
+    };
+    let tmp = tempfile::tempdir().unwrap();
+    let mut result = saved().remove(0);
+    let because =
+        format!("{} was measured on a busy machine", "o_direct+o_dsync/overwritten/".repeat(3));
+    let claim = Claim::new(Article::MacOs, "it is dear".into(), "it is".into(), Holds::Undecided);
+    result.claims = vec![Claim { unknown_because: Some(because), ..claim }];
+    // The page itself may run nothing, so a copy of it that may is measured in a frame.
+    let script = "<script>onload = () => parent.postMessage('wide: ' + \
+                  document.documentElement.scrollWidth, '*')</script></body>";
+    let page = html::render(&[result]).replace("default-src 'none'", "default-src 'unsafe-inline'");
+    fs::write(tmp.path().join("page.html"), page.replace("</body>", script)).unwrap();
+    let frame = "<p id=p></p><iframe src=page.html width=390 height=800 style='border:0'></iframe>\
+                 <script>onmessage = said => p.textContent = said.data</script>";
+    fs::write(tmp.path().join("frame.html"), frame).unwrap();
+    let output = Command::new(browser)
+        .args(["--headless", "--no-sandbox", "--disable-gpu", "--allow-file-access-from-files"])
+        .args(["--window-size=800,1000", "--virtual-time-budget=10000", "--dump-dom"])
+        .arg(format!("--user-data-dir={}", tmp.path().join("profile").display()))
+        .arg(format!("file://{}", tmp.path().join("frame.html").display()))
+        .output()
+        .unwrap();
+    let dom = String::from_utf8_lossy(&output.stdout);
+    let wide = dom.split("wide: ").nth(1).unwrap_or_else(|| panic!("not measured: {dom}"));
+    let wide: u32 = wide.split('<').next().unwrap().parse().unwrap();
+    assert!(wide <= 390, "{wide} pixels");
 }
 
 /// Small results as they were saved: golden files of version 1.
@@ -230,10 +261,12 @@ fn hostile() -> ExperimentResult {
     result.answer = vec![hostile()];
     result.claims = vec![Claim {
         article: u32::MAX,
+        title: hostile(),
         claim: hostile(),
         claimed_ns: Some(0),
         here: hostile(),
         verdict: Holds::Undecided,
+        unknown_because: Some(hostile()),
     }];
     result.warnings = vec![Warning::new(Kind::Noisy, hostile())];
     result.environment.kernel = Some(hostile());

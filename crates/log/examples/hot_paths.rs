@@ -8,6 +8,8 @@
 //!   history SEGMENTS        opening, the first read and the first append of a log of so many files
 //!   cut     CUTS            cutting the last records off beside a thread that appends
 //!   closed  MIB             opening a log with segments of so many MiB that was closed
+//!   waits   PENDING         polling one of so many waits again
+//!   large   THREADS         records of half the ring beside so many threads with small ones
 //!   lookup  SEGMENTS KIB    records of 1000 B read at random, in so many segments of KIB each
 //! ```
 #![expect(
@@ -18,11 +20,14 @@
     reason = "a program that prints figures of small numbers"
 )]
 
+use std::future::Future;
 use std::path::{Path, PathBuf};
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
 
-use plimsoll_log::{Log, Options, Policy};
+use plimsoll_log::{Ack, Log, Options, Policy};
 use plimsoll_sync::{AlignedBuf, Allocation, Dir, OsDir, SyncMethod};
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
@@ -32,7 +37,8 @@ type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 fn main() -> Outcome<()> {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let [dir, path, numbers @ ..] = &args[..] else {
-        return Err("usage: hot_paths DIR append|commit|replay|history|lookup NUMBERS".into());
+        let usage = "usage: hot_paths DIR append|commit|replay|history|cut|closed|waits|large|lookup NUMBERS";
+        return Err(usage.into());
     };
     let number =
         |at: usize| -> Outcome<u64> { Ok(numbers.get(at).ok_or("a number is missing")?.parse()?) };
@@ -45,6 +51,8 @@ fn main() -> Outcome<()> {
         "history" => history(&dir, number(0)?),
         "cut" => cut(&dir, number(0)?),
         "closed" => closed(&dir, number(0)?),
+        "waits" => waits(&dir, number(0)?),
+        "large" => large(&dir, number(0)? as usize),
         "lookup" => lookup(&dir, number(0)?, number(1)?),
         other => Err(format!("no path is called {other}").into()),
     };
@@ -144,6 +152,59 @@ fn commit(dir: &Path, payload: usize, threads: usize) -> Outcome<()> {
         log.stats().group_records.p50,
     );
     log.close()?;
+    Ok(())
+}
+
+fn waits(dir: &Path, pending: u64) -> Outcome<()> {
+    let options = Options { policy: Policy::Never, threads: false, ..Options::default() };
+    let (log, _) = Log::open(dir.join("log"), options)?;
+    let context = &mut Context::from_waker(Waker::noop());
+    let mut waits = Vec::new();
+    for _ in 0..pending {
+        let index = log.append(b"a record")?;
+        let mut wait = log.watch(index, Ack::Durable)?;
+        assert!(Pin::new(&mut wait).poll(context).is_pending());
+        waits.push(wait);
+    }
+    let mut took = Vec::new();
+    for wait in waits.iter_mut().step_by(16) {
+        let begun = Instant::now();
+        assert!(Pin::new(wait).poll(context).is_pending());
+        took.push(begun.elapsed());
+    }
+    println!(
+        "waits, {pending} pending: polled again p50 {:?} p99 {:?}",
+        quantile(&mut took, 0.5),
+        quantile(&mut took, 0.99)
+    );
+    Ok(())
+}
+
+fn large(dir: &Path, threads: usize) -> Outcome<()> {
+    let (log, _) = Log::open(dir.join("log"), Options::default())?;
+    let (record, is_over) = (vec![7; log.max_record_bytes() as usize], AtomicBool::new(false));
+    let mut took: Vec<Duration> = std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    log.append(&[7; 100]).expect("the disk works");
+                }
+            });
+        }
+        let append = |_| {
+            let begun = Instant::now();
+            log.append(&record).map(|_| begun.elapsed())
+        };
+        let took: plimsoll_log::Result<Vec<_>> = (0..50).map(append).collect();
+        is_over.store(true, Ordering::Relaxed);
+        took
+    })?;
+    println!(
+        "large, beside {threads} threads: {} MiB p50 {:?}, longest {:?}",
+        record.len() >> 20,
+        quantile(&mut took, 0.5),
+        quantile(&mut took, 1.0)
+    );
     Ok(())
 }
 

@@ -51,7 +51,7 @@ pub enum Error {
     },
 
     /// More than a log with these options takes at once. Nothing was accepted.
-    #[error("{bytes} bytes at once are too many; this log takes {max_bytes} (a half of its ring)")]
+    #[error("{bytes} bytes at once are too many; this log takes {max_bytes}")]
     TooLarge {
         /// What was asked for, heads of the frames included.
         bytes: u64,
@@ -86,15 +86,16 @@ pub enum Error {
         last_index: u64,
     },
 
-    /// The record was cut off by `truncate_after` before it got where somebody waited for it to be.
+    /// The record was cut off by `truncate_after` before it got where somebody waited for it to be, or
+    /// after it was read.
     #[error("record {index} was truncated")]
     Truncated {
         /// What was waited for.
         index: u64,
     },
 
-    /// Durable bytes have changed, or are gone. Nothing is cut. A log with this in its middle can be
-    /// opened read-only; `plimsoll log verify` says what is readable.
+    /// Durable bytes have changed, or are gone. Nothing is cut. What is readable of such a
+    /// log a [`crate::View`] reads, and `plimsoll log verify` says.
     #[error("{0}")]
     Corrupt(Box<Corruption>),
 
@@ -157,6 +158,11 @@ impl Error {
             damage,
             records,
         }))
+    }
+
+    /// Whether the process, or the system, had no file descriptors left.
+    pub(crate) fn is_out_of_descriptors(&self) -> bool {
+        matches!(self, Self::Disk(error) if error.is_out_of_descriptors())
     }
 
     /// Whether there was no room.

@@ -38,9 +38,9 @@
 //! durable is still in the ring and goes to another segment; only if that fails too does the log stop,
 //! and everybody who waits is told. A full disk refuses new records and keeps its word for the old ones.
 //!
-//! **After a crash** [`Log::open`] tells a torn tail (unfinished, never acknowledged as durable: cut
-//! off, and reported in [`Recovery`]) from corruption (durable bytes that changed: an error that names
-//! them; nothing is cut). Format and recovery are drawn in `docs/log-format.md` and
+//! **After a crash** [`Log::open`] tells a torn tail (unfinished, and nothing in the log says that it
+//! was durable: cut off, and reported in [`Recovery`]) from corruption (durable bytes that changed: an
+//! error that names them; nothing is cut). Format and recovery are drawn in `docs/log-format.md` and
 //! `docs/recovery.md`.
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
@@ -50,6 +50,7 @@ mod commit;
 mod crew;
 mod error;
 mod files;
+mod held;
 mod log;
 mod open;
 mod options;
@@ -75,3 +76,8 @@ pub use segment::header::Header;
 pub use segment::link::Link;
 pub use stats::{Distribution, Event, Observer, Stats};
 pub use wait::Wait;
+
+/// The README's first program compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

@@ -3,18 +3,16 @@
 use std::ops::RangeInclusive;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
-use plimsoll_sync::{Dir, Lock, OsDir};
+use plimsoll_sync::{Dir, OsDir};
 
-use crate::append::gate::Gate;
 use crate::append::intake::{Accepted, Full, Incoming};
 use crate::commit::Commit;
-use crate::commit::threads::Threads;
-use crate::commit::writer::Turn;
-use crate::crew::pool::Task;
 use crate::crew::shared::Shared;
 use crate::error::{Error, Result};
 use crate::files::retain::Retain;
+use crate::held::Held;
 use crate::open::mend::{self, Recovery};
 use crate::options::{Ack, Options};
 use crate::read::follower::Follower;
@@ -24,7 +22,7 @@ use crate::read::source::Source;
 use crate::segment::format::{hash, hash_pieces};
 use crate::shim::{Mutex, lock};
 use crate::stats::Stats;
-use crate::wait::{Wait, wait_for};
+use crate::wait::{Wait, wait_for, wait_for_appended};
 
 /// The file that whoever writes a log holds locked.
 pub const LOCK: &str = "lock";
@@ -41,19 +39,8 @@ pub const LOCK: &str = "lock";
 #[derive(Debug)]
 pub struct Log {
     commit: Arc<Commit>,
-    max_record_bytes: u64,
-    workers: Mutex<Workers>,
-    /// Held for as long as the log is open.
-    _lock: Lock,
-}
-
-/// Who does the work.
-#[derive(Debug)]
-enum Workers {
-    /// Whoever [drives](Log::drive) the log.
-    None,
-    Threads(Threads),
-    Crew(Vec<Arc<Task>>, Arc<Shared>),
+    /// Until the log ends.
+    held: Mutex<Option<Held>>,
 }
 
 impl Log {
@@ -61,8 +48,9 @@ impl Log {
     /// above it that is missing. On return everything that [`Recovery`] counts is durable, but for what was
     /// in the ring's file.
     ///
-    /// Cost: two file heads are read, and what came after the last mark of the newest segment; of a log
-    /// that was closed no more than 256 KiB.
+    /// Cost: two file heads are read, and the newest segment, whole (64 MiB unless set otherwise), with
+    /// those before it that may not be durable; a second time, through the page cache, where the log writes
+    /// through that. Of a log that was closed no more than 256 KiB.
     ///
     /// # Errors
     /// [`Error::Corrupt`] if durable records are lost: nothing is changed then. [`Error::Disk`] if
@@ -91,15 +79,9 @@ impl Log {
         let lock = dir.lock(LOCK)?;
         let (commit, recovery) = mend::open(dir, options, crew.as_deref())?;
         let commit = Arc::new(commit);
-        let workers = match crew {
-            _ if !options.threads => Workers::None,
-            None => Workers::Threads(Threads::start(&commit)?),
-            Some(crew) => Workers::Crew(crew.pool.adopt(&commit), crew),
-        };
+        let held = Held::start(&commit, lock, options.threads, crew)?;
         tracing::info!(?recovery, "open");
-        let workers = Mutex::new(workers);
-        let max_record_bytes = options.max_record_bytes();
-        Ok((Self { commit, max_record_bytes, workers, _lock: lock }, recovery))
+        Ok((Self { commit, held: Mutex::new(Some(held)) }, recovery))
     }
 
     /// Appends a record and returns its index. How far it is then the policy says: durable under
@@ -111,7 +93,8 @@ impl Log {
     /// # Errors
     /// [`Error::TooLarge`], [`Error::OutOfSpace`]: not accepted, and the log goes on.
     /// [`Error::Stopped`], [`Error::Closed`]: if it was accepted before, whether it is durable is in
-    /// the error.
+    /// the error. [`Error::TimedOut`], in a log without threads whose disk is full: it is accepted, and
+    /// becomes durable once the log is driven and has room.
     pub fn append(&self, record: &[u8]) -> Result<u64> {
         self.append_with(record, self.commit.policy.ack())
     }
@@ -184,16 +167,17 @@ impl Log {
         let Accepted { index, cuts } = accepted;
         if let Some(timing) = timing {
             commit.tell.accepted(timing);
+            commit.look_at_age();
         }
         if ack == Ack::Durable {
-            wait_for(commit, index, cuts, true)?;
+            wait_for_appended(commit, index, cuts, true)?;
             return Ok(index);
         }
         if commit.policy.ack() == Ack::Durable {
             commit.syncer.want(index);
         }
         if ack == Ack::Written {
-            wait_for(commit, index, cuts, false)?;
+            wait_for_appended(commit, index, cuts, false)?;
         } else {
             // Publishing a record comes before this look in every order; between what is wanted and the
             // look there is a fence.
@@ -230,10 +214,11 @@ impl Log {
     }
 
     /// A wait until a record is with the kernel or durable (`Buffered` counts as `Written`), which asks
-    /// for that, under any policy.
+    /// for that, under any policy. What came before it counts too: a record that retention has taken away
+    /// is as far as it can be.
     ///
     /// # Errors
-    /// [`Error::OutOfRange`]: there is no such record.
+    /// [`Error::OutOfRange`]: no such record was appended yet.
     pub fn wait(&self, index: u64, level: Ack) -> Result<Wait> {
         Wait::new(Arc::clone(&self.commit), index, level, true)
     }
@@ -265,6 +250,7 @@ impl Log {
     /// the log goes on once there is room.
     pub fn health(&self) -> Result<()> {
         let intake = &self.commit.intake;
+        intake.check_owner()?;
         if intake.is_stopped() {
             return Err(intake.why_stopped());
         }
@@ -287,7 +273,8 @@ impl Log {
     /// record has, and returns how many. **Not checked**: the checksum covers the whole record.
     ///
     /// # Errors
-    /// [`Error::OutOfRange`] if the record is not there or not written yet.
+    /// [`Error::OutOfRange`] if the record is not there or not written yet; [`Error::Corrupt`] and
+    /// [`Error::Disk`] as of a reader.
     pub fn read_piece(&self, index: u64, offset: u64, buf: &mut [u8]) -> Result<usize> {
         piece::read(&self.commit.live(), index, offset, buf)
     }
@@ -322,7 +309,8 @@ impl Log {
     /// Nothing is overwritten: the log goes on in a new segment.
     ///
     /// # Errors
-    /// [`Error::OutOfRange`] if the log begins later. [`Error::Stopped`] if the disk fails.
+    /// [`Error::OutOfRange`] if the log begins later. [`Error::OutOfSpace`] or [`Error::Disk`] if no file
+    /// can be made for what follows: nothing has changed then. [`Error::Stopped`] if the disk fails.
     pub fn truncate_after(&self, last_index: u64) -> Result<()> {
         self.commit.intake.check_owner()?;
         self.commit.truncate_after(last_index)
@@ -351,10 +339,18 @@ impl Log {
         stats
     }
 
+    /// What a power cut would take now, of what was accepted: at most so many bytes, heads of frames
+    /// included, and the age of the oldest record that was taken from the ring. As of [`Log::stats`], and
+    /// cheaper.
+    #[must_use]
+    pub fn at_risk(&self) -> (u64, Duration) {
+        (self.commit.intake.appended().ring_bytes, self.commit.syncer.lag())
+    }
+
     /// The largest record that this log takes, in bytes.
     #[must_use]
     pub fn max_record_bytes(&self) -> u64 {
-        self.max_record_bytes
+        self.commit.intake.max_record_bytes()
     }
 
     /// Takes the steps that the log's threads would take, for a log that has none
@@ -373,43 +369,23 @@ impl Log {
     ///
     /// # Errors
     /// [`Error::Stopped`] if the disk failed: records after the one that it names may be lost.
-    /// [`Error::OutOfSpace`] if the disk is full: likewise.
+    /// [`Error::OutOfSpace`] if the disk is full: likewise. [`Error::Disk`] names a segment that somebody
+    /// has removed: its records are lost.
     pub fn close(self) -> Result<()> {
         self.commit.intake.check_owner()?;
         let finished = self.commit.finish();
-        self.end();
-        finished
-    }
-
-    fn end(&self) {
-        self.commit.intake.close();
-        match std::mem::replace(&mut *lock(&self.workers), Workers::None) {
-            Workers::None => {}
-            Workers::Threads(mut threads) => threads.join(&self.commit),
-            Workers::Crew(tasks, crew) => {
-                tasks.iter().for_each(Task::join);
-                drop(crew);
-            }
+        if let Some(held) = lock(&self.held).take() {
+            held.end(&self.commit);
         }
-        self.commit.files.stock.clear();
+        finished
     }
 }
 
 impl Drop for Log {
     fn drop(&mut self) {
-        if self.commit.intake.check_owner().is_err() {
-            // They are those of another process.
-            if let Ok(workers) = self.workers.get_mut() {
-                std::mem::forget(std::mem::replace(workers, Workers::None));
-            }
-            return;
-        }
         // After `close` there is nothing left to do.
-        if self.commit.intake.gate() < Gate::Stopped {
-            let mut writer = self.commit.role();
-            while matches!(writer.turn(&self.commit), Ok(Turn::Worked)) {}
-            drop(writer);
+        if let Some(held) = lock(&self.held).take() {
+            held.abandon(&self.commit);
         }
-        self.end();
     }
 }

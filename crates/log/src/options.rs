@@ -17,18 +17,21 @@ const RING_BYTES_MAX: u64 = 512 << 20;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Policy {
     /// Only when a segment is full, and at [`crate::Log::close`]. A power cut may take everything of
-    /// the last segment.
+    /// the last segment, and of the one before it while that is being synced.
     ///
     /// A write or a sync that fails stops the log: what the kernel has is not in the ring any more, so it
     /// could not be moved to another file, nor could anything behind it ever be called durable.
     Never,
-    /// In the background, so that no record stays unsynced for longer than `max_age`, nor more than
-    /// `max_bytes` of them, whichever comes first. A power cut takes no more than that. Where the disk
-    /// cannot keep up and a record gets twice as old, appends wait.
+    /// In the background: a sync is due once a record is as old as `max_age`, or so many bytes as
+    /// `max_bytes` are not durable, whichever comes first. More is accepted while it runs. Where the disk
+    /// cannot keep up, appends wait: before more than twice `max_bytes` are not durable (a larger record
+    /// or batch goes alone), and once a record that is not durable is older than twice `max_age`, for which
+    /// one append in 64 looks. What is accepted by then is what a power cut may take.
     Interval {
         /// Age of the oldest record that is not durable.
         max_age: Duration,
-        /// Bytes that are not durable. Three quarters of the ring are a limit as well.
+        /// Bytes that are not durable, heads of frames (24 bytes a record) included. Three quarters of the
+        /// ring are a limit as well.
         max_bytes: u64,
     },
     /// `append` returns when the record is durable; one sync serves everybody who waits.
@@ -191,7 +194,8 @@ impl Options {
         Ok(())
     }
 
-    /// The largest record that such a log takes.
+    /// The largest record that such a log takes by itself. In a crew it may be less:
+    /// [`crate::Log::max_record_bytes`].
     #[must_use]
     pub fn max_record_bytes(&self) -> u64 {
         self.max_batch_bytes() - FRAME_BYTES as u64
@@ -204,6 +208,14 @@ impl Options {
 }
 
 impl Policy {
+    /// How many bytes may be accepted and not durable before appends wait.
+    pub(crate) fn accepted_bytes_max(self) -> u64 {
+        match self {
+            Self::Interval { max_bytes, .. } => max_bytes.saturating_mul(2),
+            Self::Always | Self::Never => u64::MAX,
+        }
+    }
+
     /// How many bytes may be unsynced before a background sync is due.
     pub(crate) fn unsynced_bytes_max(self, ring_bytes: u64) -> Option<u64> {
         match self {

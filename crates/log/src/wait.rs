@@ -37,7 +37,7 @@ use crate::shim::{Deadline, thread};
 ///     // Something else can be looked at; it goes on becoming durable meanwhile.
 ///     wait.block()?;
 /// }
-/// log.watch(index, Ack::Written)?.then(|how| assert!(how.is_ok()));
+/// log.watch(index, Ack::Written)?.then(|how| println!("written: {how:?}"));
 /// # Ok(())
 /// # }
 /// ```
@@ -71,6 +71,9 @@ impl Wait {
 
     /// Waits until it has come so far, by playing the writer where nobody else does.
     ///
+    /// On a disk that is full the log's threads try again until there is room, and this waits. In a log
+    /// without threads nobody would: there it is [`Error::OutOfSpace`], and the record still may come.
+    ///
     /// # Errors
     /// [`Error::Stopped`] or [`Error::Closed`] if it never will, [`Error::Truncated`] if the record was cut
     /// off.
@@ -78,6 +81,7 @@ impl Wait {
         if self.is_over() {
             return Ok(());
         }
+        self.commit.intake.check_owner()?;
         if self.hurries && block_on(&self.commit, self.index, self.cuts, self.is_durable)? {
             return Ok(());
         }
@@ -99,7 +103,8 @@ impl Wait {
     }
 
     /// Has `call` called once, with how it went: here and now if it has come already, and otherwise from
-    /// the thread that makes it so. It should return at once, and not call the log.
+    /// the thread that makes it so. It should return at once, and not call the log; the last handle of
+    /// one may be dropped in it. A panic in it is caught, and ends nothing.
     pub fn then(self, call: impl FnOnce(Result<()>) + Send + 'static) {
         if !self.is_over()
             && let Err(error) = self.hurry()
@@ -166,7 +171,21 @@ fn mark(commit: &Commit, is_durable: bool) -> &Watermark {
     if is_durable { &marks.durable } else { &marks.written }
 }
 
-/// Waits for a record that was just appended, when the log had been cut so often.
+/// Waits for a record that was just appended, when the log had been cut so often. A disk that is full is no
+/// refusal any more: the record is accepted.
+pub(crate) fn wait_for_appended(
+    commit: &Commit,
+    index: u64,
+    cuts: u64,
+    is_durable: bool,
+) -> Result<()> {
+    wait_for(commit, index, cuts, is_durable).map_err(|error| match error {
+        Error::OutOfSpace { .. } => mark(commit, is_durable).timed_out(index),
+        error => error,
+    })
+}
+
+/// Waits for a record that is there, when the log had been cut so often.
 pub(crate) fn wait_for(commit: &Commit, index: u64, cuts: u64, is_durable: bool) -> Result<()> {
     let mark = mark(commit, is_durable);
     if mark.has_reached(index, cuts) || block_on(commit, index, cuts, is_durable)? {

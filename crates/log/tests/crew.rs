@@ -2,8 +2,11 @@
 #![cfg(not(shuttle))]
 #![expect(clippy::cast_possible_truncation, reason = "numbers are small")]
 
-use std::sync::Arc;
-use std::sync::mpsc;
+#[path = "log/wrapped.rs"]
+#[expect(dead_code, reason = "its own tests use all of it")]
+mod wrapped;
+
+use std::sync::{Arc, Condvar, Mutex, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -25,6 +28,17 @@ fn records(dir: &Arc<SimDir>) -> Vec<Vec<u8>> {
         records.push(record.payload.to_vec());
     }
     records
+}
+
+#[test]
+fn a_crew_of_no_thread_or_of_any_number_is_refused() {
+    for threads in [0, 1025, usize::MAX] {
+        let started = Crew::start(CrewOptions { threads, ..CrewOptions::default() });
+        assert!(
+            matches!(&started, Err(Error::Options(why)) if why.contains("threads")),
+            "{threads}"
+        );
+    }
 }
 
 #[test]
@@ -112,7 +126,7 @@ fn a_log_that_fails_does_not_hold_up_the_others() {
     assert_eq!(records(&good).len(), 100);
 }
 
-/// What one log holds of the rings' bytes another one waits for, and gets when they are durable.
+/// What one log holds of the rings' bytes another one waits for; and gets, as it is made durable then.
 #[test]
 fn rings_of_a_crew_share_one_budget() {
     let crew = Crew::start(CrewOptions { threads: 2, ring_bytes: 1 << 20 }).unwrap();
@@ -216,4 +230,111 @@ fn logs_of_a_crew_grow_on_a_real_disk() {
         }
     });
     println!("took {:?}", begun.elapsed());
+}
+
+/// A disk whose writes and syncs wait for as long as somebody holds it.
+#[derive(Debug, Default)]
+struct Held(Mutex<bool>, Condvar);
+
+impl Held {
+    fn hang(self: &Arc<Self>, dir: &Arc<SimDir>) -> Arc<dyn Dir> {
+        let held = Arc::clone(self);
+        wrapped::Wrapped::dir(Arc::clone(dir) as Arc<dyn Dir>, move |call| {
+            let hangs = matches!(call, wrapped::Call::Write | wrapped::Call::Sync);
+            let held_now = held.0.lock().unwrap();
+            drop(held.1.wait_while(held_now, |is_held| hangs && *is_held).unwrap());
+        })
+    }
+
+    fn set(&self, is_held: bool) {
+        *self.0.lock().unwrap() = is_held;
+        self.1.notify_all();
+    }
+}
+
+/// Three threads slept on, as the one that kept the time hung in the disk of one log.
+#[test]
+fn a_disk_that_hangs_does_not_keep_other_logs_from_being_synced() {
+    let crew = crew();
+    let max_age = Duration::from_millis(50);
+    let policy = Policy::Interval { max_age, max_bytes: 1 << 20 };
+    let options = Options { policy, ..Options::default() };
+    // Every thread has found nothing to do by then.
+    let (_tell, told) = mpsc::channel::<()>();
+    assert!(told.recv_timeout(Duration::from_millis(50)).is_err());
+    let held = Arc::<Held>::default();
+    let hanging = held.hang(&Arc::new(SimDir::new()));
+    let (hangs, _) = crew.open_in(hanging, options.clone()).unwrap();
+    let open = |_| crew.open_in(Arc::new(SimDir::new()), options.clone()).unwrap().0;
+    let logs: Vec<Log> = (0..3).map(open).collect();
+    held.set(true);
+    hangs.append(b"never comes").unwrap();
+    let append = |log: &Log| log.append(b"a record").unwrap();
+    let indexes: Vec<_> = logs.iter().map(append).collect();
+    let synced = logs.iter().zip(indexes).all(|(log, index)| {
+        log.watch(index, Ack::Durable).unwrap().block_for(Duration::from_secs(20)).is_ok()
+    });
+    held.set(false);
+    assert!(synced, "a healthy log was not synced");
+}
+
+/// Nothing ever made so much room, and whatever came behind it waited as well.
+#[test]
+fn a_record_that_is_larger_than_the_budget_is_refused() {
+    let crew = Crew::start(CrewOptions { threads: 2, ring_bytes: 1 << 20 }).unwrap();
+    let (log, _) = crew.open_in(Arc::new(SimDir::new()), Options::default()).unwrap();
+    let largest = log.max_record_bytes();
+    assert!((1 << 20..2 << 20).contains(&largest), "{largest}");
+    let refused = log.append(&vec![1; largest as usize + 1]);
+    assert!(matches!(refused, Err(Error::TooLarge { .. })), "{refused:?}");
+    log.append(&vec![1; largest as usize]).unwrap();
+    log.append(b"behind it").unwrap();
+    log.close().unwrap();
+}
+
+/// An append waited until the sync was due, with an idle disk: what is granted was compared with the ring.
+#[test]
+fn who_waits_for_room_in_a_small_grant_gets_a_sync() {
+    let crew = Crew::start(CrewOptions { threads: 2, ring_bytes: 0 }).unwrap();
+    let policy = Policy::Interval { max_age: Duration::from_secs(3600), max_bytes: 1 << 30 };
+    let options = Options { policy, ..Options::default() };
+    let (log, _) = crew.open_in(Arc::new(SimDir::new()), options).unwrap();
+    let (tell, told) = mpsc::channel();
+    thread::spawn(move || {
+        (0..200).for_each(|_| assert!(log.append(&[1; 1000]).is_ok()));
+        tell.send(()).unwrap();
+    });
+    told.recv_timeout(Duration::from_secs(60)).expect("an append waits for an hour");
+}
+
+/// Only its threads gave it back, and a log without threads has none.
+#[test]
+fn a_log_that_is_driven_gives_its_share_back() {
+    let crew = Crew::start(CrewOptions { threads: 1, ring_bytes: 4 << 20 }).unwrap();
+    let open = |threads| {
+        let options = Options { threads, ..Options::default() };
+        crew.open_in(Arc::new(SimDir::new()), options).unwrap().0
+    };
+    let (driven, other) = (open(false), open(true));
+    (0..16).for_each(|_| assert!(driven.append(&[1; 256 << 10]).is_ok()));
+    driven.sync().unwrap();
+    while driven.drive().unwrap() {}
+    other.try_append(&[1; 80 << 10]).unwrap();
+}
+
+/// It hung for as long as the other log's records were allowed to be old.
+#[test]
+fn a_log_that_holds_what_others_want_is_synced_for_them() {
+    let crew = Crew::start(CrewOptions { threads: 2, ring_bytes: 1 << 20 }).unwrap();
+    let policy = Policy::Interval { max_age: Duration::from_secs(3600), max_bytes: 64 << 20 };
+    let options = Options { policy, ..Options::default() };
+    let open = || crew.open_in(Arc::new(SimDir::new()), options.clone()).unwrap().0;
+    let (holds, wants) = (open(), open());
+    (0..900).for_each(|_| assert!(holds.append(&[1; 1000]).is_ok()));
+    let (tell, told) = mpsc::channel();
+    thread::spawn(move || {
+        (0..400).for_each(|_| assert!(wants.append(&[1; 1000]).is_ok()));
+        tell.send(()).unwrap();
+    });
+    told.recv_timeout(Duration::from_secs(60)).expect("nobody asks the other log");
 }

@@ -243,7 +243,7 @@ fn visit(
 ) -> (BTreeMap<&'static str, usize>, Option<String>) {
     let Recording { trace, known, .. } = recording;
     let timeline = Timeline::of(&trace.events, belief);
-    let plan = Plan::new(trace.events.len(), &timeline, &Wanted { states, ..Wanted::default() });
+    let plan = Plan::new(&trace.events, &timeline, &Wanted { states, ..Wanted::default() });
     let stop = AtomicBool::new(false);
     let how = Explore {
         trace,

@@ -7,6 +7,8 @@ pub struct Tier {
     pub name: String,
     /// Whether it works.
     pub state: TierState,
+    /// Whether it works for nobody but root.
+    pub needs_root: bool,
 }
 
 /// Whether something works here.
@@ -22,13 +24,19 @@ impl Tier {
     /// One that works.
     #[must_use]
     pub fn available(name: &str, seen: impl Into<String>) -> Self {
-        Self { name: name.to_owned(), state: TierState::Available(seen.into()) }
+        Self { name: name.to_owned(), state: TierState::Available(seen.into()), needs_root: false }
     }
 
     /// One that cannot run.
     #[must_use]
     pub fn skipped(name: &str, reason: impl Into<String>) -> Self {
-        Self { name: name.to_owned(), state: TierState::Skipped(reason.into()) }
+        Self { name: name.to_owned(), state: TierState::Skipped(reason.into()), needs_root: false }
+    }
+
+    /// One that works for nobody but root.
+    #[must_use]
+    pub fn as_root(self) -> Self {
+        Self { needs_root: true, ..self }
     }
 
     /// Whether it works.

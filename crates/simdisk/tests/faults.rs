@@ -1,8 +1,9 @@
 //! What goes wrong on demand, and that it goes wrong as it does on Linux.
 
+use std::collections::BTreeSet;
 use std::io::ErrorKind;
 
-use plimsoll_simdisk::{DiskOptions, Fault, FaultKind, Operation, SimDir};
+use plimsoll_simdisk::{DiskOptions, Fault, FaultKind, Operation, Persistence, SimDir, Tear};
 use plimsoll_sync::{Access, AlignedBuf, Allocation, Dir, Error, SyncMethod, System};
 
 fn disk(capacity_bytes: Option<u64>) -> SimDir {
@@ -116,23 +117,130 @@ fn the_latch_keeps_a_failed_sync_from_being_retried() {
     let syncs = steps.iter().filter(|step| step.operation == Operation::Sync);
     assert_eq!(syncs.count(), 2, "the retries must not reach the disk");
     assert_eq!(content(&dir, "a"), b"new", "the cache has it");
-    assert!((0..200).all(|seed| content(&dir.power_cut(seed), "a") == b"old"));
+}
+
+/// What 50 power cuts may leave after each of 20 failures that differ in their seed.
+fn left<T: Ord>(fail: impl Fn(u64) -> SimDir, found: impl Fn(&SimDir) -> T) -> BTreeSet<T> {
+    let after = |seed| {
+        let dir = fail(seed);
+        (0..50).map(move |seed| dir.power_cut(seed)).collect::<Vec<_>>()
+    };
+    (0..20).flat_map(after).map(|dir| found(&dir)).collect()
+}
+
+/// The old bytes were certain: that a sync had failed meant that it had done nothing.
+#[test]
+fn after_a_failed_sync_the_old_and_the_new_bytes_may_be_there() {
+    let failed = |seed| {
+        let dir = disk(None);
+        let file = dir.create("a", plain()).unwrap();
+        file.write_sync_at(b"old", 0, SyncMethod::Fsync).unwrap();
+        dir.inject(Fault::new(Operation::Sync, FaultKind::FailRaw(5)).seed(seed));
+        file.write_sync_at(b"new", 0, SyncMethod::Fsync).unwrap_err();
+        dir
+    };
+    let found = left(failed, |dir| content(dir, "a"));
+    assert_eq!(found, BTreeSet::from([b"old".to_vec(), b"new".to_vec()]));
+    // Whoever writes it again and syncs it may be certain.
+    let mended = |seed| {
+        let dir = failed(seed).crash(plimsoll_sync::Crash::Process, seed);
+        dir.open("a", plain()).unwrap().write_sync_at(b"end", 0, SyncMethod::Fsync).unwrap();
+        dir
+    };
+    assert_eq!(left(mended, |dir| content(dir, "a")), BTreeSet::from([b"end".to_vec()]));
 }
 
 #[test]
-fn a_failed_directory_sync_loses_the_entry_and_closes_the_directory() {
+fn a_failed_directory_sync_may_lose_the_entry_and_closes_the_directory() {
     let dir = disk(None);
     dir.inject(Fault::new(Operation::SyncDir, FaultKind::FailRaw(5)));
     dir.create("a", plain()).unwrap_err();
     assert_eq!(dir.list().unwrap(), ["a"], "the cache has it");
     assert!(matches!(dir.sync(), Err(Error::Latched { .. })));
-    assert!((0..200).all(|seed| dir.power_cut(seed).list().unwrap().is_empty()));
+    assert!((0..200).any(|seed| dir.power_cut(seed).list().unwrap().is_empty()));
     // The next process sees the entry, and can make it durable.
     let next = dir.crash(plimsoll_sync::Crash::Process, 1);
     assert_eq!(next.list().unwrap(), ["a"]);
     assert!((0..200).any(|seed| next.power_cut(seed).list().unwrap().is_empty()));
     next.sync().unwrap();
     assert!((0..200).all(|seed| next.power_cut(seed).list().unwrap() == ["a"]));
+}
+
+/// The old names were certain likewise.
+#[test]
+fn after_a_failed_directory_sync_a_name_is_there_or_not() {
+    type Call = fn(&SimDir) -> Result<(), Error>;
+    let calls: [(Call, &[&str]); 3] = [
+        (|dir| dir.create("b", Access::default()).map(drop), &["a", "a b"]),
+        (|dir| dir.rename("a", "b"), &["a", "a b", "b"]),
+        (|dir| dir.remove("a"), &["", "a"]),
+    ];
+    for (call, expected) in calls {
+        let failed = |seed| {
+            let dir = disk(None);
+            dir.create("a", plain()).unwrap();
+            dir.inject(Fault::new(Operation::SyncDir, FaultKind::FailRaw(5)).seed(seed));
+            call(&dir).unwrap_err();
+            dir
+        };
+        let found = left(failed, |dir| dir.list().unwrap().join(" "));
+        assert_eq!(found.iter().collect::<Vec<_>>(), expected);
+        let renewed = |seed| {
+            let dir = failed(seed).crash(plimsoll_sync::Crash::Process, seed);
+            dir.sync().unwrap();
+            dir
+        };
+        assert_eq!(left(renewed, |dir| dir.list().unwrap().join(" ")).len(), 1);
+    }
+}
+
+/// With a journal names are there up to some operation and not beyond it, also where a sync failed.
+#[test]
+fn after_a_failed_commit_names_are_there_in_order() {
+    let failed = |seed| {
+        let persistence = Persistence::Journal;
+        let dir = SimDir::with(DiskOptions { persistence, ..DiskOptions::default() });
+        dir.inject(Fault::new(Operation::SyncDir, FaultKind::DropFlush).times(2));
+        dir.inject(Fault::new(Operation::SyncDir, FaultKind::FailRaw(5)).nth(3).seed(seed));
+        for name in ["a", "b"] {
+            dir.create(name, plain()).unwrap();
+        }
+        dir.create("c", plain()).unwrap_err();
+        dir
+    };
+    let found = left(failed, |dir| dir.list().unwrap().join(" "));
+    assert_eq!(found.iter().collect::<Vec<_>>(), ["", "a", "a b", "a b c"]);
+}
+
+/// A failed write had done nothing, to whoever read the file and to whoever found it.
+#[test]
+fn a_failed_write_may_have_written_a_part() {
+    let access = [plain(), SyncMethod::Direct.access()];
+    let read = access.map(|access| {
+        let failed = |seed| {
+            let dir = SimDir::with(DiskOptions { tear: Tear::Bytes512, ..DiskOptions::default() });
+            let file = dir.create("a", access).unwrap();
+            let mut buf = AlignedBuf::zeroed(1536, 512);
+            buf.fill(1);
+            file.write_at(&buf, 0).unwrap();
+            file.sync(SyncMethod::Fsync).unwrap();
+            dir.inject(Fault::new(Operation::Write, FaultKind::FailRaw(5)).seed(seed));
+            buf.fill(2);
+            file.write_at(&buf, 0).unwrap_err();
+            dir
+        };
+        let sectors = |dir: &SimDir| {
+            let bytes = content(dir, "a");
+            [0, 1, 2].map(|sector| bytes[sector * 512])
+        };
+        let read: BTreeSet<[u8; 3]> = (0..60).map(|seed| sectors(&failed(seed))).collect();
+        let found = left(failed, sectors);
+        assert!(found.contains(&[1; 3]) && found.len() > read.len().min(2), "{found:?}");
+        read
+    });
+    let [cached, direct] = read;
+    assert_eq!(cached, BTreeSet::from([[1, 1, 1], [2, 1, 1], [2, 2, 1]]), "the first few");
+    assert_eq!(direct.len(), 8, "any of them");
 }
 
 #[test]

@@ -7,6 +7,7 @@
 #![cfg(target_os = "linux")]
 #![expect(clippy::print_stderr, reason = "a skip must be seen")]
 
+use std::collections::HashSet;
 use std::fs;
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -212,7 +213,7 @@ fn all_there(situation: &Situation<'_>) -> Verdict {
 /// How many states of a trace end how.
 fn explored(trace: &Trace, belief: Belief, states: usize) -> (usize, Vec<Visit>) {
     let timeline = Timeline::of(&trace.events, belief);
-    let plan = Plan::new(trace.events.len(), &timeline, &Wanted { states, ..Wanted::default() });
+    let plan = Plan::new(&trace.events, &timeline, &Wanted { states, ..Wanted::default() });
     let stop = AtomicBool::new(false);
     let how = Explore {
         trace,
@@ -290,6 +291,37 @@ fn one_state_is_the_same_disk_each_time() {
         let again = state.platter(&read.base, &read.events, &timeline);
         assert!(state.platter(&trace.base, &trace.events, &timeline) == again);
     }
+}
+
+/// Each mount replays what the log holds since it was last pushed out. An ordinary log of 64 MiB is not filled by
+/// thousands of syncs.
+#[test]
+fn an_xfs_log_begins_anew_after_a_few_hundred_syncs_unless_it_is_chosen() {
+    let logged = |log: &[&str]| {
+        let args = log.iter().map(|&arg| arg.to_owned()).collect();
+        let rig = rig_or_skip(Filesystem::Xfs, |options| options.mkfs_args = args)?;
+        let dir = OsDir::open(rig.directory()).unwrap();
+        let file = dir.create("file", SyncMethod::Fdatasync.access()).unwrap();
+        for number in 0..600 {
+            file.write_sync_at(&[1; 512], number * 512, SyncMethod::Fdatasync).unwrap();
+        }
+        let trace = rig.trace(rig.point());
+        drop((file, dir));
+        rig.stop().unwrap();
+        let offset = |event: &Event| match event {
+            Event::Write { byte_offset, .. } => Some(*byte_offset),
+            _ => None,
+        };
+        // Some 75 are those of the data.
+        let offsets: Vec<u64> = trace.events.iter().filter_map(offset).collect();
+        let places: HashSet<u64> = offsets.iter().copied().collect();
+        Some((trace.about.mkfs.join(" "), places.len()))
+    };
+    let Some((command, places)) = logged(&[]) else { return };
+    assert!(places < 450, "{command}: {places} places");
+    let Some((command, places)) = logged(&["-l", "size=64m"]) else { return };
+    assert!(command.ends_with("-q -f -l size=64m"), "{command}");
+    assert!(places > 600, "{command}: {places} places");
 }
 
 #[test]

@@ -241,6 +241,9 @@ fn directories_hold_directories_apart_from_files(dir: &dyn Dir) {
     let innermost = inner.create_dir("innermost").unwrap();
     innermost.create("b", PLAIN).unwrap();
     assert_eq!(dir.list().unwrap(), ["a"], "directories are not listed");
+    let refused = dir.refuse_strangers(&|name| name == "inner").unwrap_err();
+    assert!(matches!(refused, Error::NotAFile { found: "a directory", .. }), "{refused}");
+    dir.refuse_strangers(&|name| name == "a").unwrap();
     assert_eq!(inner.list().unwrap(), ["a"]);
     assert_eq!(innermost.list().unwrap(), ["b"]);
     assert_eq!(content(&*dir.open("a", PLAIN).unwrap()), b"outer");

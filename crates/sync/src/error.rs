@@ -55,11 +55,14 @@ pub enum Error {
         found: &'static str,
     },
 
-    /// Somebody else holds the lock. Wait for them, or stop them.
-    #[error("{} is locked by {}", path.display(), holder.map_or_else(
-        || "another process".to_owned(), |pid| format!("process {pid}")))]
+    /// Somebody else holds the lock. Wait for them, stop them, or use another.
+    #[error(
+        "{} is locked by {}, and only one at a time can use it: close it there, or use another",
+        path.display(),
+        holder.map_or_else(|| "somebody else".to_owned(), |pid| format!("process {pid}"))
+    )]
     Locked {
-        /// The lock file.
+        /// The lock file, or the file that is locked.
         path: PathBuf,
         /// The process that holds it, when it said so.
         holder: Option<u32>,
@@ -81,6 +84,22 @@ impl Error {
     #[must_use]
     pub fn io(operation: &'static str, path: impl Into<PathBuf>, source: io::Error) -> Self {
         Self::Io { operation, path: path.into(), source: Arc::new(source) }
+    }
+
+    /// Whether the process, or the system, has too many files open: the file or directory itself is as good
+    /// as it was.
+    #[must_use]
+    pub fn is_out_of_descriptors(&self) -> bool {
+        #[cfg(unix)]
+        const CODES: [i32; 2] = [libc::EMFILE, libc::ENFILE];
+        #[cfg(not(unix))]
+        const CODES: [i32; 1] = [4]; // ERROR_TOO_MANY_OPEN_FILES
+        match self {
+            Self::Io { source, .. } => {
+                source.raw_os_error().is_some_and(|code| CODES.contains(&code))
+            }
+            _ => false,
+        }
     }
 
     /// The kind of the failed system call, if it was one, or of the failure that closed the latch.

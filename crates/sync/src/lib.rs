@@ -41,7 +41,7 @@ pub use os::{
     finest_timer, space, thread_cpu_time,
 };
 #[cfg(target_os = "linux")]
-pub use os::{BlockWrites, LoopDevice};
+pub use os::{BlockWrites, LoopDevice, start_write_out};
 pub use probe::{Availability, probe};
 pub use promise::{Crash, Promise};
 pub use vfs::{Allocation, Dir, File, Lock, Overwrite};

@@ -23,8 +23,15 @@ use crate::{Access, Error, Promise, Result, SyncMethod};
 /// Creating, renaming and removing sync the directory before they return: after a power cut the
 /// entry is as the caller was told. The *content* of a file is another matter: see [`File`].
 pub trait Dir: Debug + Send + Sync {
-    /// Names of the files, sorted, without those of directories. Says nothing about durability.
+    /// Names of the regular files, sorted. Says nothing about durability. What is none is passed over:
+    /// [`Dir::refuse_strangers`].
     fn list(&self) -> Result<Vec<String>>;
+
+    /// Refuses, as [`crate::Error::NotAFile`], what is no regular file and has a name for which `is_ours`
+    /// holds: a link, a device, a FIFO, a directory. Nothing where there are only regular files.
+    fn refuse_strangers(&self, _is_ours: &dyn Fn(&str) -> bool) -> Result<()> {
+        Ok(())
+    }
 
     /// A new, empty file. Its directory entry is durable on return. Fails if the name is taken.
     fn create(&self, name: &str, access: Access) -> Result<Arc<dyn File>>;

@@ -3,12 +3,13 @@
 #![cfg(target_os = "linux")]
 
 use std::fs;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use plimsoll_sync::{Access, Dir, Error, OsDir, SyncMethod};
+use plimsoll_sync::{Access, Dir, Error, Held, OsDir, SyncMethod, Words};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
 
@@ -154,19 +155,57 @@ fn a_lock_that_was_refused_leaves_nothing_locked() {
 fn a_lock_that_was_dropped_is_free_though_a_child_has_a_copy() {
     let (_tmp, dir) = dir_and_victim();
     let held = dir.lock("lock").unwrap();
+    let copies = copies_of_what_is_open_in(dir.path());
+    assert!(copies.len() >= 2, "the directory's and the file's");
+    drop(held);
+    dir.check_unlocked("lock").unwrap();
+    dir.lock("lock").unwrap();
+}
+
+/// What a child has that was forked now.
+fn copies_of_what_is_open_in(path: &Path) -> Vec<OwnedFd> {
     let mut copies = Vec::new();
-    for fd in fs::read_dir("/proc/self/fd").unwrap() {
-        let fd = fd.unwrap();
-        if fs::read_link(fd.path()).is_ok_and(|at| at.starts_with(dir.path())) {
+    // Listed first: a directory that is read while it grows may show the copies too.
+    let open: Vec<_> = fs::read_dir("/proc/self/fd").unwrap().map(Result::unwrap).collect();
+    for fd in open {
+        if fs::read_link(fd.path()).is_ok_and(|at| at.starts_with(path)) {
             let number = fd.file_name().to_str().unwrap().parse().unwrap();
             let process = pidfd_open(getpid(), PidfdFlags::empty()).unwrap();
             copies.push(pidfd_getfd(process, number, PidfdGetfdFlags::empty()).unwrap());
         }
     }
-    assert!(copies.len() >= 2, "the directory's and the file's");
-    drop(held);
-    dir.check_unlocked("lock").unwrap();
-    dir.lock("lock").unwrap();
+    copies
+}
+
+/// A second opener once changed what the first relied on.
+#[test]
+fn words_of_a_file_are_one_openers_until_they_are_dropped_though_a_child_has_a_copy() {
+    let Ok(shm) = tempfile::tempdir_in("/dev/shm") else { return };
+    let path = shm.path().join("ring");
+    let (words, _) = Words::of_file(&path, 512).unwrap();
+    for count in [512, 1024] {
+        let refused = Words::of_file(&path, count).unwrap_err();
+        assert!(matches!(&refused, Error::Locked { path: named, .. } if *named == path));
+        let said = refused.to_string();
+        assert!(said.contains("close it there, or use another"), "{said}");
+    }
+    let copies = copies_of_what_is_open_in(shm.path());
+    assert_eq!(copies.len(), 1);
+    drop(words);
+    assert_eq!(Words::of_file(&path, 512).unwrap().1, Held::Words);
+}
+
+/// Who made the file has not given it its size yet.
+#[test]
+fn an_empty_file_of_words_that_somebody_has_locked_stays_empty() {
+    let Ok(shm) = tempfile::tempdir_in("/dev/shm") else { return };
+    let path = shm.path().join("ring");
+    let other = fs::File::create(&path).unwrap();
+    other.try_lock().unwrap();
+    assert!(matches!(Words::of_file(&path, 512), Err(Error::Locked { .. })));
+    assert_eq!(other.metadata().unwrap().len(), 0);
+    drop(other);
+    assert_eq!(Words::of_file(&path, 512).unwrap().1, Held::Nothing);
 }
 
 #[test]
@@ -185,4 +224,33 @@ fn directories_are_made_with_their_parents_and_nothing_is_changed_that_was_there
     assert_eq!(through.list().unwrap(), ["file"]);
     let blocked = OsDir::create_all(path.join("file/d")).unwrap_err();
     assert_eq!(blocked.kind(), Some(std::io::ErrorKind::AlreadyExists), "{blocked}");
+}
+
+/// What was to be done in a directory was done in the one that had its path by then.
+#[test]
+#[expect(clippy::disallowed_methods, reason = "somebody else renames it")]
+fn a_directory_that_is_renamed_is_still_the_one_that_was_opened() {
+    let (tmp, dir) = dir_and_victim();
+    let (ours, moved) = (tmp.path().join("ours"), tmp.path().join("moved"));
+    fs::rename(&ours, &moved).unwrap();
+    fs::create_dir(&ours).unwrap();
+    for name in ["a", "b", "c"] {
+        fs::write(ours.join(name), "another's").unwrap();
+    }
+    dir.create("a", Access::default()).unwrap().write_at(b"ours", 0).unwrap();
+    dir.rename("a", "b").unwrap();
+    assert_eq!(dir.open("b", Access::default()).unwrap().len().unwrap(), 4);
+    assert_eq!(dir.list().unwrap(), ["b"]);
+    dir.create_dir("below").unwrap().create("d", Access::default()).unwrap();
+    drop(dir.lock("lock").unwrap());
+    dir.remove("b").unwrap();
+    let names = |path: &Path| {
+        let names = fs::read_dir(path).unwrap().map(|entry| entry.unwrap().file_name());
+        let mut names: Vec<_> = names.map(|name| name.into_string().unwrap()).collect();
+        names.sort();
+        names
+    };
+    assert_eq!(names(&ours), ["a", "b", "c"]);
+    assert_eq!(names(&moved), ["below", "lock"]);
+    assert_eq!(names(&moved.join("below")), ["d"]);
 }

@@ -2,7 +2,11 @@
 //! plimsoll-lab runs it on ext4 and xfs as well.
 
 use std::sync::{Arc, Mutex};
+#[cfg(target_os = "linux")]
+use std::{fs, path::Path};
 
+#[cfg(target_os = "linux")]
+use plimsoll_sync::SyncMethod;
 use plimsoll_sync::{Dir, Error, OsDir};
 
 #[test]
@@ -55,4 +59,33 @@ fn whether_a_lock_is_held_can_be_asked_without_making_or_taking_it() {
     drop(lock);
     dir.check_unlocked("lock").unwrap();
     dir.lock("lock").unwrap();
+}
+
+/// Found by the counts of the lab: a library's name for the one stood for the other, and every write
+/// to a file that was to sync data committed the file's times as well.
+#[test]
+#[cfg(target_os = "linux")]
+fn o_dsync_waits_for_data_and_o_sync_for_all() {
+    let tmp = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let dir = OsDir::open(tmp.path()).unwrap();
+    for (method, flags) in [
+        (SyncMethod::None, 0),
+        (SyncMethod::ODsync, libc::O_DSYNC),
+        (SyncMethod::OSync, libc::O_SYNC),
+    ] {
+        let _file = dir.create(method.name(), method.access()).unwrap();
+        let opened = flags_of_open(&tmp.path().join(method.name()));
+        assert_eq!(opened & libc::O_SYNC, flags, "{}", method.name());
+    }
+}
+
+/// The flags that the kernel has for a file that this process has open.
+#[cfg(target_os = "linux")]
+fn flags_of_open(path: &Path) -> i32 {
+    let path = path.canonicalize().unwrap();
+    let mut links = fs::read_dir("/proc/self/fd").unwrap().map(|link| link.unwrap());
+    let link = links.find(|link| fs::read_link(link.path()).is_ok_and(|to| to == path)).unwrap();
+    let info = fs::read_to_string(Path::new("/proc/self/fdinfo").join(link.file_name())).unwrap();
+    let flags = info.lines().find_map(|line| line.strip_prefix("flags:")).unwrap();
+    i32::from_str_radix(flags.trim(), 8).unwrap()
 }

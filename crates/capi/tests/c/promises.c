@@ -1,91 +1,16 @@
-/* What the header promises, one function for each promise; C11 and C++17.
- *
- *   promises --list                 the names
- *   promises NAME DIRECTORY         keeps one, in an empty directory, or says which line did not hold
- */
-#ifndef _GNU_SOURCE /* g++ says it itself */
-#define _GNU_SOURCE
-#endif
-#include <inttypes.h>
-#include <plimsoll.h>
+/* What the header promises of a log, one function for each promise; C11 and C++17. */
+#include "promise.h"
+
 #include <pthread.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
-#include <unistd.h>
-
-static plimsoll_error error; /* of the main thread */
-
-#define CHECK(what)                                                                     \
-  do {                                                                                  \
-    if (!(what)) {                                                                      \
-      fprintf(stderr, "%s:%d: does not hold: %s (%s)\n", __FILE__, __LINE__, #what, error.text); \
-      abort();                                                                          \
-    }                                                                                   \
-  } while (0)
-#define OK(call) CHECK((call) == PLIMSOLL_OK)
-
-static plimsoll_log *open_log(const char *path, uint32_t policy) {
-  plimsoll_options options;
-  plimsoll_log *log = NULL;
-  memset(&options, 0, sizeof options);
-  options.struct_bytes = sizeof options;
-  options.policy = (plimsoll_policy)policy;
-  options.segment_bytes = 1 << 20;
-  OK(plimsoll_open(path, &options, &log, NULL, &error));
-  return log;
-}
-
-static void end_log(plimsoll_log *log) {
-  OK(plimsoll_close(log, &error));
-  plimsoll_free(log);
-}
-
-static plimsoll_marks marks_of(plimsoll_log *log) {
-  plimsoll_marks marks;
-  OK(plimsoll_log_marks(log, &marks, &error));
-  return marks;
-}
 
 static uint64_t now_ns(void) {
   struct timespec now;
   clock_gettime(CLOCK_MONOTONIC, &now);
   return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
-/* A record that says its index and is as long as that makes it. */
-static size_t payload(uint64_t index, char *to) {
-  size_t len = 8 + (size_t)(index * 37 % 500);
-  memset(to, (int)('a' + index % 26), len);
-  memcpy(to, &index, 8);
-  return len;
-}
-
-static void check_payload(const plimsoll_record *record) {
-  char expected[600];
-  size_t len = payload(record->index, expected);
-  CHECK(record->len == len && memcmp(record->bytes, expected, len) == 0);
-}
-
-/* Reads everything, and says how many records there were. */
-static uint64_t read_through(plimsoll_log *log, uint64_t from) {
-  plimsoll_reader *reader;
-  plimsoll_record record;
-  plimsoll_code code;
-  uint64_t read = 0;
-  OK(plimsoll_reader_open(log, from, PLIMSOLL_ACK_WRITTEN, &reader, &error));
-  while ((code = plimsoll_reader_next(reader, 0, &record, &error)) == PLIMSOLL_OK) {
-    CHECK(record.index == from + read);
-    check_payload(&record);
-    read++;
-  }
-  CHECK(code == PLIMSOLL_AT_END);
-  plimsoll_reader_free(reader);
-  return read;
 }
 
 static void what_was_appended_is_read_after_reopening(const char *dir) {
@@ -252,6 +177,44 @@ static void a_callback_is_told_why_its_record_never_comes(const char *dir) {
   CHECK(calls(&left) == 1 && left.code == PLIMSOLL_CLOSED);
 }
 
+/* What it asks for would wait for itself. */
+struct meddler {
+  struct heard heard;
+  plimsoll_log *log;
+  plimsoll_code codes[4];
+};
+
+static void meddle(void *context, const plimsoll_error *failed) {
+  struct meddler *mine = (struct meddler *)context;
+  plimsoll_error refused;
+  mine->codes[0] = plimsoll_append(mine->log, "x", 1, PLIMSOLL_ACK_DURABLE, NULL, &refused);
+  mine->codes[1] = plimsoll_sync(mine->log, NULL, NULL);
+  mine->codes[2] = plimsoll_close(mine->log, NULL);
+  mine->codes[3] = strstr(refused.text, "callback") == NULL ? PLIMSOLL_OTHER : refused.code;
+  plimsoll_free(mine->log);
+  hear(&mine->heard, failed);
+}
+
+static void check_meddler(const struct meddler *meddler) {
+  CHECK(meddler->heard.calls == 1 && meddler->heard.code == PLIMSOLL_OK);
+  for (int each = 0; each < 4; each++) CHECK(meddler->codes[each] == PLIMSOLL_INVALID);
+}
+
+static void a_callback_that_calls_the_log_is_refused(const char *dir) {
+  plimsoll_log *log = open_log(dir, PLIMSOLL_POLICY_NEVER);
+  struct meddler later = {NOTHING_HEARD, log, {PLIMSOLL_OK}}, now = {NOTHING_HEARD, log, {PLIMSOLL_OK}};
+  uint64_t index;
+  OK(plimsoll_append(log, "x", 1, PLIMSOLL_ACK_BUFFERED, &index, &error));
+  OK(plimsoll_on(log, index, PLIMSOLL_ACK_DURABLE, meddle, &later, &error));
+  wait_until_heard(&later.heard);
+  check_meddler(&later);
+  OK(plimsoll_on(log, index, PLIMSOLL_ACK_DURABLE, meddle, &now, &error));
+  check_meddler(&now);
+  OK(plimsoll_append(log, "y", 1, PLIMSOLL_ACK_DURABLE, &index, &error)); /* and it is still there */
+  CHECK(index == 2);
+  end_log(log);
+}
+
 static void a_log_that_has_stopped_says_so_to_all_who_ask(const char *dir) {
   plimsoll_log *log = open_log(dir, PLIMSOLL_POLICY_INTERVAL);
   struct heard heard = NOTHING_HEARD;
@@ -306,6 +269,32 @@ static void a_record_is_gathered_from_pieces(const char *dir) {
   end_log(log);
 }
 
+static void a_piece_of_a_record_is_read_without_the_rest(const char *dir) {
+  plimsoll_log *log = open_log(dir, PLIMSOLL_POLICY_NEVER);
+  static char record[300000], piece[1000];
+  size_t read = 7;
+  for (size_t byte = 0; byte < sizeof record; byte++) record[byte] = (char)(byte * 7 / 5);
+  OK(plimsoll_append(log, record, sizeof record, PLIMSOLL_ACK_WRITTEN, NULL, &error));
+  OK(plimsoll_append(log, "short", 5, PLIMSOLL_ACK_WRITTEN, NULL, &error));
+  OK(plimsoll_read_piece(log, 1, 123456, piece, sizeof piece, &read, &error));
+  CHECK(read == sizeof piece && memcmp(piece, record + 123456, read) == 0);
+  OK(plimsoll_read_piece(log, 1, sizeof record - 10, piece, sizeof piece, &read, &error));
+  CHECK(read == 10 && memcmp(piece, record + sizeof record - 10, 10) == 0);
+  OK(plimsoll_read_piece(log, 2, 0, piece, sizeof piece, &read, &error));
+  CHECK(read == 5 && memcmp(piece, "short", 5) == 0);
+  OK(plimsoll_read_piece(log, 2, UINT64_MAX, piece, sizeof piece, &read, &error));
+  CHECK(read == 0);
+  read = 7;
+  OK(plimsoll_read_piece(log, 2, 0, NULL, 0, &read, &error));
+  CHECK(read == 0);
+  plimsoll_code code = plimsoll_read_piece(log, 3, 0, piece, sizeof piece, &read, &error);
+  CHECK(code == PLIMSOLL_OUT_OF_RANGE && error.index == 3);
+  CHECK(plimsoll_read_piece(log, 1, 0, NULL, 1, &read, &error) == PLIMSOLL_INVALID);
+  CHECK(plimsoll_read_piece(log, 1, 0, piece, 1, NULL, &error) == PLIMSOLL_INVALID);
+  CHECK(plimsoll_read_piece(NULL, 1, 0, piece, 1, &read, &error) == PLIMSOLL_INVALID);
+  end_log(log);
+}
+
 static void a_log_that_is_made_begins_where_it_is_told(const char *dir) {
   plimsoll_options options;
   plimsoll_recovery recovery;
@@ -325,6 +314,35 @@ static void a_log_that_is_made_begins_where_it_is_told(const char *dir) {
   OK(plimsoll_open(dir, &options, &log, &recovery, &error));
   CHECK(!recovery.created && recovery.first_index == 1000 && recovery.last_index == 1000);
   end_log(log);
+}
+
+static void *use_a_log(void *argument) {
+  const char *dir = (const char *)argument;
+  plimsoll_log *log = open_log(dir, PLIMSOLL_POLICY_INTERVAL);
+  char bytes[600];
+  for (uint64_t number = 1; number <= 100; number++) {
+    plimsoll_ack ack = (plimsoll_ack)(1 + number % 3);
+    OK(plimsoll_append(log, bytes, payload(number, bytes), ack, NULL, &error));
+  }
+  OK(plimsoll_sync(log, NULL, &error));
+  CHECK(read_through(log, 1) == 100);
+  OK(plimsoll_truncate_after(log, 50, &error));
+  CHECK(plimsoll_append(log, bytes, SIZE_MAX, PLIMSOLL_ACK_POLICY, NULL, &error) != PLIMSOLL_OK);
+  end_log(log);
+  log = open_log(dir, PLIMSOLL_POLICY_INTERVAL);
+  CHECK(read_through(log, 1) == 50);
+  end_log(log);
+  return NULL;
+}
+
+static void a_thread_with_little_stack_uses_a_log(const char *dir) {
+  pthread_attr_t attributes;
+  pthread_t thread;
+  pthread_attr_init(&attributes);
+  CHECK(pthread_attr_setstacksize(&attributes, 128 << 10) == 0);
+  CHECK(pthread_create(&thread, &attributes, use_a_log, (void *)dir) == 0);
+  pthread_join(thread, NULL);
+  pthread_attr_destroy(&attributes);
 }
 
 struct follower {
@@ -614,6 +632,29 @@ static void options_that_cannot_be_are_named(const char *dir) {
   CHECK(plimsoll_open(dir, &options, &log, NULL, &error) == PLIMSOLL_INVALID && log == NULL);
 }
 
+static void a_profile_of_the_disk_chooses_the_policy(const char *dir) {
+  static const char profile[] =
+      "{\"format\":\"plimsoll-durability-profile\",\"version\":1,"
+      "\"knee\":{\"at_risk_bytes\":262144,\"at_risk_ms\":7.5}}";
+  plimsoll_options options = options_of(PLIMSOLL_POLICY_ALWAYS), before;
+  plimsoll_log *log;
+  OK(plimsoll_options_auto(profile, &options, &error));
+  CHECK(options.policy == PLIMSOLL_POLICY_INTERVAL && options.struct_bytes == sizeof options);
+  CHECK(options.max_age_ns == 7500000 && options.max_bytes == 262144);
+  CHECK(options.segment_bytes == 1 << 20); /* and nothing else is changed */
+  OK(plimsoll_open(dir, &options, &log, NULL, &error));
+  end_log(log);
+  before = options;
+  CHECK(plimsoll_options_auto("{}", &options, &error) == PLIMSOLL_INVALID);
+  CHECK(strstr(error.text, "profile") != NULL);
+  CHECK(plimsoll_options_auto("\xff", &options, &error) == PLIMSOLL_INVALID);
+  CHECK(plimsoll_options_auto(NULL, &options, &error) == PLIMSOLL_INVALID);
+  CHECK(plimsoll_options_auto(profile, NULL, &error) == PLIMSOLL_INVALID);
+  CHECK(memcmp(&before, &options, sizeof options) == 0);
+  options.struct_bytes = 0;
+  CHECK(plimsoll_options_auto(profile, &options, &error) == PLIMSOLL_INVALID);
+}
+
 static void older_and_newer_callers_are_served(const char *dir) {
   struct {
     plimsoll_options known;
@@ -679,9 +720,15 @@ static void whoever_closes_returns_when_it_is_closed(const char *dir) {
 
 static void a_forked_child_does_not_harm_the_log(const char *dir) {
   plimsoll_log *log = open_log(dir, PLIMSOLL_POLICY_NEVER);
+  plimsoll_reader *reader;
+  plimsoll_record record;
+  plimsoll_marks marks;
+  plimsoll_stats stats;
   char bytes[600];
   int status;
   OK(plimsoll_append(log, bytes, payload(1, bytes), PLIMSOLL_ACK_BUFFERED, NULL, &error));
+  OK(plimsoll_reader_open(log, 1, PLIMSOLL_ACK_WRITTEN, &reader, &error));
+  stats.struct_bytes = sizeof stats;
   pid_t child = fork();
   CHECK(child >= 0);
   if (child == 0) {
@@ -690,12 +737,20 @@ static void a_forked_child_does_not_harm_the_log(const char *dir) {
     CHECK(strstr(error.text, "fork") != NULL);
     CHECK(plimsoll_sync(log, NULL, &error) == PLIMSOLL_INVALID);
     CHECK(plimsoll_truncate_after(log, 0, &error) == PLIMSOLL_INVALID);
+    /* Another thread may have held a lock of the log at the fork. */
+    CHECK(plimsoll_log_stats(log, &stats, &error) == PLIMSOLL_INVALID);
+    CHECK(plimsoll_log_marks(log, &marks, &error) == PLIMSOLL_INVALID);
+    CHECK(plimsoll_health(log, &error) == PLIMSOLL_INVALID);
+    CHECK(plimsoll_reader_next(reader, 0, &record, &error) == PLIMSOLL_INVALID);
+    CHECK(strstr(error.text, "fork") != NULL);
     CHECK(plimsoll_close(log, &error) == PLIMSOLL_INVALID);
     CHECK(strstr(error.text, "fork") != NULL);
     plimsoll_free(log);
+    plimsoll_reader_free(reader);
     _exit(0);
   }
   CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  plimsoll_reader_free(reader);
   for (uint64_t number = 2; number <= 100; number++) {
     OK(plimsoll_append(log, bytes, payload(number, bytes), PLIMSOLL_ACK_DURABLE, NULL, &error));
   }
@@ -869,11 +924,7 @@ static void what_was_buffered_in_a_ring_file_survives_a_kill(const char *dir) {
   unlink(ring);
 }
 
-#define PROMISE(name) {#name, name}
-static const struct {
-  const char *name;
-  void (*keep)(const char *dir);
-} promises[] = {
+static const struct promise promises[] = {
     PROMISE(what_was_appended_is_read_after_reopening),
     PROMISE(an_empty_record_is_a_record),
     PROMISE(a_batch_gets_indexes_that_follow_each_other),
@@ -881,9 +932,12 @@ static const struct {
     PROMISE(a_callback_is_called_once_when_its_record_has_come),
     PROMISE(a_watch_asks_for_nothing_and_is_told_all_the_same),
     PROMISE(a_callback_is_told_why_its_record_never_comes),
+    PROMISE(a_callback_that_calls_the_log_is_refused),
     PROMISE(a_log_that_has_stopped_says_so_to_all_who_ask),
     PROMISE(a_record_is_gathered_from_pieces),
+    PROMISE(a_piece_of_a_record_is_read_without_the_rest),
     PROMISE(a_log_that_is_made_begins_where_it_is_told),
+    PROMISE(a_thread_with_little_stack_uses_a_log),
     PROMISE(a_follower_in_another_thread_sees_every_record),
     PROMISE(a_reader_waits_no_longer_than_it_was_asked_to),
     PROMISE(closing_wakes_followers_and_everything_is_durable),
@@ -894,6 +948,7 @@ static const struct {
     PROMISE(a_bad_directory_is_an_error_with_its_name),
     PROMISE(null_and_lengths_that_cannot_be_are_errors),
     PROMISE(options_that_cannot_be_are_named),
+    PROMISE(a_profile_of_the_disk_chooses_the_policy),
     PROMISE(older_and_newer_callers_are_served),
     PROMISE(whoever_closes_returns_when_it_is_closed),
     PROMISE(a_forked_child_does_not_harm_the_log),
@@ -907,18 +962,5 @@ static const struct {
 };
 
 int main(int argc, char **argv) {
-  const size_t count = sizeof promises / sizeof promises[0];
-  if (argc == 2 && strcmp(argv[1], "--list") == 0) {
-    for (size_t each = 0; each < count; each++) printf("%s\n", promises[each].name);
-    return 0;
-  }
-  for (size_t each = 0; argc == 3 && each < count; each++) {
-    if (strcmp(argv[1], promises[each].name) == 0) {
-      alarm(300); /* what hangs does not keep its promise */
-      promises[each].keep(argv[2]);
-      return 0;
-    }
-  }
-  fprintf(stderr, "usage: %s --list | NAME DIRECTORY\n", argv[0]);
-  return 2;
+  return keep(promises, sizeof promises / sizeof promises[0], argc, argv);
 }

@@ -145,7 +145,7 @@ mod tests {
 
     use super::super::together::SMALLEST;
     use super::*;
-    use crate::result::{ArmResult, PerOperation};
+    use crate::arm_result::{ArmResult, PerOperation};
     use crate::summary::Summary;
     use crate::warning::{Kind, Warning};
 

@@ -4,7 +4,8 @@
 use super::comparison::{Row, Run, Runs, Sides, Tail, Verdict};
 use super::together::TOGETHER_MEASURES;
 use super::yardstick::{self, Spread};
-use crate::result::{ArmResult, ExperimentResult};
+use crate::arm_result::ArmResult;
+use crate::result::ExperimentResult;
 use crate::stats;
 use crate::summary::Summary;
 use crate::warning::Kind;

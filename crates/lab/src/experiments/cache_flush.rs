@@ -14,12 +14,14 @@ use std::time::{Duration, Instant};
 use plimsoll_sync::{AlignedBuf, Promise, SyncMethod};
 
 use crate::arm::Identity;
+use crate::arm_result::{ArmResult, busy_mark_of};
+use crate::cache::{Cache, Reading};
 use crate::error::Result;
 use crate::experiment::{Cost, Experiment, Measured, Profile, Setup};
 use crate::layout::{LaidOut, Layout, noise};
-use crate::result::ArmResult;
+use crate::least::OneBlock;
 use crate::runner::{self, Arm, Block, Rule, Size, Watch};
-use crate::units;
+use crate::units::{self, capitalised};
 
 /// The experiment.
 #[derive(Debug)]
@@ -58,9 +60,10 @@ fdatasync is timed: it finds nothing to write and only makes the device flush. T
 much was written before.
 
 How to read it: if the flush takes longer the more is cached, at a speed that a medium can have, the
-device has a volatile cache and empties it. If it takes the same for nothing and for 32 MiB, then the
-cache survives power cuts, or it was empty already because writes go through, or nobody empties it.
-Which of these, no program inside the machine can see.
+device has a volatile cache and empties it. If it takes next to nothing for nothing and for 32 MiB,
+then the cache survives power cuts, or it was empty already because writes go through, or nobody
+empties it. Which of these, no program inside the machine can see. If it takes long for both, that may
+be the way to the device.
 
 How it can mislead: a device may write its cache out by itself while more is being written, so that
 little is left to flush; a hypervisor's cache is memory of another machine."
@@ -69,7 +72,11 @@ little is left to flush; a hypervisor's cache is memory of another machine."
     fn cost(&self, profile: Profile) -> Cost {
         let seconds = if profile == Profile::Quick { 4 } else { 30 };
         let disk_bytes = sizes(profile).iter().map(|bytes| (*bytes).max(PIECE)).sum();
-        Cost { budget: Duration::from_secs(seconds), disk_bytes }
+        let arms = sizes(profile).len();
+        // What fills the cache before the last flush.
+        let bytes = disk_bytes / arms as u64;
+        let block = OneBlock { time: SIZE.time, syncs: 1, bytes };
+        Cost::new(Duration::from_secs(seconds), disk_bytes, arms, block)
     }
 
     fn arm_names(&self, profile: Profile) -> Vec<String> {
@@ -88,7 +95,7 @@ little is left to flush; a hypervisor's cache is memory of another machine."
             }
         }
         let rule = Rule {
-            budget: setup.budget,
+            budget: setup.budget_left(),
             blocks_min: 12,
             precision: 0.02,
             samples: None,
@@ -98,9 +105,9 @@ little is left to flush; a hypervisor's cache is memory of another machine."
         let mut arms: Vec<ArmResult> =
             arms.iter().zip(&blocks).map(|(arm, blocks)| arm.result(blocks, setup)).collect();
         add_speed(&mut arms);
-        let answer = answer(&arms);
+        let (answer, in_short) = (answer(&arms), in_short(&arms));
         let parameters = vec![format!("piece_bytes={PIECE}")];
-        Ok(Measured { parameters, answer, arms, ..Measured::default() })
+        Ok(Measured { parameters, answer, in_short, arms, ..Measured::default() })
     }
 }
 
@@ -174,45 +181,113 @@ impl Arm for Flusher {
     }
 }
 
-/// The speed at which the cache would have been emptied, beyond what a flush of nothing costs.
+/// The speed at which the cache was emptied, where it was: beyond what a flush of nothing costs, and
+/// as the [`Reading`] of the two arms has it.
 fn add_speed(arms: &mut [ArmResult]) {
-    let empty = arms.iter().find(|arm| arm.payload_bytes == 0).and_then(ArmResult::p50_ns);
+    let Some(empty) = arms.iter().find(|arm| arm.payload_bytes == 0).cloned() else { return };
     for arm in arms.iter_mut().filter(|arm| arm.payload_bytes > 0) {
-        if let Some((p50, empty)) = arm.p50_ns().zip(empty) {
-            // A difference of less than a microsecond is too small to divide by.
-            let beyond = p50.saturating_sub(empty).max(1_000);
-            let gib_s =
-                units::ratio(arm.payload_bytes, 1 << 30) / units::ratio(beyond, 1_000_000_000);
+        let reading = Reading::of(&[empty.clone(), arm.clone()]);
+        if let Some(Cache::Emptied { gib_s }) = reading.map(|reading| reading.cache) {
             arm.values.insert("emptied_at_gib_s".to_owned(), gib_s);
         }
     }
 }
 
+/// How long a flush took, for a line of a screen.
+fn in_short(arms: &[ArmResult]) -> Option<String> {
+    let mark = busy_mark_of(&arms.iter().collect::<Vec<_>>());
+    Reading::of(arms).map(|reading| reading.took + mark)
+}
+
 fn answer(arms: &[ArmResult]) -> Vec<String> {
-    let empty = arms.iter().find(|arm| arm.payload_bytes == 0).and_then(ArmResult::p50_ns);
-    let most = arms.iter().max_by_key(|arm| arm.payload_bytes);
-    let Some(((most, p50), empty)) = most.and_then(|arm| Some((arm, arm.p50_ns()?))).zip(empty)
-    else {
-        return Vec::new();
-    };
-    let cached = units::bytes(most.payload_bytes);
-    let speed = most.values.get("emptied_at_gib_s").copied().unwrap_or_default();
-    let mut answer = vec![format!(
-        "A flush takes {} with nothing cached and {} with {cached}: as if the cache were emptied at \
-         {} GiB/s.",
-        units::time(empty),
-        units::time(p50),
-        units::figure(speed.round())
-    )];
-    answer.push(
-        match crate::ladder::empties(empty, p50, most.payload_bytes) {
-            true => "It takes longer the more there is: a volatile cache, which is emptied.",
-            false => {
-                "What is cached does not matter: the cache survives power cuts, is empty already, or \
-                 nobody empties it. No program inside this machine can tell which."
-            }
+    let Some(Reading { took, same, cache, .. }) = Reading::of(arms) else { return Vec::new() };
+    let took = capitalised(&took);
+    match cache {
+        Cache::Emptied { gib_s } => vec![
+            format!("{took}: as if the cache were emptied at {} GiB/s.", units::figure(gib_s)),
+            "It takes longer the more there is: a volatile cache, which is emptied.".to_owned(),
+        ],
+        Cache::Free => vec![
+            match same {
+                true => format!("{took}: next to nothing, and what is cached does not matter."),
+                false => format!("{took}: no such difference as emptying a cache makes."),
+            },
+            "The cache survives power cuts, is empty already, or nobody empties it. No program inside \
+             this machine can tell which."
+                .to_owned(),
+        ],
+        Cache::AsLong => vec![
+            match same {
+                true => format!("{took}: as long whatever is cached."),
+                false => format!("{took}: no such difference as emptying a cache makes."),
+            },
+            "Whether a cache is emptied cannot be told from that: the way to the device may take so \
+             long."
+                .to_owned(),
+        ],
+        Cache::NotKnown(why) => vec![format!("Not known here, because {why}."), format!("{took}.")],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::summary::Summary;
+    use crate::warning::{Kind, Warning};
+
+    fn answer_of(empty_ns: u64, full_ns: u64, is_busy: bool) -> (String, Vec<ArmResult>) {
+        let arm = |bytes, p50_ns| {
+            let summary = Summary { n: 400, p50_ns: Some(p50_ns), ..Summary::default() };
+            let mut arm = ArmResult::of_summary(&arm_name(bytes), summary);
+            arm.payload_bytes = bytes;
+            arm.warnings.extend(is_busy.then(|| Warning::new(Kind::Noisy, "waited 66 %")));
+            arm
+        };
+        let mut arms = vec![arm(0, empty_ns), arm(32 << 20, full_ns)];
+        add_speed(&mut arms);
+        (answer(&arms).join(" "), arms)
+    }
+
+    /// Two flushes of the same time once made a cache that was emptied "at 31250 GiB/s".
+    #[test]
+    fn no_speed_is_named_that_no_medium_has() {
+        for (empty_ns, full_ns) in [(15_000, 16_000), (3_270_000, 3_270_000), (16_000, 30_000)] {
+            let (said, arms) = answer_of(empty_ns, full_ns, false);
+            assert!(!said.contains("GiB/s"), "{said}");
+            assert!(arms.iter().all(|arm| arm.values.is_empty()), "{arms:?}");
         }
-        .to_owned(),
-    );
-    answer
+        let (said, arms) = answer_of(1_000_000, 32_250_000, false);
+        assert!(said.contains("as if the cache were emptied at 1 GiB/s"), "{said}");
+        assert!(said.contains("a volatile cache, which is emptied"), "{said}");
+        assert!(arms[1].values.contains_key("emptied_at_gib_s"));
+    }
+
+    /// It was said of a flush that took twice as long with something cached.
+    #[test]
+    fn what_is_cached_does_not_matter_only_where_no_difference_was_measured() {
+        for (empty_ns, full_ns) in [(43_700, 107_000), (1_200_000, 1_700_000)] {
+            let (said, mut arms) = answer_of(empty_ns, full_ns, false);
+            assert!(said.contains(": no such difference as emptying a cache makes."), "{said}");
+            for claim in ["does not matter", "whatever is cached"] {
+                assert!(!said.contains(claim), "{said}");
+            }
+            for arm in &mut arms {
+                arm.summaries[0].block_p50_ns = (0..12).map(|block| empty_ns + block).collect();
+            }
+            let said = answer(&arms).join(" ");
+            let same =
+                said.contains("does not matter") || said.contains("as long whatever is cached");
+            assert!(same, "{said}");
+        }
+    }
+
+    #[test]
+    fn a_busy_machine_makes_no_answer() {
+        let (said, arms) = answer_of(1_000_000, 32_250_000, true);
+        let whole = "Not known here, because 0 B cached and 32 MiB cached were measured on a busy \
+                     machine: stop what else runs, and measure again. A flush took 1.00 ms with \
+                     nothing cached and 32.2 ms with 32 MiB.";
+        assert_eq!(said, whole);
+        assert!(arms.iter().all(|arm| arm.values.is_empty()));
+    }
 }

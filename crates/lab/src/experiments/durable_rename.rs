@@ -14,13 +14,16 @@ use std::time::{Duration, Instant};
 use plimsoll_sync::{AlignedBuf, Dir, OsDir, Promise, SyncMethod, System, risky};
 
 use crate::arm::Identity;
+use crate::arm_result::{ArmResult, busy_mark_of};
 use crate::error::Result;
 use crate::experiment::{Cost, Experiment, Measured, Profile, Setup};
 use crate::layout::{Layout, noise};
-use crate::result::{ArmResult, Unavailable};
+use crate::least::OneBlock;
+use crate::result::Unavailable;
 use crate::runner::{self, Arm, Block, Rule, Size, Watch};
-use crate::units;
+use crate::units::{self, capitalised};
 use crate::verdict::Asked;
+use crate::warning::busy_stamp;
 
 /// The experiment.
 #[derive(Debug)]
@@ -162,8 +165,9 @@ you can tell a torn mix, by a checksum, and that you can get back."
             Profile::Article => 30,
         };
         // Replaced files are freed later, but no later than the end of the block.
-        let files = DANCES.len() * (SIZE.operations + 1);
-        Cost { budget: Duration::from_secs(seconds), disk_bytes: (files * FILE_BYTES) as u64 }
+        let disk_bytes = (DANCES.len() * (SIZE.operations + 1) * FILE_BYTES) as u64;
+        let block = OneBlock { time: SIZE.time, syncs: 6, bytes: 0 };
+        Cost::new(Duration::from_secs(seconds), disk_bytes, DANCES.len(), block)
     }
 
     fn arm_names(&self, _: Profile) -> Vec<String> {
@@ -187,7 +191,8 @@ you can tell a torn mix, by a checksum, and that you can get back."
             format!("file_bytes={FILE_BYTES}"),
             format!("block_operations={}", SIZE.operations),
         ];
-        Ok(Measured { parameters, answer: answer(&arms), arms, unavailable, claims: Vec::new() })
+        let (answer, in_short) = (answer(&arms), in_short(&arms));
+        Ok(Measured { parameters, answer, in_short, arms, unavailable, ..Measured::default() })
     }
 }
 
@@ -196,7 +201,7 @@ fn rule(setup: &Setup<'_>) -> Rule {
         Profile::Quick => 0.02,
         Profile::Full | Profile::Article => 0.005,
     };
-    Rule { budget: setup.budget, blocks_min: 20, precision, samples: None, seed: setup.seed }
+    Rule { budget: setup.budget_left(), blocks_min: 20, precision, samples: None, seed: setup.seed }
 }
 
 /// An arm.
@@ -277,42 +282,60 @@ impl Arm for Replacer<'_> {
     }
 }
 
+/// The valid arm of a dance, and its median.
+fn find<'a>(arms: &'a [ArmResult], dance: &Dance) -> Option<(&'a ArmResult, u64)> {
+    let arm = arms.iter().find(|arm| arm.name == dance.name && arm.valid)?;
+    Some((arm, arm.p50_ns()?))
+}
+
+/// What safety costs, for a line of a screen.
+fn in_short(arms: &[ArmResult]) -> Option<String> {
+    let (full, full_p50) = find(arms, &FULL)?;
+    let without = DANCES.iter().find(|dance| dance.file.is_none() && !dance.directory)?;
+    let Some((risky, p50)) = find(arms, without) else {
+        return Some(format!(
+            "a file replaced safely {}{}",
+            units::time(full_p50),
+            busy_mark_of(&[full])
+        ));
+    };
+    Some(format!(
+        "a file replaced safely {}, without any sync {}{}",
+        units::time(full_p50),
+        units::time(p50),
+        busy_mark_of(&[full, risky])
+    ))
+}
+
 /// The answer, from valid arms.
 fn answer(arms: &[ArmResult]) -> Vec<String> {
-    let find = |dance: &Dance| {
-        let arm = arms.iter().find(|arm| arm.name == dance.name && arm.valid)?;
-        Some((arm, arm.p50_ns()?))
-    };
-    let Some((full, full_p50)) = find(&FULL) else { return Vec::new() };
+    let Some((full, full_p50)) = find(arms, &FULL) else { return Vec::new() };
     let flushes = full.per_operation.map_or_else(String::new, |per_operation| {
         format!(", with {:.1} flushes of the device", per_operation.flushes)
     });
     let spent = full.attribution.map(|spent| format!(" Of it {}.", spent.in_words()));
     let mut answer = vec![format!(
-        "Replacing a 4 KiB file safely costs {} here{flushes}.{}",
+        "Replacing a 4 KiB file safely costs {} here{flushes}{}.{}",
         units::time(full_p50),
+        busy_stamp(full.is_noisy()),
         spent.unwrap_or_default()
     )];
     for dance in &DANCES[1..] {
-        let Some((arm, p50)) = find(dance) else { continue };
+        let Some((arm, p50)) = find(arms, dance) else { continue };
         let change = match arm.summaries[0].differs_from(&full.summaries[0]) {
             Some(false) => "no difference seen".to_owned(),
             _ if p50 > full_p50 => format!("{} dearer", percent_of(p50 - full_p50, full_p50)),
             _ => format!("{} saved", percent_of(full_p50 - p50, full_p50)),
         };
         let (name, time) = (capitalised(dance.name), units::time(p50));
-        answer.push(format!("{name}: {time}, {change}. At risk: {}.", dance.at_risk));
+        let busy = busy_stamp(arm.is_noisy());
+        answer.push(format!("{name}: {time}, {change}{busy}. At risk: {}.", dance.at_risk));
     }
     answer
 }
 
 fn percent_of(part: u64, whole: u64) -> String {
     units::percent(units::ratio(part, whole))
-}
-
-fn capitalised(words: &str) -> String {
-    let mut letters = words.chars();
-    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
 
 #[cfg(test)]
@@ -354,6 +377,10 @@ mod tests {
         assert!(answer.contains("fdatasync: 200 µs, no difference seen. At risk: nothing"));
         assert!(answer.contains("Without fsync of the file: 120 µs, 40 % saved. At risk: the new"));
         assert!(answer.contains("Without any sync: 20.0 µs, 90 % saved. At risk: both"));
+        assert_eq!(
+            in_short(&arms).unwrap(),
+            "a file replaced safely 200 µs, without any sync 20.0 µs"
+        );
     }
 
     #[test]

@@ -1,21 +1,24 @@
 //! What does it cost to reach the medium rather than the drive?
 //!
-//! Source: article 5 (F_FULLFSYNC on macOS): 1 GiB in 1 MiB chunks, each synced. There fsync only
-//! hands the bytes to the drive and took 302 ms in all; `F_FULLFSYNC` empties the drive's cache and
-//! took 3,019 ms. Linux has no call that stops at the drive and keeps metadata; its nearest kin are
-//! `sync_file_range` and `O_DIRECT` alone, and its fsync goes all the way.
+//! Source: "fsync may not be enough to guarantee data durability on Mac OS": 1 GiB in 1 MiB chunks,
+//! each synced. There fsync only hands the bytes to the drive and took 302 ms in all; `F_FULLFSYNC`
+//! empties the drive's cache and took 3,019 ms. Linux has no call that stops at the drive and keeps
+//! metadata; its nearest kin are `sync_file_range` and `O_DIRECT` alone, and its fsync goes all the
+//! way.
 
 use std::time::Duration;
 
-use plimsoll_sync::{Promise, SyncMethod};
+use plimsoll_sync::{Promise, SyncMethod, System};
 
-use crate::claim::{Claim, Holds};
+use crate::arm_result::{ArmResult, busy_mark_of};
+use crate::claim::{Article, Claim, Holds};
 use crate::error::Result;
 use crate::experiment::{Cost, Experiment, Measured, Profile, Setup};
 use crate::layout::Layout;
-use crate::result::ArmResult;
+use crate::least::OneBlock;
 use crate::runner::{self, Rule, Size, Watch};
 use crate::units;
+use crate::warning::busy_stamp;
 use crate::writer::{self, Shape, Writer, WriterSpec};
 
 /// The experiment.
@@ -54,7 +57,8 @@ impl Experiment for FullFlush {
     }
 
     fn source(&self) -> &'static str {
-        "article 5, fsync and F_FULLFSYNC on macOS (1 GiB in 1 MiB chunks)"
+        "\"fsync may not be enough to guarantee data durability on Mac OS\" (1 GiB in 1 MiB chunks, \
+         fsync and F_FULLFSYNC)"
     }
 
     fn explanation(&self) -> &'static str {
@@ -81,7 +85,10 @@ sync and little for a cache."
         };
         let files = 2 * METHODS.len() as u64;
         let disk_bytes = files * SHAPE.records * CHUNK;
-        Cost { budget: Duration::from_secs(seconds), disk_bytes }
+        let here = |method: &&SyncMethod| method.promise(System::HERE).is_some();
+        let arms = 2 * METHODS.iter().filter(here).count();
+        let block = OneBlock { time: SHAPE.block.time, syncs: 3, bytes: 0 };
+        Cost::new(Duration::from_secs(seconds), disk_bytes, arms, block)
     }
 
     fn arm_names(&self, _: Profile) -> Vec<String> {
@@ -93,7 +100,7 @@ sync and little for a cache."
         let (mut arms, unavailable) = Writer::create_all(setup, &specs, SHAPE, watch)?;
         let samples = (setup.profile == Profile::Article).then_some(ARTICLE_CHUNKS);
         let rule = Rule {
-            budget: setup.budget,
+            budget: setup.budget_left(),
             blocks_min: 8,
             precision: 0.02,
             samples,
@@ -110,8 +117,8 @@ sync and little for a cache."
             format!("block_chunks={}", SHAPE.block.operations),
         ];
         let (answer, claim) = answer(&arms);
-        let claims = claim.into_iter().collect();
-        Ok(Measured { parameters, answer, claims, arms, unavailable })
+        let (in_short, claims) = (in_short(&arms), claim.into_iter().collect());
+        Ok(Measured { parameters, answer, in_short, claims, arms, unavailable })
     }
 }
 
@@ -135,29 +142,46 @@ fn with_throughput(mut arm: ArmResult) -> ArmResult {
     arm
 }
 
-fn answer(arms: &[ArmResult]) -> (Vec<String>, Option<Claim>) {
-    let cheapest = |promise: Promise, layout: Layout| {
+/// The cheapest arms of a layout that reach the medium and the device, with their medians.
+fn cheapest(arms: &[ArmResult], layout: Layout) -> Option<[(&ArmResult, u64); 2]> {
+    let of = |promise: Promise| {
         arms.iter()
             .filter(|arm| arm.valid && arm.promise == promise.name())
             .filter(|arm| arm.layout == layout.name())
             .filter_map(|arm| Some((arm, arm.p50_ns()?)))
             .min_by_key(|&(_, p50)| p50)
     };
+    Some([of(Promise::Media)?, of(Promise::Device)?])
+}
+
+/// What the second half of the way costs, for a line of a screen.
+fn in_short(arms: &[ArmResult]) -> Option<String> {
+    let [(media, media_p50), (device, device_p50)] = cheapest(arms, Layout::Overwritten)?;
+    Some(format!(
+        "1 MiB: {} to the medium, {} to the device ({:.1} times){}",
+        units::time(media_p50),
+        units::time(device_p50),
+        units::ratio(media_p50, device_p50),
+        busy_mark_of(&[media, device])
+    ))
+}
+
+fn answer(arms: &[ArmResult]) -> (Vec<String>, Option<Claim>) {
     let (mut answer, mut claims) = (Vec::new(), None);
     for layout in [Layout::Overwritten, Layout::Append] {
-        let (media, device) = (cheapest(Promise::Media, layout), cheapest(Promise::Device, layout));
-        if let (Some((media, media_p50)), Some((device, device_p50))) = (media, device) {
+        if let Some([(media, media_p50), (device, device_p50)]) = cheapest(arms, layout) {
             answer.push(format!(
-                "A MiB into {}: on the medium in {} ({}), with the device in {} ({}): {:.1} times.",
+                "A MiB into {}: on the medium in {} ({}), with the device in {} ({}): {:.1} times{}.",
                 if layout == Layout::Append { "a growing file" } else { "written blocks" },
                 units::time(media_p50),
                 media.method,
                 units::time(device_p50),
                 device.method,
-                units::ratio(media_p50, device_p50)
+                units::ratio(media_p50, device_p50),
+                busy_stamp(media.is_noisy() || device.is_noisy())
             ));
             if layout == Layout::Overwritten {
-                let found = claim(units::ratio(media_p50, device_p50));
+                let found = claim(units::ratio(media_p50, device_p50)).of_arms(&[media, device]);
                 answer.push(found.in_words());
                 claims = Some(found);
             }
@@ -182,12 +206,14 @@ fn claim(ratio: f64) -> Claim {
          {ARTICLE_DEVICE_MS} ms for 1 GiB)"
     );
     let here = format!("{meaning} ({ratio:.1} times)");
-    Claim { article: 5, claim, claimed_ns: None, here, verdict }
+    Claim::new(Article::MacOs, claim, here, verdict)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::summary::Summary;
+    use crate::warning::{Kind, Warning};
 
     #[test]
     fn a_free_flush_is_not_taken_for_a_fast_one() {
@@ -195,6 +221,30 @@ mod tests {
         assert!(said(1.02).contains("nobody empties it (1.0 times): does not hold here."));
         assert!(said(9.0).contains("as dear (9.0 times): holds here."));
         assert!(said(3.0).contains("less so (3.0 times): holds here in part."));
+    }
+
+    #[test]
+    fn a_busy_machine_makes_no_verdict() {
+        let arm = |promise: Promise, p50_ns, is_busy: bool| {
+            let summary = Summary { n: 100, p50_ns: Some(p50_ns), ..Summary::default() };
+            let mut arm = ArmResult::of_summary(promise.name(), summary);
+            (arm.layout, arm.promise) = ("overwritten".to_owned(), promise.name().to_owned());
+            arm.warnings.extend(is_busy.then(|| Warning::new(Kind::Noisy, "waited 66 %")));
+            arm
+        };
+        let said = |is_busy| {
+            let arms = [(Promise::Media, 400_000, is_busy), (Promise::Device, 300_000, false)];
+            let arms = arms.map(|(promise, ns, is_busy)| arm(promise, ns, is_busy));
+            (answer(&arms).0.join(" "), in_short(&arms).unwrap())
+        };
+        let (answer, short) = said(true);
+        assert!(answer.contains("1.3 times, on a busy machine."), "{answer}");
+        assert!(
+            answer.contains("not known here, because on stable media was measured"),
+            "{answer}"
+        );
+        assert_eq!(short, "1 MiB: 400 µs to the medium, 300 µs to the device (1.3 times) ?");
+        assert!(said(false).0.ends_with("does not hold here."), "{}", said(false).0);
     }
 
     #[test]

@@ -1,24 +1,27 @@
 //! What does one durable write cost, by every method and layout?
 //!
-//! Source: article 3 ("fsync is Costly, But Don't Avoid It", `fsync_speed`: 10,000 calls on one
-//! file, nothing dirty) and PostgreSQL's `pg_test_fsync`. The article times bare fsyncs of a clean
-//! file; that arm is kept, and beside it stands what people think of when they read it: a write
-//! and its sync, joined into one time to durable.
+//! Source: "fsync is Costly, But Don't Avoid It" (`fsync_speed`: 10,000 calls on one file, nothing
+//! dirty) and PostgreSQL's `pg_test_fsync`. The article times bare fsyncs of a clean file; that arm
+//! is kept, and beside it stands what people think of when they read it: a write and its sync,
+//! joined into one time to durable.
 //!
 //! It is a closed loop with one writer: the next operation starts when the one before is durable.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
-use plimsoll_sync::{Promise, SyncMethod};
+use plimsoll_sync::{Promise, SyncMethod, System};
 
-use crate::claim::{Claim, Holds};
+use crate::arm_result::{ArmResult, all_busy, busy_mark_of};
+use crate::claim::{Article, Claim, Holds};
 use crate::error::Result;
 use crate::experiment::{Cost, Experiment, Measured, Profile, Setup};
 use crate::layout::Layout;
-use crate::result::ArmResult;
+use crate::least::OneBlock;
 use crate::runner::{self, Rule, Size, Watch};
 use crate::units;
+use crate::warning::BEST_UNKNOWN;
+use crate::warning::busy_stamp;
 use crate::writer::{self, Shape, Writer, WriterSpec};
 
 /// The experiment.
@@ -62,7 +65,7 @@ impl Experiment for SyncCost {
     }
 
     fn source(&self) -> &'static str {
-        "article 3, \"fsync is Costly, But Don't Avoid It\" (fsync_speed); PostgreSQL pg_test_fsync"
+        "\"fsync is Costly, But Don't Avoid It\" (fsync_speed); PostgreSQL pg_test_fsync"
     }
 
     fn explanation(&self) -> &'static str {
@@ -97,7 +100,10 @@ inside the machine can see."
         let specs = specs(profile, &SyncMethod::ALL);
         let disk_bytes =
             specs.iter().map(|spec| spec.payload_bytes.max(PAGE) * SHAPE.records).sum();
-        Cost { budget: Duration::from_secs(seconds), disk_bytes }
+        let here = |spec: &&WriterSpec| spec.method.promise(System::HERE).is_some();
+        let arms = specs.iter().filter(here).count();
+        let block = OneBlock { time: SHAPE.block.time, syncs: 3, bytes: 0 };
+        Cost::new(Duration::from_secs(seconds), disk_bytes, arms, block)
     }
 
     fn arm_names(&self, profile: Profile) -> Vec<String> {
@@ -112,8 +118,8 @@ inside the machine can see."
         let arms: Vec<ArmResult> =
             arms.iter().zip(&blocks).map(|(arm, blocks)| arm.result(blocks, setup)).collect();
         let claims: Vec<Claim> = claim(&arms).into_iter().collect();
-        let answer = answer(&arms, &claims);
-        Ok(Measured { parameters: parameters(), answer, claims, arms, unavailable })
+        let (answer, in_short) = (answer(&arms, &claims), in_short(&arms));
+        Ok(Measured { parameters: parameters(), answer, in_short, claims, arms, unavailable })
     }
 }
 
@@ -132,7 +138,7 @@ fn rule(setup: &Setup<'_>) -> Rule {
         Profile::Article => (0.0, Some(ARTICLE_CALLS)),
     };
     // Twenty blocks give intervals worth printing, and thousands of samples give a tail.
-    Rule { budget: setup.budget, blocks_min: 20, precision, samples, seed: setup.seed }
+    Rule { budget: setup.budget_left(), blocks_min: 20, precision, samples, seed: setup.seed }
 }
 
 /// The arms of a profile, for the methods that work here.
@@ -172,31 +178,36 @@ fn answer(arms: &[ArmResult], claims: &[Claim]) -> Vec<String> {
     let find = |name: &str| arms.iter().find(|arm| arm.name == name && arm.valid);
     let mut answer = Vec::new();
     answer.extend(too_few(arms));
-    let best = cheapest(arms, Promise::Media, PAGE);
-    if let Some((best, best_p50)) = best {
-        answer.push(format!(
+    let best = cheapest(arms, PAGE);
+    answer.extend(best_unknown(arms, PAGE));
+    answer.extend(best.map(|(best, p50)| {
+        format!(
             "A durable 4 KiB write costs {} here at best{}: {}, {}{}.",
-            units::time(best_p50),
+            units::time(p50),
             if best.is_noisy() { ", on a machine that was busy" } else { "" },
             way(best),
             tail(best),
             as_cheap(arms, best)
+        )
+    }));
+    let naive = find(&name(SyncMethod::ORDINARY, Layout::Append, PAGE));
+    if let Some((naive, p50)) = naive.and_then(|arm| Some((arm, arm.p50_ns()?))) {
+        let times = best.map_or_else(String::new, |(_, best_p50)| {
+            format!(" ({:.1} times that)", units::ratio(p50, best_p50))
+        });
+        let spent = naive.attribution.map(|spent| format!("; of it {}", spent.in_words()));
+        answer.push(format!(
+            "The plain way, {}, costs {}{}{times}{}.",
+            way(naive),
+            units::time(p50),
+            busy_stamp(naive.is_noisy()),
+            spent.unwrap_or_default()
         ));
-        let naive = find(&name(SyncMethod::ORDINARY, Layout::Append, PAGE));
-        if let Some((naive, p50)) = naive.and_then(|arm| Some((arm, arm.p50_ns()?))) {
-            let spent = naive.attribution.map(|spent| format!(" of it {}.", spent.in_words()));
-            answer.push(format!(
-                "The plain way, {}, costs {} ({:.1} times that);{}",
-                way(naive),
-                units::time(p50),
-                units::ratio(p50, best_p50),
-                spent.unwrap_or_default()
-            ));
-        }
     }
     answer.extend(layouts(arms));
     for bytes in OTHER_SIZES {
-        if let Some((best, p50)) = cheapest(arms, Promise::Media, bytes) {
+        answer.extend(best_unknown(arms, bytes));
+        if let Some((best, p50)) = cheapest(arms, bytes) {
             let (size, time) = (units::bytes(bytes), units::time(p50));
             answer.push(format!("A durable {size} write: {time} at best, {}.", way(best)));
         }
@@ -215,13 +226,23 @@ fn claim(arms: &[ArmResult]) -> Option<Claim> {
     });
     // An effect less than half as large is another effect.
     let verdict = if p50 >= ARTICLE_CLEAN_NS / 2 { Holds::Holds } else { Holds::DoesNotHold };
-    Some(Claim {
-        article: 3,
-        claim: format!("an fsync with nothing to sync costs {}", units::time(ARTICLE_CLEAN_NS)),
-        claimed_ns: Some(ARTICLE_CLEAN_NS),
-        here: format!("{}{flushes}", units::time(p50)),
-        verdict,
-    })
+    let claim = format!("an fsync with nothing to sync costs {}", units::time(ARTICLE_CLEAN_NS));
+    let here = format!("{}{flushes}", units::time(p50));
+    let claim = Claim::new(Article::Costly, claim, here, verdict).of_arms(&[clean]);
+    Some(Claim { claimed_ns: Some(ARTICLE_CLEAN_NS), ..claim })
+}
+
+/// What layout does to the plain way, for a line of a screen.
+fn in_short(arms: &[ArmResult]) -> Option<String> {
+    let (method, of) = by_layout(arms)?;
+    let [growing, written] = [Layout::Append, Layout::Overwritten].map(|l| of.get(l.name()));
+    let (growing, written) = growing.copied().zip(written.copied())?;
+    Some(format!(
+        "{method}: {} on a growing file, {} over written blocks{}",
+        units::time(growing.p50_ns()?),
+        units::time(written.p50_ns()?),
+        busy_mark_of(&[growing, written])
+    ))
 }
 
 /// Says so if arms that promise the medium have too few samples to compare. Slow arms have the
@@ -237,16 +258,19 @@ fn too_few(arms: &[ArmResult]) -> Option<String> {
     })
 }
 
-/// How layout alone changes one method's cost, and why.
-fn layouts(arms: &[ArmResult]) -> Option<String> {
+/// The plain method, and its valid arms of a page by their layouts.
+fn by_layout(arms: &[ArmResult]) -> Option<(SyncMethod, HashMap<&str, &ArmResult>)> {
     let method = [SyncMethod::Fdatasync, SyncMethod::ORDINARY]
         .into_iter()
         .find(|method| arms.iter().any(|arm| arm.name == name(*method, Layout::Append, PAGE)))?;
-    let by_layout: HashMap<&str, &ArmResult> = arms
-        .iter()
-        .filter(|arm| arm.valid && arm.method == method.name() && arm.payload_bytes == PAGE)
-        .map(|arm| (arm.layout.as_str(), arm))
-        .collect();
+    let of =
+        |arm: &&ArmResult| arm.valid && arm.method == method.name() && arm.payload_bytes == PAGE;
+    Some((method, arms.iter().filter(of).map(|arm| (arm.layout.as_str(), arm)).collect()))
+}
+
+/// How layout alone changes one method's cost, and why.
+fn layouts(arms: &[ArmResult]) -> Option<String> {
+    let (method, by_layout) = by_layout(arms)?;
     let steps: Option<Vec<String>> = Layout::ALL
         .into_iter()
         .map(|layout| {
@@ -260,12 +284,25 @@ fn layouts(arms: &[ArmResult]) -> Option<String> {
     Some(format!("What layout does to {method}: {}.", steps?.join(", ")))
 }
 
-/// The valid arm of a class and a size with the lowest median, and that median.
-fn cheapest(arms: &[ArmResult], promise: Promise, bytes: u64) -> Option<(&ArmResult, u64)> {
-    arms.iter()
-        .filter(|arm| arm.valid && arm.promise == promise.name() && arm.payload_bytes == bytes)
-        .filter_map(|arm| Some((arm, arm.p50_ns()?)))
-        .min_by_key(|&(_, p50)| p50)
+/// The valid arms of a size that promise the medium.
+fn durable(arms: &[ArmResult], bytes: u64) -> impl Iterator<Item = &ArmResult> {
+    let media = Promise::Media.name();
+    arms.iter().filter(move |a| a.valid && a.promise == media && a.payload_bytes == bytes)
+}
+
+/// The one with the lowest median, and that median; none where all were measured on a busy machine.
+fn cheapest(arms: &[ArmResult], bytes: u64) -> Option<(&ArmResult, u64)> {
+    if all_busy(durable(arms, bytes)) {
+        return None;
+    }
+    durable(arms, bytes).filter_map(|a| Some((a, a.p50_ns()?))).min_by_key(|&(_, p50)| p50)
+}
+
+/// Why no best is named of a size, where that is so.
+fn best_unknown(arms: &[ArmResult], bytes: u64) -> Option<String> {
+    let size = units::bytes(bytes);
+    all_busy(durable(arms, bytes))
+        .then(|| format!("What a durable {size} write costs at best is {BEST_UNKNOWN}."))
 }
 
 /// How many arms of the same class and size cannot be told from the best one.
@@ -310,6 +347,29 @@ fn tail(arm: &ArmResult) -> String {
 mod tests {
     use super::*;
     use crate::summary::Summary;
+    use crate::warning::{Kind, Warning};
+
+    /// "15.2 ms here at best" was said where others had kept the machine busy all the time.
+    #[test]
+    fn no_best_is_named_where_every_arm_was_busy() {
+        let arm = |method: SyncMethod, p50_ns| {
+            let summary = Summary { n: 400, p50_ns: Some(p50_ns), ..Summary::default() };
+            let mut arm = ArmResult::of_summary(&name(method, Layout::Append, PAGE), summary);
+            (arm.method, arm.layout) = (method.name().to_owned(), Layout::Append.name().to_owned());
+            arm.warnings.push(Warning::new(Kind::Noisy, "waited 66 %"));
+            arm
+        };
+        let mut arms = [arm(SyncMethod::ORDINARY, 90_000), arm(SyncMethod::ODsync, 50_000)];
+        let said = answer(&arms, &[]).join("\n");
+        let unknown =
+            "What a durable 4 KiB write costs at best is not known here: the machine was busy.";
+        assert!(said.starts_with(unknown) && !said.contains("50.0 µs"), "{said}");
+        assert!(said.contains("costs 90.0 µs, on a busy machine."), "{said}");
+        arms[0].warnings.clear();
+        let said = answer(&arms, &[]).join("\n");
+        assert!(said.starts_with("A durable 4 KiB write costs 50.0 µs here at best"), "{said}");
+        assert!(said.contains("costs 90.0 µs (1.8 times that)."), "{said}");
+    }
 
     #[test]
     fn quick_measures_every_method_on_every_layout_and_names_each_arm_once() {
@@ -334,8 +394,8 @@ mod tests {
             claim(&[ArmResult::of_summary(&name, summary)]).unwrap()
         };
         let said = claimed(10_700).in_words();
-        let whole = "Article 3 claims that an fsync with nothing to sync costs 2.00 ms; here 10.7 µs: \
-                     does not hold here.";
+        let whole = "\"fsync is Costly, But Don't Avoid It\" claims that an fsync with nothing to sync \
+                     costs 2.00 ms; here 10.7 µs: does not hold here.";
         assert_eq!(said, whole);
         assert_eq!(claimed(1_500_000).verdict, Holds::Holds);
         assert_eq!(claim(&[]), None);

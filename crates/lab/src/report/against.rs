@@ -6,7 +6,8 @@ use maud::html;
 use super::chart::whole;
 use super::curves::{self, Axes, Curve, Named};
 use super::figure::Figure;
-use crate::result::{ArmResult, ExperimentResult};
+use crate::arm_result::ArmResult;
+use crate::result::ExperimentResult;
 use crate::summary::Summary;
 use crate::units;
 

@@ -9,9 +9,10 @@ use plimsoll_sync::{Promise, SyncMethod};
 use super::chart::{self, Bar, Group, Lane, Row, Spread, Stalls, Standing};
 use super::figure::Figure;
 use super::{against, text};
+use crate::arm_result::ArmResult;
 use crate::claim::Claim;
 use crate::layout::Layout;
-use crate::result::{ArmResult, ExperimentResult};
+use crate::result::ExperimentResult;
 use crate::summary::Summary;
 use crate::units;
 
@@ -81,8 +82,8 @@ fn cost(result: &ExperimentResult) -> Vec<Figure> {
 fn claimed(result: &ExperimentResult) -> Option<(f64, String)> {
     // Zero has no place on a logarithmic axis.
     let timed = |claim: &Claim| claim.claimed_ns.filter(|&ns| ns > 0);
-    let (claim, ns) = result.claims.iter().find_map(|claim| Some((claim, timed(claim)?)))?;
-    Some((units::ratio(ns, 1), format!("article {}: {}", claim.article, units::short_time(ns))))
+    let ns = result.claims.iter().find_map(timed)?;
+    Some((units::ratio(ns, 1), format!("the article: {}", units::short_time(ns))))
 }
 
 /// A panel for each layout, its methods from fast to slow.
@@ -323,13 +324,14 @@ fn label(arm: &ArmResult) -> String {
     bare.unwrap_or(&arm.name).to_owned()
 }
 
-/// The arm with the lowest median, if there are at least two to choose from.
+/// The arm with the lowest median, if there are at least two to choose from and one of them was left in
+/// peace.
 fn best<'a>(arms: &[&'a ArmResult]) -> Option<&'a str> {
     let valid = arms.iter().filter(|arm| arm.valid && arm.p50_ns().is_some());
-    if valid.clone().count() < 2 {
+    if valid.count() < 2 {
         return None;
     }
-    valid.min_by_key(|arm| arm.p50_ns()).map(|arm| arm.name.as_str())
+    text::lowest(arms).map(|arm| arm.name.as_str())
 }
 
 /// A lane for each of the first measures.

@@ -1,31 +1,26 @@
 //! Results as a page: one file, which needs no network, no script and no colour.
 //!
-//! The verdict first, then each experiment with its charts, then what all of it depends on. A
-//! result may come from anybody: every text is escaped (maud does), and a content security policy
-//! in the page forbids it to run or to fetch anything.
+//! The verdict first, then each experiment with its charts, then what all of it depends on.
 
-use std::path::Path;
-
-use maud::{DOCTYPE, Markup, PreEscaped, html};
+use maud::{Markup, html};
 
 use super::chart::{self, Paper};
+use super::page::{frame, plimsoll_line};
 use super::{choice, text};
+use crate::arm_result::ArmResult;
 use crate::claim::Claim;
 use crate::conclusion::Conclusion;
 use crate::environment::Environment;
-use crate::error::{Error, Result};
 use crate::ladder::{Ladder, Rung};
-use crate::result::{self, ArmResult, ExperimentResult};
+use crate::result::ExperimentResult;
 use crate::summary::Summary;
 use crate::units;
 use crate::warning::Warning;
 
+/// The name of a run's page, beside its results.
+pub const FILE: &str = "report.html";
 /// Widths that charts are drawn for: a desk or paper, and a phone.
 const WIDTHS: [(&str, f64); 2] = [("wide", 860.0), ("narrow", 328.0)];
-/// How our pages look: ink on paper, light and dark, for desks, phones and printers.
-const STYLE: &str = include_str!("style.css");
-/// The page may load nothing from anywhere, and run no script.
-const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:";
 
 /// The page of some results, in their order.
 #[must_use]
@@ -56,55 +51,7 @@ pub fn render(results: &[ExperimentResult]) -> String {
             }
         }
     };
-    page(&title, "", &body)
-}
-
-/// A page of ours: one file, which may neither fetch nor run anything. `more_style` is CSS that
-/// only this page needs.
-#[must_use]
-pub fn page(title: &str, more_style: &str, body: &Markup) -> String {
-    let page = html! {
-        (DOCTYPE)
-        html lang="en" {
-            head {
-                meta charset="utf-8";
-                meta name="viewport" content="width=device-width, initial-scale=1";
-                meta name="color-scheme" content="light dark";
-                meta http-equiv="Content-Security-Policy" content=(POLICY);
-                meta name="generator" content=(concat!("plimsoll ", env!("CARGO_PKG_VERSION")));
-                link rel="icon" href="data:,";
-                title { (title) }
-                style { (PreEscaped(STYLE)) (PreEscaped(more_style)) }
-            }
-            body { (body) }
-        }
-    };
-    page.into_string()
-}
-
-/// Writes the page. It is durable on return, and no half-written file ever has its name.
-pub fn save(path: &Path, page: &str) -> Result<()> {
-    let failed = |source| Error::Save { path: path.to_owned(), source };
-    let Some(name) = path.file_name().and_then(|name| name.to_str()) else {
-        let error = std::io::Error::other("not the name of a file");
-        return Err(failed(plimsoll_sync::Error::io("create", path, error)));
-    };
-    let dir = match path.parent() {
-        Some(dir) if !dir.as_os_str().is_empty() => dir,
-        _ => Path::new("."),
-    };
-    result::write_durably(dir, name, page.as_bytes()).map_err(failed)
-}
-
-/// The mark on the hull: a circle, and the line up to which she may be loaded.
-#[must_use]
-pub fn plimsoll_line() -> Markup {
-    html! {
-        svg.mark viewBox="0 0 32 20" width="32" height="20" aria-hidden="true" {
-            circle cx="16" cy="10" r="7.5" {}
-            path d="M1 10H31" {}
-        }
-    }
+    frame(&title, "", &body)
 }
 
 fn title(results: &[ExperimentResult]) -> String {
@@ -163,8 +110,8 @@ fn verdict(
                         p.lead.soft { "No answer: see the charts and the warnings." }
                     }
                     @for claim in &result.claims {
-                        p.claim { strong { (who(claim)) } " " (tied(&claim.claim)) ": "
-                            strong { (claim.verdict.in_words()) }
+                        p.claim { strong { (claim.who()) " claims that" } " " (tied(&claim.claim)) ": "
+                            strong { (tied(&claim.verdict_in_words())) }
                             span.soft { " — " (tied(&claim.here)) } }
                     }
                 }
@@ -365,18 +312,14 @@ fn beside(claims: &[Claim]) -> Markup {
                 thead { tr { th scope="col" { "There" } th scope="col" { "Here" } } }
                 tbody { @for claim in claims {
                     tr {
-                        td { strong { (who(claim)) } " " (tied(&claim.claim)) }
-                        td { (tied(&claim.here)) ": " strong { (claim.verdict.in_words()) } }
+                        td { strong { (claim.who()) " claims that" } " " (tied(&claim.claim)) }
+                        td { (tied(&claim.here)) ": "
+                            strong { (tied(&claim.verdict_in_words())) } }
                     }
                 } }
             }
         }
     }
-}
-
-/// `Article 3 claims that`
-fn who(claim: &Claim) -> String {
-    format!("Article {} claims that", claim.article)
 }
 
 /// Which columns the table of a result has beside those that every table has.

@@ -7,5 +7,7 @@ mod choice;
 mod curves;
 mod figure;
 pub mod html;
+pub mod page;
 mod scale;
+pub mod screen;
 pub mod text;

@@ -1,4 +1,5 @@
-//! A result on a terminal: the answer first, then the tables, then what to distrust.
+//! A result on a terminal with all its tables: the answer first, then the tables, then what to distrust.
+//! What all results share is on the screen of the run ([`super::screen`]).
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -6,9 +7,10 @@ use std::fmt::Write;
 use comfy_table::{Cell, CellAlignment, Table, presets};
 use plimsoll_sync::{Promise, SyncMethod};
 
-use crate::conclusion::Conclusion;
+use crate::arm_result::{ArmResult, all_busy};
+use crate::environment::Environment;
 use crate::layout::Layout;
-use crate::result::{ArmResult, ExperimentResult, Unavailable};
+use crate::result::{Before, ExperimentResult, Unavailable};
 use crate::summary::Summary;
 use crate::units;
 use crate::warning::{Kind, Warning};
@@ -18,7 +20,7 @@ use crate::warning::{Kind, Warning};
 pub struct Style {
     /// Whether to use colours. Nothing is said by colour alone.
     pub colour: bool,
-    /// Whether to print every arm with all its figures.
+    /// Whether the tables are printed, with every arm and all its figures.
     pub details: bool,
     /// Where to wrap sentences. Tables are not wrapped.
     pub columns: usize,
@@ -30,26 +32,29 @@ impl Default for Style {
     }
 }
 
-/// The whole result.
-#[must_use]
-pub fn render(result: &ExperimentResult, style: Style) -> String {
+/// The question, and the answer in sentences.
+pub(super) fn answer(result: &ExperimentResult, style: Style) -> String {
     let mut text = String::new();
     line(&mut text, &style.bold(&format!("{}: {}", result.experiment, result.question)));
     for sentence in &result.answer {
         line(&mut text, &style.wrap(sentence, "  "));
     }
+    text
+}
+
+/// The whole result: the answer, every table, every warning.
+#[must_use]
+pub fn render(result: &ExperimentResult, style: Style) -> String {
+    let mut text = answer(result, style);
     line(&mut text, "");
     text += &match result.experiment.as_str() {
         "sync-cost" => cost_tables(result, style),
         "write-during-sync" => race_table(result, style),
         _ => arm_table(result, style),
     };
-    if style.details {
-        text += &details(result);
-    }
+    text += &details(result);
     text += &unavailable(result, style);
     text += &warnings(result, style);
-    line(&mut text, &style.wrap(&measured_on(result), "  "));
     text
 }
 
@@ -57,27 +62,25 @@ pub fn render(result: &ExperimentResult, style: Style) -> String {
 pub(super) fn measured_on(result: &ExperimentResult) -> String {
     let environment = &result.environment;
     let mount = environment.mount.as_ref();
+    let disk = [
+        mount.map(|mount| format!("{} ({})", mount.filesystem, mount.options)),
+        Some(environment.devices_in_words()).filter(|devices| !devices.is_empty()),
+        Some(format!("profile {}, seed {}", result.profile, result.seed)),
+    ];
+    let parts: Vec<String> =
+        machine(environment).into_iter().chain(disk.into_iter().flatten()).collect();
+    format!("measured on {}", parts.join("; "))
+}
+
+/// The machine, in parts.
+pub(super) fn machine(environment: &Environment) -> Vec<String> {
     let parts = [
         environment.kernel.as_ref().map(|kernel| format!("{} {kernel}", environment.system)),
         environment.cpu.as_ref().map(|cpu| format!("{} × {cpu}", environment.cpus)),
         environment.virtualisation.clone(),
         environment.container.as_ref().map(|container| format!("in {container}")),
-        mount.map(|mount| format!("{} ({})", mount.filesystem, mount.options)),
-        Some(environment.devices_in_words()).filter(|devices| !devices.is_empty()),
-        Some(format!("profile {}, seed {}", result.profile, result.seed)),
     ];
-    let parts: Vec<String> = parts.into_iter().flatten().collect();
-    format!("\nmeasured on {}", parts.join("; ")).trim_start().to_owned()
-}
-
-/// The conclusion of a run, in its own block at the end.
-#[must_use]
-pub fn render_conclusion(conclusion: &Conclusion, style: Style) -> String {
-    let mut text = style.bold("In short") + "\n";
-    for sentence in &conclusion.sentences {
-        line(&mut text, &style.wrap(sentence, "  "));
-    }
-    text
+    parts.into_iter().flatten().collect()
 }
 
 impl Style {
@@ -85,33 +88,37 @@ impl Style {
         self.paint(text, "1")
     }
 
-    fn loud(self, text: &str) -> String {
+    pub(super) fn loud(self, text: &str) -> String {
         self.paint(text, "1;31")
     }
 
     /// Wraps a text into lines behind `indent` that fit the terminal, if its words do.
     pub(super) fn wrap(self, text: &str, indent: &str) -> String {
-        let mut wrapped = indent.to_owned();
-        let mut column = indent.len();
-        for (number, word) in text.split(' ').enumerate() {
-            let width = word.chars().count() + 1;
-            if number > 0 && column + width > self.columns {
-                wrapped += "\n";
-                wrapped += indent;
-                wrapped += "  ";
-                column = indent.len() + 2;
-            } else if number > 0 {
-                wrapped += " ";
-            }
-            wrapped += word;
-            column += width;
-        }
-        wrapped
+        let (first, more) = (indent, format!("\n{indent}  "));
+        // No line is longer than those behind the deeper indent.
+        let columns = self.columns.saturating_sub(indent.len() + 2);
+        format!("{first}{}", lines(text, columns).join(&more))
     }
 
     fn paint(self, text: &str, code: &str) -> String {
         if self.colour { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
     }
+}
+
+/// The words of a text in lines of at most so many columns, if none of them is longer.
+#[must_use]
+pub fn lines(text: &str, columns: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split(' ') {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= columns => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
 }
 
 /// Method by layout, for each size and promise class: times, then what the device did.
@@ -135,6 +142,9 @@ fn cost_tables(result: &ExperimentResult, style: Style) -> String {
             let title = format!("{size}, promised: {promise} (p50 / p99 until it returned)");
             line(&mut text, &style.bold(&title));
             line(&mut text, &by_layout(&arms, |arm| time_cell(arm, &arms)));
+            if all_busy(arms.iter().copied().filter(|arm| arm.valid)) {
+                line(&mut text, "  the lowest is not known here: the machine was busy");
+            }
             if bytes == 4096 {
                 line(&mut text, "  the same, at the device: flushes and KiB written per operation");
                 line(&mut text, &by_layout(&arms, device_cell));
@@ -196,10 +206,7 @@ fn time_cell(arm: &ArmResult, rivals: &[&ArmResult]) -> Option<String> {
 
 /// Signs for how an arm stands among those of its class, and whether the machine left it in peace.
 pub(super) fn mark(arm: &ArmResult, rivals: &[&ArmResult]) -> String {
-    let best = rivals
-        .iter()
-        .filter(|rival| rival.valid && rival.p50_ns().is_some())
-        .min_by_key(|rival| rival.p50_ns());
+    let best = lowest(rivals);
     let standing = match best {
         _ if !arm.valid => '!',
         Some(best) if best.name == arm.name => '*',
@@ -211,6 +218,12 @@ pub(super) fn mark(arm: &ArmResult, rivals: &[&ArmResult]) -> String {
         None => ' ',
     };
     format!("{standing}{}", if arm.is_noisy() { '?' } else { ' ' })
+}
+
+/// The valid arm with the lowest median, unless all of them were measured on a busy machine.
+pub(super) fn lowest<'a>(arms: &[&'a ArmResult]) -> Option<&'a ArmResult> {
+    let valid = || arms.iter().copied().filter(|arm| arm.valid && arm.p50_ns().is_some());
+    if all_busy(valid()) { None } else { valid().min_by_key(|arm| arm.p50_ns()) }
 }
 
 /// ` !?` behind a name, or nothing.
@@ -414,7 +427,9 @@ fn warnings(result: &ExperimentResult, style: Style) -> String {
             if warning.kind.invalidates() { style.loud("INVALID") } else { style.bold("warning") };
         line(&mut text, &style.wrap(&format!("{label}: {about}{warning}"), "  "));
     };
-    for warning in &result.warnings {
+    // What was seen before the run is said once for all results.
+    let before = result.before.as_ref().map_or_else(Vec::new, Before::warnings);
+    for warning in result.warnings.iter().filter(|warning| !before.contains(warning)) {
         warn("", warning);
     }
     let mut by_kind: Vec<(&Warning, Vec<&str>)> = Vec::new();
@@ -473,7 +488,7 @@ mod tests {
             summaries: vec![summary],
             per_operation: None,
             values: std::collections::BTreeMap::new(),
-            machine: crate::result::Machine::default(),
+            machine: crate::arm_result::Machine::default(),
             attribution: None,
             series: None,
             warnings: Vec::new(),
@@ -497,8 +512,25 @@ mod tests {
     fn a_busy_machine_shows_on_the_best_arm_too() {
         let mut best = arm("fsync/append", 1000, true);
         best.warnings.push(Warning::new(Kind::Noisy, "waited"));
-        let rivals = [&best];
-        assert_eq!(mark(&best, &rivals), "*?");
+        let quiet = arm("fdatasync/append", 9000, true);
+        assert_eq!(mark(&best, &[&best, &quiet]), "*?");
+    }
+
+    /// A best was named where every arm had its `?`.
+    #[test]
+    fn where_every_arm_was_busy_none_is_marked_as_the_lowest() {
+        let mut result = ExperimentResult::empty();
+        result.arms = [("fsync/append", 1000), ("fdatasync/append", 9000)]
+            .map(|(name, ns)| arm(name, ns, true))
+            .to_vec();
+        let unknown = "  the lowest is not known here: the machine was busy\n";
+        let table = |result: &ExperimentResult| cost_tables(result, Style::default());
+        assert!(table(&result).contains("2.00 µs *") && !table(&result).contains(unknown));
+        for arm in &mut result.arms {
+            arm.warnings.push(Warning::new(Kind::Noisy, "waited"));
+        }
+        let said = table(&result);
+        assert!(!said.contains("µs *") && said.contains(unknown), "{said}");
     }
 
     #[test]

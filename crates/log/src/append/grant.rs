@@ -25,18 +25,15 @@ pub(super) struct Grant {
 }
 
 impl Grant {
-    /// All of a ring.
-    pub(super) fn all(ring: &Ring) -> Self {
+    /// All of a ring; or a little of it, and what it holds already, if the rest comes from a budget.
+    pub(super) fn new(ring: &Ring, budget: Option<Arc<Budget>>) -> Self {
         let capacity = ring.capacity();
         let rested_at = ring.released();
-        Self { bytes: capacity, kept: capacity, capacity, rested_at, budget: None }
-    }
-
-    /// A little of it, and what it holds already: the rest comes from a budget.
-    pub(super) fn share(&mut self, budget: Arc<Budget>, held: u64) {
-        self.kept = held.max(GRANT_MIN).min(self.capacity);
-        self.bytes = self.kept;
-        self.budget = Some(budget);
+        let kept = match budget {
+            None => capacity,
+            Some(_) => (ring.filled() - rested_at).max(GRANT_MIN).min(capacity),
+        };
+        Self { bytes: kept, kept, capacity, rested_at, budget }
     }
 
     /// Draws what is wanted of the ring, if it is not granted already.

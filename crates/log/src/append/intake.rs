@@ -14,7 +14,6 @@
 //! Invariant: what is accepted is never more than the ring and the segments that are ready can take.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
 use plimsoll_sync::Process;
@@ -22,43 +21,38 @@ use plimsoll_sync::Process;
 use super::gate::{AtomicGate, Gate};
 use super::marks::{Apart, Marks};
 use super::ring::Ring;
+use super::room::Room;
 use super::tail::Tail;
-use super::watermark::Watermark;
 use crate::clock::Clock;
 use crate::crew::budget::Budget;
 use crate::error::{Error, Result};
-use crate::segment::format::{BATCH_RECORDS_MAX, Frame, INDEX_END, Kind, frame_bytes};
-use crate::shim::{AtomicBool, AtomicU64, Deadline, Mutex, Rank, Ranked, RankedGuard, lock};
+use crate::segment::format::{BATCH_RECORDS_MAX, FRAME_BYTES, Frame, INDEX_END, Kind, frame_bytes};
+use crate::shim::{Mutex, Rank, Ranked, RankedGuard, lock};
 
 /// One append in so many is timed.
 const TIMED: u64 = 64;
-/// How long an append waits for room before it looks by itself: whoever opens the gate wakes nobody.
-const LOOK: Duration = Duration::from_millis(20);
 
 #[derive(Debug)]
 pub(crate) struct Intake {
     pub(crate) ring: Ring,
     pub(crate) marks: Arc<Marks>,
     clock: Clock,
-    /// The most that one append may put into the ring.
-    max_batch_bytes: u64,
+    limits: Limits,
     tail: Apart<Ranked<Tail>>,
     gate: AtomicGate,
     room: Apart<Room>,
     /// Who opened the log.
-    owner: Process,
+    pub(crate) owner: Process,
     stopped: Mutex<Option<Error>>,
 }
 
-/// What whoever writes and syncs tells appenders of.
-#[derive(Debug)]
-struct Room {
-    /// How often there came to be more, in the ring or in segments, to be waited on.
-    mark: Watermark,
-    /// Ring position up to which there is certainly room in segments.
-    limit: AtomicU64,
-    /// Somebody waits for the ring to be released.
-    pressed: AtomicBool,
+/// How much is accepted.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Limits {
+    /// The most that one append may put into the ring.
+    pub(crate) batch_bytes: u64,
+    /// The most that may be in the ring, but for a batch that is larger by itself.
+    pub(crate) held_bytes: u64,
 }
 
 /// A record that is to be accepted: its payload, in pieces that lie one behind the other, and the hash
@@ -110,19 +104,21 @@ pub(crate) struct Quiet<'a> {
 }
 
 impl Intake {
-    /// A ring that is empty, or holds what was found in it.
-    pub(crate) fn new(ring: Ring, marks: Arc<Marks>, clock: Clock, max_batch_bytes: u64) -> Self {
-        let tail = Tail::new(&ring, marks.appended.get() + 1, max_batch_bytes);
+    /// A ring that is empty, or holds what was found in it. In a crew what it holds is drawn from a budget.
+    pub(crate) fn new(
+        ring: Ring,
+        marks: Arc<Marks>,
+        clock: Clock,
+        limits: Limits,
+        budget: Option<Arc<Budget>>,
+    ) -> Self {
+        let tail = Tail::new(&ring, marks.appended.get() + 1, limits.batch_bytes, budget);
         Self {
-            room: Apart(Room {
-                mark: Watermark::new("released", 0),
-                limit: AtomicU64::new(ring.filled()),
-                pressed: AtomicBool::new(false),
-            }),
+            room: Apart(Room::new(ring.filled())),
             ring,
             marks,
             clock,
-            max_batch_bytes,
+            limits,
             tail: Apart(Ranked::new(Rank::Tail, tail)),
             gate: AtomicGate::default(),
             owner: Process::this(),
@@ -130,16 +126,10 @@ impl Intake {
         }
     }
 
-    /// What the ring holds is drawn from a budget.
-    pub(crate) fn share(&self, budget: Arc<Budget>) {
-        let mut tail = self.tail.lock();
-        let held = tail.position - tail.released;
-        tail.grant.share(budget, held);
-    }
-
     /// Accepts records, all or none. Where there is no room `make_room` makes some and says so, or asks
-    /// others to; it is told how large a segment must be that has room for the batch, if none has. Where the append does
-    /// not wait, `ask` is told the same. `timing` is set for one append in some, and for all that waited for room.
+    /// others to; it is told how large a segment must be that has room for the batch, 0 if there is one.
+    /// Where the append does not wait, `ask` is told the same. `timing` is set for one append in some, and
+    /// for all that waited for room.
     pub(crate) fn accept(
         &self,
         records: &[Incoming<'_>],
@@ -150,7 +140,7 @@ impl Intake {
     ) -> Result<Accepted> {
         self.check_owner()?;
         let bytes: u64 = records.iter().map(|record| frame_bytes(record.bytes) as u64).sum();
-        let max_bytes = self.max_batch_bytes;
+        let max_bytes = self.limits.batch_bytes;
         if bytes > max_bytes || records.len() >= BATCH_RECORDS_MAX {
             return Err(Error::TooLarge { bytes, max_bytes });
         }
@@ -231,20 +221,18 @@ impl Intake {
             }
             if full == Full::Refuse {
                 // Nobody waits: whoever tries again may find more.
-                if !self.fits(&tail, ahead, bytes) {
-                    ask(2 * bytes);
-                }
+                ask(if self.fits(&tail, ahead, bytes) { 0 } else { 2 * bytes });
                 let behind_bytes = tail.position - self.ring.released();
                 break Err(Error::WouldBlock { behind_bytes });
             }
             let Some(seen) = looked_at.take() else {
-                looked_at = Some(self.room.mark.get());
+                looked_at = Some(self.room.times());
                 continue;
             };
             let needed = bytes + tail.largest.max(bytes);
             let wanted = if self.fits(&tail, ahead, bytes) { 0 } else { needed };
             drop(tail);
-            let waited = self.wait_for_room(seen, || make_room(wanted));
+            let waited = self.room.wait(seen, wanted == 0, || make_room(wanted));
             tail = self.tail.lock();
             if let Err(error) = waited {
                 break Err(error);
@@ -252,7 +240,7 @@ impl Intake {
         };
         if tail.leave(ticket) {
             // There may be room for the next one too.
-            self.room.mark.step();
+            self.room.look_again();
         }
         came.map(|()| tail)
     }
@@ -260,8 +248,12 @@ impl Intake {
     /// Whether the ring and the segments have room for a batch, behind so many bytes of others.
     fn has_room(&self, tail: &mut Tail, ahead: u64, bytes: u64) -> bool {
         let end = tail.position + ahead + bytes;
-        let has_room =
-            |tail: &Tail| end - tail.released <= tail.grant.bytes && self.fits(tail, ahead, bytes);
+        let has_room = |tail: &Tail| {
+            let held = end - tail.released;
+            held <= tail.grant.bytes
+                && (held <= self.limits.held_bytes || held == bytes)
+                && self.fits(tail, ahead, bytes)
+        };
         if tail.released != tail.position && has_room(tail) {
             return true;
         }
@@ -288,43 +280,38 @@ impl Intake {
     /// Whether segments have room for what the ring would hold then.
     fn fits(&self, tail: &Tail, ahead: u64, bytes: u64) -> bool {
         let unused = tail.largest.max(bytes);
-        tail.position + ahead + bytes + unused <= self.room.limit.load(SeqCst)
-    }
-
-    /// Waits until there is more room than when there had been more `seen` times.
-    fn wait_for_room(&self, seen: u64, make_room: impl Fn() -> Result<bool>) -> Result<()> {
-        self.room.pressed.store(true, SeqCst);
-        if make_room()? {
-            return Ok(());
-        }
-        match self.room.mark.wait(seen + 1, 0, Some(&Deadline::after(LOOK))) {
-            Ok(()) | Err(Error::TimedOut { .. }) => Ok(()),
-            Err(error) => Err(error),
-        }
+        tail.position + ahead + bytes + unused <= self.room.limit()
     }
 
     /// Everything in the ring before `position` may be overwritten.
     pub(crate) fn release(&self, position: u64) {
         self.ring.release(position);
-        self.room.pressed.store(false, SeqCst);
-        self.room.mark.step();
+        self.room.released();
     }
 
-    /// Whether somebody waits for the ring to be released.
+    /// Whether somebody waits for room.
     pub(crate) fn is_pressed(&self) -> bool {
-        self.room.pressed.load(SeqCst)
+        self.room.is_pressed()
+    }
+
+    /// Whether they wait for room in the ring.
+    pub(crate) fn is_ring_short(&self) -> bool {
+        self.room.is_ring_short()
     }
 
     /// Ring positions up to this one certainly have room in segments.
     pub(crate) fn set_room_limit(&self, position: u64) {
-        self.room.limit.store(position, SeqCst);
-        self.room.mark.step();
+        self.room.set_limit(position);
     }
 
     /// Segments have room for so much more.
     pub(crate) fn raise_room_limit(&self, by: u64) {
-        self.room.limit.fetch_add(by, SeqCst);
-        self.room.mark.step();
+        self.room.raise_limit(by);
+    }
+
+    /// The largest record that is accepted.
+    pub(crate) fn max_record_bytes(&self) -> u64 {
+        self.limits.batch_bytes - FRAME_BYTES as u64
     }
 
     pub(crate) fn gate(&self) -> Gate {
@@ -356,7 +343,7 @@ impl Intake {
         };
         self.gate.change(|now| (now < Gate::Stopped).then_some(Gate::Stopped));
         self.marks.close(&error);
-        self.room.mark.close(&error);
+        self.room.close(&error);
         error
     }
 
@@ -364,7 +351,7 @@ impl Intake {
     pub(crate) fn close(&self) {
         self.gate.change(|now| (now < Gate::Stopped).then_some(Gate::Closed));
         self.marks.close(&Error::Closed);
-        self.room.mark.close(&Error::Closed);
+        self.room.close(&Error::Closed);
     }
 
     pub(crate) fn is_stopped(&self) -> bool {

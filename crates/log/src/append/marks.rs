@@ -55,6 +55,11 @@ impl Marks {
         self.appended.cuts()
     }
 
+    /// Whether a record was cut off since the log had been cut so often.
+    pub(crate) fn is_cut_off(&self, index: u64, since: u64) -> bool {
+        self.appended.is_cut_off(index, since)
+    }
+
     /// They will not move any more.
     pub(crate) fn close(&self, error: &Error) {
         for mark in self.all() {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   words      0 magic · version · log id (2) · boot id (2) · capacity
-//!              8 token · next token
+//!              8 token · next token · one past where a cut is to end, 0 while there is none
 //! ```
 //!
 //! In a file a ring outlives its process: everything below `filled` is complete, because `filled` is
@@ -13,6 +13,10 @@
 //! from before somebody opened the log without it, and may hold records that others have replaced: it is
 //! not used. The ring learns the next token first and forgets the old one last, so that a crash in
 //! between leaves a ring that still matches.
+//!
+//! **What a cut took away.** A cut ends the segments first, then empties the ring. Killed in between it
+//! leaves a ring that begins behind a gap: the ring knows where the cut was to end, so that whoever opens
+//! the log knows that nothing is missing.
 
 use std::path::Path;
 use std::sync::atomic::Ordering::{Relaxed, Release};
@@ -27,6 +31,7 @@ const MAGIC: u64 = u64::from_le_bytes(*b"PLIMRING");
 const VERSION: u64 = 2;
 const TOKEN: usize = 8;
 const NEXT_TOKEN: usize = 9;
+const CUT: usize = 10;
 
 /// What a ring in a file held.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -130,6 +135,16 @@ impl Ring {
         self.words[TOKEN].store(token, Release);
     }
 
+    /// What comes after `last_index` is being cut off; none, if nothing is.
+    pub(crate) fn note_cut(&self, last_index: Option<u64>) {
+        self.words[CUT].store(last_index.map_or(0, |index| index.saturating_add(1)), Release);
+    }
+
+    /// Whether a cut that was to end with `last_index` was not finished.
+    pub(crate) fn was_cut_to(&self, last_index: u64) -> bool {
+        self.words[CUT].load(Relaxed) == last_index.saturating_add(1)
+    }
+
     /// Begins anew: empty, and this log's.
     pub(crate) fn reset(&self, log_id: u128, token: u64) {
         self.words[0].store(0, Release);
@@ -145,6 +160,7 @@ impl Ring {
         self.words[RELEASED].store(0, Relaxed);
         self.words[TOKEN].store(token, Relaxed);
         self.words[NEXT_TOKEN].store(token, Relaxed);
+        self.words[CUT].store(0, Relaxed);
         self.words[0].store(MAGIC, Release);
     }
 }
@@ -155,7 +171,7 @@ fn two(id: u128) -> [u64; 2] {
     [half(&bytes[..8]), half(&bytes[8..])]
 }
 
-const _: () = assert!(NEXT_TOKEN < FILLED && RELEASED < HEAD_WORDS);
+const _: () = assert!(CUT < FILLED && RELEASED < HEAD_WORDS);
 
 #[cfg(all(test, not(shuttle)))]
 mod tests {

@@ -1,9 +1,11 @@
 //! [`Tail`]: what appenders change, one at a time; and the queue of those that wait for room.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use super::grant::Grant;
 use super::ring::Ring;
+use crate::crew::budget::Budget;
 
 /// What appenders change, one at a time.
 #[derive(Debug)]
@@ -25,12 +27,17 @@ pub(crate) struct Tail {
 
 impl Tail {
     /// Of a ring that is empty, or holds what was found in it.
-    pub(super) fn new(ring: &Ring, next_index: u64, max_batch_bytes: u64) -> Self {
+    pub(super) fn new(
+        ring: &Ring,
+        next_index: u64,
+        max_batch_bytes: u64,
+        budget: Option<Arc<Budget>>,
+    ) -> Self {
         Self {
             next_index,
             position: ring.filled(),
             released: ring.released(),
-            grant: Grant::all(ring),
+            grant: Grant::new(ring, budget),
             largest: if ring.filled() == ring.released() { 0 } else { max_batch_bytes },
             queue: VecDeque::new(),
             next_ticket: 0,

@@ -1,8 +1,10 @@
 //! Who waits for a [watermark](super::watermark::Watermark): threads, tasks and callbacks, sorted by what
 //! they wait for; and what cuts took from them.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::Waker;
 
 use crate::error::{Error, Result};
@@ -54,6 +56,17 @@ impl Waiters {
     }
 }
 
+thread_local! {
+    /// Whether this thread is in the middle of the log's work, and calls somebody.
+    static CALLING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether this is called from what a wait calls at its end. Under shuttle, where all threads are one,
+/// nobody calls so.
+pub(crate) fn is_calling() -> bool {
+    CALLING.get() && !cfg!(shuttle)
+}
+
 /// What is called once, with how it went.
 pub(crate) type Call = Box<dyn FnOnce(Result<()>) + Send>;
 
@@ -69,12 +82,19 @@ impl Wake {
         self.end(Ok(()));
     }
 
-    /// Threads and tasks look for themselves how it went.
+    /// Threads and tasks look for themselves how it went. What panics has said so, and must not keep the
+    /// others waiting.
     pub(super) fn end(self, how: Result<()>) {
-        match self {
+        let call = || match self {
             Self::Thread(thread) => thread.unpark(),
             Self::Task(waker) => waker.wake(),
             Self::Call(call) => call(how),
+        };
+        let before = CALLING.replace(true);
+        let ended = catch_unwind(AssertUnwindSafe(call));
+        CALLING.set(before);
+        if ended.is_err() {
+            tracing::error!("what was called at the end of a wait panicked");
         }
     }
 }

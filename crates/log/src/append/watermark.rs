@@ -15,8 +15,7 @@ use std::task::{Context, Poll};
 
 use super::waiters::{Call, Ticket, Waiters, Wake};
 use crate::error::{Error, Result};
-use crate::shim::thread;
-use crate::shim::{AtomicU64, AtomicUsize, Deadline, Mutex, lock};
+use crate::shim::{AtomicU64, AtomicUsize, Deadline, Mutex, lock, thread};
 
 /// How often a waiter lets others run before it parks, where many others wait as well: what they all
 /// wait for has often come by then, and nobody has to wake them. Where few wait it is better that they
@@ -62,6 +61,11 @@ impl Watermark {
         self.cuts.load(SeqCst)
     }
 
+    /// Whether it went back behind `index` since it had gone back so often.
+    pub(crate) fn is_cut_off(&self, index: u64, since: u64) -> bool {
+        lock(&self.waiters).is_cut_off(index, since)
+    }
+
     /// How many wait.
     pub(crate) fn waiting(&self) -> usize {
         self.waiting.load(SeqCst)
@@ -89,7 +93,7 @@ impl Watermark {
                 let mut waiters = lock(&self.waiters);
                 let ended = self.how_it_went(&waiters, index, cuts).or_else(|| {
                     let late = ticket.is_some() && left.is_some_and(|left| left.is_zero());
-                    late.then_some(Err(Error::TimedOut { index, state: self.state }))
+                    late.then(|| Err(self.timed_out(index)))
                 });
                 if let Some(ended) = ended {
                     ticket.into_iter().for_each(|ticket| self.leave_list(&mut waiters, ticket));
@@ -168,6 +172,11 @@ impl Watermark {
         waiters.closed.clone().map(Err)
     }
 
+    /// It did not come in time, and still may.
+    pub(crate) fn timed_out(&self, index: u64) -> Error {
+        Error::TimedOut { index, state: self.state }
+    }
+
     /// Lets others run for a moment, if many wait; whether the mark has come to `index` meanwhile.
     fn comes_by_yielding(&self, index: u64, cuts: u64) -> bool {
         let others = self.yielding.fetch_add(1, Relaxed) + self.waiting();
@@ -208,7 +217,7 @@ impl Watermark {
         }
     }
 
-    /// As [`Watermark::advance`], by whoever alone advances it, of a mark for which nobody waits.
+    /// The same, by whoever alone advances it, of a mark for which nobody waits.
     pub(crate) fn set(&self, to: u64) {
         self.value.store(to, Release);
     }

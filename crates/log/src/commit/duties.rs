@@ -9,6 +9,7 @@ use super::Commit;
 use super::syncer::early;
 use super::writer::Turn;
 use crate::append::gate::Gate;
+use crate::crew::budget::Holder;
 use crate::error::{Error, Result};
 use crate::options::Policy;
 
@@ -51,7 +52,7 @@ impl Commit {
             return Next::Within(later);
         }
         let turn = self.role().turn(self);
-        self.intake.set_overdue(self.syncer.is_late());
+        self.look_at_age();
         self.wake_syncer();
         match turn {
             Ok(Turn::Worked) => Next::Again,
@@ -60,10 +61,10 @@ impl Commit {
             Ok(Turn::Stuck) => Next::Within(STUCK),
             // The age of what is written is still watched.
             Ok(Turn::Idle) if self.policy != Policy::Never && !self.syncer.lag().is_zero() => {
-                Next::Within(if self.is_in_crew { WATCH_IN_CREW } else { WATCH })
+                Next::Within(if self.is_in_crew() { WATCH_IN_CREW } else { WATCH })
             }
             Ok(Turn::Idle) => {
-                if self.is_in_crew {
+                if self.is_in_crew() {
                     self.rest();
                 }
                 Next::Woken
@@ -76,7 +77,7 @@ impl Commit {
     fn gathers(&self) -> Option<Duration> {
         let Policy::Interval { max_age, .. } = self.policy else { return None };
         let is_wanted = self.syncer.is_wanted() || self.syncer.is_write_wanted();
-        if !self.is_in_crew || self.is_over() || is_wanted {
+        if !self.is_in_crew() || self.is_over() || is_wanted {
             return None;
         }
         let taken = self.role().taken();
@@ -121,7 +122,7 @@ impl Commit {
         if self.is_over() {
             return Next::Never;
         }
-        match self.syncer.due(self.intake.is_pressed()) {
+        match self.due() {
             Some(due) if due.is_zero() => match self.sync_or_replace() {
                 Ok(()) => Next::Again,
                 Err(_stopped) => Next::Never,
@@ -133,7 +134,7 @@ impl Commit {
 
     /// Whether the syncer has anything to do, now or later.
     pub(crate) fn has_syncing(&self) -> bool {
-        self.is_over() || self.syncer.due(self.intake.is_pressed()).is_some()
+        self.is_over() || self.due().is_some()
     }
 
     /// One background sync. If it fails, the writer's role is taken to go on elsewhere.
@@ -162,6 +163,11 @@ impl Commit {
                 Next::Woken
             }
             Err(Error::OutOfSpace { .. }) => Next::Within(STUCK),
+            // Others of this process have them; the directory is as good as it was.
+            Err(error) if error.is_out_of_descriptors() => {
+                tracing::warn!(%error, "no segment could be prepared");
+                Next::Within(STUCK)
+            }
             Err(error) => {
                 tracing::warn!(%error, "no segment could be prepared");
                 let in_vain = self.prepared_in_vain.fetch_add(1, SeqCst) + 1;
@@ -185,8 +191,8 @@ impl Commit {
     /// Takes each step once, for a log without threads. Returns whether anything was done.
     pub(crate) fn drive(&self) -> Result<bool> {
         let turn = self.role().turn(self)?;
-        self.intake.set_overdue(self.syncer.is_late());
-        let due = self.syncer.due(self.intake.is_pressed()).is_some_and(|due| due.is_zero());
+        self.look_at_age();
+        let due = self.due().is_some_and(|due| due.is_zero());
         if due {
             self.sync_or_replace()?;
         }
@@ -199,19 +205,31 @@ impl Commit {
                 false
             }
         };
+        if turn == Turn::Idle && self.is_in_crew() {
+            self.rest();
+        }
         Ok(turn == Turn::Worked || due || swept || prepared)
     }
 
-    /// For an append that finds no room in segments and does not wait for it.
+    /// For an append that finds no room and does not wait for it; 0 if segments have some.
     pub(crate) fn ask_for_room(&self, segment_room: u64) {
-        self.files.stock.ask(segment_room);
-        self.signals.preparer.wake();
+        if self.intake.gate() == Gate::Overdue {
+            // It may not be any more.
+            self.signals.writer.wake();
+        }
+        if segment_room > 0 {
+            self.files.stock.ask(segment_room);
+            self.signals.preparer.wake();
+        }
     }
 
     /// For an append that finds no room: makes some, or wakes those who do.
     pub(crate) fn make_room(&self, segment_room: u64) -> Result<bool> {
         if segment_room > 0 {
             self.files.stock.ask(segment_room);
+        }
+        if let Some(budget) = &self.budget {
+            budget.press();
         }
         if self.has_threads {
             self.signals.writer.wake();
@@ -232,8 +250,20 @@ impl Commit {
             Ok(false) | Err(Error::OutOfSpace { .. }) => {
                 Err(Error::OutOfSpace { last_index: self.intake.marks.appended.get() })
             }
+            Err(error) if error.is_out_of_descriptors() => Err(error),
             // The writer would meet it only once this segment is full, and it will not be.
             Err(error) => self.role().fail(self, error).map(|_| true),
+        }
+    }
+}
+
+impl Holder for Commit {
+    fn press(&self) {
+        let marks = &self.intake.marks;
+        let index = marks.appended.get();
+        if index > marks.durable.get() {
+            self.syncer.want(index);
+            self.signals.writer.wake();
         }
     }
 }

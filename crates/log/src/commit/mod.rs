@@ -14,6 +14,11 @@
 //! * [`duties`]: the steps that threads take, or whoever drives the log; [`threads`], [`signal`].
 //!
 //! The order in which locks are taken stands at [`crate::shim::Rank`].
+//!
+//! Its words: whoever plays the *role* takes records in *turns*. A segment follows another in a *step* (first,
+//! rotate, cut) and takes a *spare*; it *fails*, is *replaced*, and a log without one is *homeless*. A sync is
+//! *wanted* or *due*, one *sync turn* at a time, and *late* where it takes too long. Threads take *duties*
+//! when a *signal* wakes them.
 
 pub(crate) mod duties;
 pub(crate) mod replace;
@@ -27,6 +32,7 @@ pub(crate) mod writer;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
+use std::time::Duration;
 
 use self::signal::Signal;
 use self::syncer::{Synced, Syncer};
@@ -35,6 +41,7 @@ use crate::append::gate::Gate;
 use crate::append::intake::Intake;
 use crate::append::marks::Apart;
 use crate::clock::Clock;
+use crate::crew::budget::Budget;
 use crate::error::{Error, Result};
 use crate::files::Files;
 use crate::files::notes;
@@ -61,8 +68,8 @@ pub(crate) struct Commit {
     pub(crate) ring_outlives_us: bool,
     /// Whether others do the work of readers and appenders: see [`crate::Options::threads`].
     pub(crate) has_threads: bool,
-    /// They are a crew's.
-    pub(crate) is_in_crew: bool,
+    /// What they share, if they are a crew's.
+    pub(crate) budget: Option<Arc<Budget>>,
     /// Since when records are gathered that go to the kernel together; 0 if none are.
     gathers_since: AtomicU64,
     /// So often in a row no file could be made ready.
@@ -102,7 +109,7 @@ impl Commit {
             signals: Apart(Signals::default()),
             ring_outlives_us: false,
             has_threads,
-            is_in_crew: false,
+            budget: None,
             gathers_since: AtomicU64::new(0),
             prepared_in_vain: AtomicU64::new(0),
             writer: Ranked::new(Rank::Role, writer),
@@ -116,10 +123,14 @@ impl Commit {
         &self.files.clock
     }
 
+    pub(crate) fn is_in_crew(&self) -> bool {
+        self.budget.is_some()
+    }
+
     /// What readers need of it.
     pub(crate) fn live(&self) -> Live {
         let (files, marks) = (Arc::clone(&self.files), Arc::clone(&self.intake.marks));
-        Live { files, marks, helps: self.has_threads }
+        Live { files, marks, helps: self.has_threads, owner: self.intake.owner }
     }
 
     /// The writer's role.
@@ -159,11 +170,22 @@ impl Commit {
 
     /// Wakes the syncer: at once if a sync is due, else only if it sleeps with none scheduled.
     pub(crate) fn wake_syncer(&self) {
-        match self.syncer.due(self.intake.is_pressed()) {
+        match self.due() {
             None => {}
             Some(due) if due.is_zero() => self.signals.syncer.wake(),
             Some(_) => self.signals.syncer.wake_if_asleep(),
         }
+    }
+
+    /// When the next background sync is due.
+    pub(crate) fn due(&self) -> Option<Duration> {
+        let intake = &self.intake;
+        self.syncer.due(intake.is_pressed(), intake.is_ring_short().then(|| intake.ring.filled()))
+    }
+
+    /// Whether what is not durable is so old that appends wait.
+    pub(crate) fn look_at_age(&self) {
+        self.intake.set_overdue(self.syncer.is_late());
     }
 
     /// Makes everything durable that is written.
@@ -177,7 +199,7 @@ impl Commit {
     /// What became durable makes room in the ring.
     fn release(&self, synced: Synced) {
         self.intake.release(synced.position);
-        self.intake.set_overdue(self.syncer.is_late());
+        self.look_at_age();
         self.tell.synced(synced.index, synced.records, synced.took);
     }
 
@@ -293,7 +315,8 @@ impl Commit {
         if self.ring_outlives_us {
             notes::forget_ring(self.files.dir())?;
         }
-        Ok(())
+        // What is durable in a file without a name is gone when the file is closed.
+        self.files.check_names()
     }
 }
 

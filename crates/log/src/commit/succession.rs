@@ -99,7 +99,9 @@ impl Successor {
             active.segment.file.sync(files.place.method.call)?;
         }
         let first_index = active.segment.link.first_index;
-        active.named(files.enter(&spare_name, first_index, step == Step::Cut)?);
+        if let Some(file) = files.enter(&spare_name, first_index, step == Step::Cut)? {
+            active.named(file);
+        }
         active.loose = step == Step::Rotate;
         Ok(active)
     }

@@ -29,6 +29,9 @@ pub(crate) struct Syncer {
     /// The last record that somebody wants written.
     written_wanted: AtomicU64,
     unsynced: Mutex<Unsynced>,
+    /// Since when the oldest record is not durable that was taken from the ring, in nanoseconds; 0 if there
+    /// is none. Appends look at it.
+    oldest: AtomicU64,
     durable: Ranked<Durable>,
 }
 
@@ -44,6 +47,8 @@ struct Unsynced {
     from: u64,
     /// When the oldest of it was taken from the ring.
     since: Option<Duration>,
+    /// When the oldest was that is taken and not written.
+    taken_at: Option<Duration>,
 }
 
 /// Where what is durable ends: the segment, for the link of one that begins there, and the ring.
@@ -83,8 +88,14 @@ impl Syncer {
     ) -> Self {
         let Durable { position, .. } = durable;
         let index = marks.durable.get();
-        let unsynced =
-            Unsynced { segments: Vec::new(), index, position, from: position, since: None };
+        let unsynced = Unsynced {
+            segments: Vec::new(),
+            index,
+            position,
+            from: position,
+            since: None,
+            taken_at: None,
+        };
         Self {
             marks,
             clock,
@@ -94,6 +105,7 @@ impl Syncer {
             wanted: AtomicU64::new(0),
             written_wanted: AtomicU64::new(0),
             unsynced: Mutex::new(unsynced),
+            oldest: AtomicU64::new(0),
             durable: Ranked::new(Rank::Sync, durable),
         }
     }
@@ -129,6 +141,19 @@ impl Syncer {
         self.is_wanted() && self.marks.written.get() > self.marks.durable.get()
     }
 
+    /// Records are taken from the ring, and about to be written: they get older, however long that takes.
+    pub(crate) fn note_taken(&self) {
+        let now = self.clock.now();
+        let mut unsynced = lock(&self.unsynced);
+        unsynced.taken_at.get_or_insert(now);
+        self.show_age(&unsynced);
+    }
+
+    fn show_age(&self, unsynced: &Unsynced) {
+        let ns = |since: Duration| u64::try_from(since.as_nanos()).unwrap_or(u64::MAX).max(1);
+        self.oldest.store(unsynced.since.or(unsynced.taken_at).map_or(0, ns), SeqCst);
+    }
+
     /// Records up to `index`, which end at `position` in the ring, are with the kernel.
     pub(crate) fn note_written(&self, segment: &Arc<Segment>, index: u64, position: u64) {
         let now = self.clock.now();
@@ -141,12 +166,15 @@ impl Syncer {
         }
         unsynced.index = index;
         unsynced.position = position;
-        unsynced.since.get_or_insert(now);
+        let taken_at = unsynced.taken_at.take().unwrap_or(now);
+        unsynced.since.get_or_insert(taken_at);
+        self.show_age(&unsynced);
     }
 
     /// When the next background sync is due: how long until then, or `None` if there is nothing to
-    /// sync. `is_pressed`: somebody waits for the ring to be released.
-    pub(crate) fn due(&self, is_pressed: bool) -> Option<Duration> {
+    /// sync. `is_pressed`: somebody waits for room. `filled`: up to where the ring is, if that is what they
+    /// wait for.
+    pub(crate) fn due(&self, is_pressed: bool, filled: Option<u64>) -> Option<Duration> {
         let unsynced = lock(&self.unsynced);
         let since = unsynced.since?;
         // Under any policy: what a full segment holds is not left for later.
@@ -154,9 +182,9 @@ impl Syncer {
             return Some(Duration::ZERO);
         }
         let bytes = unsynced.position - unsynced.from;
-        // Not for a few bytes, so that syncs do not crowd out writes. A batch takes half the ring at
-        // most, so whoever waits for room finds half of it full, and all of that is written before long.
-        if is_pressed && bytes >= self.ring_bytes / 2 {
+        // Not for a few bytes, so that syncs do not crowd out writes; but where all is written that may be
+        // in the ring, nothing else makes room.
+        if is_pressed && (bytes >= self.ring_bytes / 2 || filled == Some(unsynced.position)) {
             return Some(Duration::ZERO);
         }
         if self.policy.unsynced_bytes_max(self.ring_bytes).is_some_and(|max| bytes >= max) {
@@ -172,10 +200,12 @@ impl Syncer {
         }
     }
 
-    /// Age of the oldest record that is written and not durable.
+    /// Age of the oldest record that was taken from the ring and is not durable.
     pub(crate) fn lag(&self) -> Duration {
-        let since = lock(&self.unsynced).since;
-        since.map_or(Duration::ZERO, |since| self.clock.now().saturating_sub(since))
+        match self.oldest.load(SeqCst) {
+            0 => Duration::ZERO,
+            since => self.clock.now().saturating_sub(Duration::from_nanos(since)),
+        }
     }
 
     /// Whether the oldest record that is not durable is older than was promised.
@@ -221,6 +251,7 @@ impl Syncer {
             // After a failure meanwhile there is no segment to sync.
             unsynced.since = (!all && !unsynced.segments.is_empty()).then_some(begun);
             unsynced.from = position;
+            self.show_age(&unsynced);
         }
         Ok(Some(turn.reach(Some(previous), index, position, took)))
     }
@@ -241,7 +272,8 @@ impl Syncer {
     pub(crate) fn give_up(&self) {
         let mut unsynced = lock(&self.unsynced);
         unsynced.segments.clear();
-        unsynced.since = None;
+        (unsynced.since, unsynced.taken_at) = (None, None);
+        self.show_age(&unsynced);
     }
 }
 
@@ -264,7 +296,8 @@ impl SyncTurn<'_> {
             let mut unsynced = lock(&self.syncer.unsynced);
             unsynced.segments.clear();
             (unsynced.index, unsynced.position, unsynced.from) = (index, position, position);
-            unsynced.since = None;
+            (unsynced.since, unsynced.taken_at) = (None, None);
+            self.syncer.show_age(&unsynced);
         }
         self.syncer.marks.reach_written(index);
         self.reach(previous, index, position, took)

@@ -86,6 +86,8 @@ impl Writer {
         // The marks before the files, so that a reader who does not find a record knows why.
         let mut quiet = commit.intake.quiet();
         let taken = quiet.set_back(last_index);
+        let ring = &commit.intake.ring;
+        ring.note_cut(Some(last_index));
         let held = commit.ring_outlives_us.then_some(quiet);
         self.generation += 1;
         let (generation, staging_bytes) = (self.generation, self.staging_bytes);
@@ -106,10 +108,19 @@ impl Writer {
         self.since = begun;
         let took = commit.clock().now().saturating_sub(begun);
         let synced = turn.all_durable(end, last_index, taken, took);
+        ring.release(taken);
+        ring.note_cut(None);
+        // A record that comes behind those that were cut off must find none of them: a ring that
+        // outlives the process with two records of one index is of no use.
+        assert!(
+            held.is_none() || ring.released() == ring.filled(),
+            "what was cut off is in the ring"
+        );
         drop(held);
         commit.release(synced);
         commit.sweep_soon();
         self.tell_room(commit);
+        commit.room_again();
         Ok(())
     }
 }

@@ -99,9 +99,9 @@ impl Writer {
     /// Takes some records and writes them, and syncs if somebody waits for that.
     ///
     /// # Errors
-    /// The log has stopped.
+    /// The log has stopped, or was closed: then its directory may be another's by now.
     pub(crate) fn turn(&mut self, commit: &Commit) -> Result<Turn> {
-        if commit.intake.is_stopped() {
+        if commit.is_over() {
             return Err(commit.intake.why_stopped());
         }
         if self.active.is_none() {
@@ -124,6 +124,7 @@ impl Writer {
             return self.idle_turn(commit);
         }
         commit.tell.occupancy(filled - self.taken);
+        commit.syncer.note_taken();
         self.mark(commit);
         let stuck = self.stage(commit, filled)?;
         if !stuck && self.taken < filled {
@@ -218,6 +219,9 @@ impl Writer {
                 commit.written(&active.segment, ends.index, ends.position);
                 active.loose = false;
             }
+            if active.flying() > 0 {
+                commit.syncer.note_taken();
+            }
         }
         Ok(())
     }
@@ -295,7 +299,11 @@ impl Writer {
             // Too small for the first batch: the next one takes its name, and its word of what it cut off.
             (Step::Cut, Previous::of_link(&active.segment.link))
         } else {
-            seal(active)?;
+            if let Err(error) = seal(active) {
+                // What follows the one that failed needs it.
+                commit.files.stock.put_back(spare);
+                return Err(error);
+            }
             (Step::Rotate, Some(active.segment.previous()))
         };
         let beginning = Beginning { first_index: index + 1, previous, generation, durable };

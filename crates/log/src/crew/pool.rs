@@ -1,30 +1,21 @@
 //! [`Pool`]: threads that take the [steps](crate::commit::duties) of many logs.
 //!
-//! ```text
-//!            wake                       run
-//!   idle ─────────► queued ──────────────────────► running ──► queued · idle · ended
-//!     │  nudge                 soon                   │ woken meanwhile: again
-//!     └──────────► soon ──────────► queued            └──► queued
-//! ```
-//!
 //! One idle thread, the *keeper*, waits for the next timer; the others wait for work. What is only nudged
 //! waits for the keeper to come by, a few milliseconds later, for all that were nudged since; and timers
 //! fall due together, a few milliseconds late. While the keeper works nobody keeps the time, as it hardly
-//! ever works for long: where a disk holds it up, another idle thread takes over after a while.
+//! ever works for long: where a disk holds it up, another one, the *deputy*, takes over after a while.
 //!
-//! Invariant: a task that is woken runs once more after that. Whoever publishes work looks at the task's
-//! state after it did; a thread that runs a task says so before it looks for work.
+//! Invariant: while a thread runs a task, and anything is ready or has its time, there is a keeper or a
+//! deputy, or every other thread runs a task as well.
 
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::AtomicU8;
-use std::sync::atomic::Ordering::SeqCst;
-use std::sync::atomic::fence;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use plimsoll_sync::Process;
+
+use super::task::{Calls, Duty, Task};
 use crate::commit::Commit;
 use crate::commit::duties::Next;
 use crate::commit::signal::{Signal, Wakes};
@@ -32,7 +23,7 @@ use crate::error::Result;
 
 /// How long what is only nudged waits.
 const NAP: Duration = Duration::from_millis(5);
-/// When an idle thread looks whether nobody keeps the time, if there is any to keep.
+/// When the deputy looks whether nobody keeps the time.
 const TAKE_OVER: Duration = Duration::from_millis(100);
 /// No timer is later than that: it falls due in vain then.
 const LATEST: Duration = Duration::from_secs(3600);
@@ -41,38 +32,13 @@ const READY_MANY: usize = 4;
 /// So many steps of one task are taken in a row.
 const STEPS_MAX: u32 = 8;
 
-const IDLE: u8 = 0;
-const SOON: u8 = 1;
-const QUEUED: u8 = 2;
-const RUNNING: u8 = 3;
-/// Running, and woken since.
-const AGAIN: u8 = 4;
-const ENDED: u8 = 5;
-
 /// Threads that take the steps of many logs.
 #[derive(Debug)]
 pub(crate) struct Pool {
     queue: Arc<Queue>,
     threads: Vec<JoinHandle<()>>,
-}
-
-/// What a log wants done.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Duty {
-    Write,
-    Sync,
-    Prepare,
-}
-
-/// A duty of a log.
-#[derive(Debug)]
-pub(crate) struct Task {
-    duty: Duty,
-    state: AtomicU8,
-    queue: Weak<Queue>,
-    /// Until it ends, so that an ended log is gone.
-    commit: Mutex<Option<Arc<Commit>>>,
-    ended: Condvar,
+    /// Who started them.
+    owner: Process,
 }
 
 #[derive(Debug, Default)]
@@ -88,25 +54,24 @@ struct State {
     soon: Vec<Arc<Task>>,
     /// When those are due.
     nap_ends: Option<Instant>,
-    timers: BinaryHeap<Reverse<Timer>>,
+    /// By when they are due, and the number of the task, which has one at most.
+    timers: BTreeMap<(u64, u64), Arc<Task>>,
     /// Threads that wait for work, without the keeper.
     idle: usize,
+    /// Of those so many have been called and have not come yet.
+    called: usize,
     has_keeper: bool,
+    has_deputy: bool,
     is_over: bool,
     /// What timers count from.
     begun: Option<Instant>,
-}
-
-#[derive(Debug)]
-struct Timer {
-    at: Instant,
-    task: Arc<Task>,
+    tasks: u64,
 }
 
 impl Pool {
     pub(crate) fn start(threads: usize) -> Result<Self> {
         let queue = Arc::<Queue>::default();
-        let mut pool = Self { queue, threads: Vec::new() };
+        let mut pool = Self { queue, threads: Vec::new(), owner: Process::this() };
         for _ in 0..threads {
             let queue = Arc::clone(&pool.queue);
             let name = "log-crew";
@@ -115,6 +80,11 @@ impl Pool {
             pool.threads.push(spawned.map_err(failed)?);
         }
         Ok(pool)
+    }
+
+    /// Whether its threads are there: not in a child that was forked since.
+    pub(crate) fn is_ours(&self) -> bool {
+        self.owner.is_this()
     }
 
     /// Takes a log's duties over.
@@ -126,13 +96,9 @@ impl Pool {
             (Duty::Prepare, &signals.preparer),
         ];
         let task = |(duty, signal): (Duty, &Signal)| {
-            let task = Arc::new(Task {
-                duty,
-                state: AtomicU8::new(IDLE),
-                queue: Arc::downgrade(&self.queue),
-                commit: Mutex::new(Some(Arc::clone(commit))),
-                ended: Condvar::new(),
-            });
+            let number = self.queue.lock().number();
+            let queue = Arc::downgrade(&self.queue);
+            let task = Arc::new(Task::new(duty, number, queue, Arc::clone(commit)));
             signal.register_crew(Arc::clone(&task) as Arc<dyn Wakes>);
             task
         };
@@ -142,6 +108,10 @@ impl Pool {
 
 impl Drop for Pool {
     fn drop(&mut self) {
+        if !self.is_ours() {
+            self.threads.drain(..).for_each(std::mem::forget);
+            return;
+        }
         self.queue.lock().is_over = true;
         self.queue.work.notify_all();
         self.queue.keeper.notify_all();
@@ -154,75 +124,11 @@ impl Drop for Pool {
     }
 }
 
-impl Wakes for Task {
-    /// Has it run, at once if a thread is free.
-    fn wake(self: Arc<Self>) {
-        let woken = self.change(|state| match state {
-            IDLE | SOON => Some(QUEUED),
-            RUNNING => Some(AGAIN),
-            _ => None,
-        });
-        if matches!(woken, Some(IDLE | SOON))
-            && let Some(queue) = self.queue.upgrade()
-        {
-            queue.push(self);
-        }
-    }
-
-    /// Has it run when a thread comes by.
-    fn nudge(self: Arc<Self>) {
-        let nudged = self.change(|state| match state {
-            IDLE => Some(SOON),
-            RUNNING => Some(AGAIN),
-            _ => None,
-        });
-        if nudged == Some(IDLE)
-            && let Some(queue) = self.queue.upgrade()
-        {
-            queue.push_soon(self);
-        }
-    }
-}
-
-impl Task {
-    /// Waits until it has ended, which a log that is over has it do.
-    pub(crate) fn join(self: &Arc<Self>) {
-        Arc::clone(self).wake();
-        let mut commit = lock(&self.commit);
-        while commit.is_some() {
-            commit = self.ended.wait(commit).unwrap_or_else(PoisonError::into_inner);
-        }
-    }
-
-    fn change(&self, to: impl Fn(u8) -> Option<u8>) -> Option<u8> {
-        self.state.fetch_update(SeqCst, SeqCst, to).ok()
-    }
-
-    fn step(&self) -> Next {
-        let Some(commit) = lock(&self.commit).clone() else { return Next::Never };
-        let step = || match self.duty {
-            Duty::Write => commit.write_step(),
-            Duty::Sync => commit.sync_step(),
-            Duty::Prepare => commit.prepare_step(),
-        };
-        catch_unwind(AssertUnwindSafe(step)).unwrap_or_else(|_| {
-            // It has said why; nobody shall wait for it.
-            let error = std::io::Error::other("a step of the log panicked");
-            commit.stop(plimsoll_sync::Error::io("run", "log-crew", error).into());
-            Next::Never
-        })
-    }
-}
-
-impl Queue {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        lock(&self.state)
-    }
-
+impl Calls for Queue {
     fn push(&self, task: Arc<Task>) {
         let mut state = self.lock();
         state.ready.push_back(task);
-        self.call_one(&state);
+        self.call_one(&mut state);
     }
 
     fn push_soon(&self, task: Arc<Task>) {
@@ -234,14 +140,21 @@ impl Queue {
             if state.has_keeper {
                 self.keeper.notify_one();
             } else {
-                self.work.notify_one();
+                self.call_one(&mut state);
             }
         }
     }
+}
+
+impl Queue {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 
     /// Somebody who waits shall take what is ready.
-    fn call_one(&self, state: &State) {
-        if state.idle > 0 {
+    fn call_one(&self, state: &mut State) {
+        if state.idle > state.called {
+            state.called += 1;
             self.work.notify_one();
         } else if state.has_keeper {
             self.keeper.notify_one();
@@ -254,8 +167,10 @@ impl Queue {
         while !state.is_over {
             let next = state.collect(Instant::now());
             if let Some(task) = state.ready.pop_front() {
-                if state.ready.len() >= READY_MANY {
-                    self.call_one(&state);
+                let leaves_some = next.is_some() || !state.ready.is_empty();
+                let is_watched = state.has_deputy || state.has_keeper && state.ready.is_empty();
+                if state.ready.len() >= READY_MANY || leaves_some && !is_watched {
+                    self.call_one(&mut state);
                 }
                 drop(state);
                 self.run(&task);
@@ -263,35 +178,24 @@ impl Queue {
                 state = self.lock();
             } else if !state.has_keeper {
                 state.has_keeper = true;
-                let waited = match next {
-                    Some(left) => {
-                        let waited = self.keeper.wait_timeout(state, left);
-                        waited.unwrap_or_else(PoisonError::into_inner).0
-                    }
-                    None => self.keeper.wait(state).unwrap_or_else(PoisonError::into_inner),
-                };
-                state = waited;
+                state = wait(&self.keeper, state, next);
                 state.has_keeper = false;
             } else {
+                let is_deputy = next.is_some() && !state.has_deputy;
+                state.has_deputy |= is_deputy;
                 state.idle += 1;
-                state = match next {
-                    Some(_) => {
-                        let waited = self.work.wait_timeout(state, TAKE_OVER);
-                        waited.unwrap_or_else(PoisonError::into_inner).0
-                    }
-                    None => self.work.wait(state).unwrap_or_else(PoisonError::into_inner),
-                };
+                state = wait(&self.work, state, is_deputy.then_some(TAKE_OVER));
                 state.idle -= 1;
+                state.called = state.called.saturating_sub(1);
+                state.has_deputy &= !is_deputy;
             }
         }
     }
 
     fn run(&self, task: &Arc<Task>) {
-        // A timer, a nudge and a wake-up may all have brought it here: it runs once.
-        if task.change(|state| (state == QUEUED).then_some(RUNNING)).is_none() {
+        if !task.begins() {
             return;
         }
-        fence(SeqCst);
         let mut next = task.step();
         for _ in 1..STEPS_MAX {
             if next != Next::Again {
@@ -299,18 +203,16 @@ impl Queue {
             }
             next = task.step();
         }
+        // Where it is ready again, this thread takes the next one.
         match next {
             Next::Again => {
-                task.state.store(QUEUED, SeqCst);
-                // This thread takes the next one.
+                task.is_ready_again();
                 self.lock().ready.push_back(Arc::clone(task));
             }
             Next::Woken => self.rest(task),
             Next::Within(after) => {
                 let mut state = self.lock();
-                let at = state.in_step(Instant::now() + after.min(LATEST));
-                let is_first = state.timers.peek().is_none_or(|Reverse(first)| at < first.at);
-                state.timers.push(Reverse(Timer { at, task: Arc::clone(task) }));
+                let is_first = state.set_timer(task, Instant::now() + after.min(LATEST));
                 if is_first && state.has_keeper {
                     self.keeper.notify_one();
                 }
@@ -318,82 +220,81 @@ impl Queue {
                 self.rest(task);
             }
             Next::Never => {
-                task.state.store(ENDED, SeqCst);
-                let ended = lock(&task.commit).take();
-                task.ended.notify_all();
-                drop(ended);
+                self.lock().timers.remove(&(task.timer(), task.number));
+                task.end();
             }
         }
     }
 
     /// It has nothing to do, unless it was woken since.
     fn rest(&self, task: &Arc<Task>) {
-        let before = task.change(|state| Some(if state == AGAIN { QUEUED } else { IDLE }));
-        if before == Some(AGAIN) {
-            self.lock().ready.push_back(Arc::clone(task));
+        if task.rests() {
+            return;
         }
+        self.lock().ready.push_back(Arc::clone(task));
     }
 }
 
 impl State {
-    /// The next moment at which timers fall due.
-    fn in_step(&mut self, at: Instant) -> Instant {
+    fn number(&mut self) -> u64 {
+        self.tasks += 1;
+        self.tasks
+    }
+
+    /// What timers fall due at: nanoseconds, in steps, so that many fall due together.
+    fn in_step(&mut self, at: Instant) -> u64 {
         let begun = *self.begun.get_or_insert(at);
         let since = at.saturating_duration_since(begun).as_nanos();
-        let in_step = since.div_ceil(NAP.as_nanos()) * NAP.as_nanos();
-        begun + Duration::from_nanos(u64::try_from(in_step).unwrap_or(u64::MAX))
+        let in_step = since.div_ceil(NAP.as_nanos()).max(1) * NAP.as_nanos();
+        u64::try_from(in_step).unwrap_or(u64::MAX)
+    }
+
+    /// Has the task run by then, if it does not run earlier anyway. Whether that is the next timer.
+    fn set_timer(&mut self, task: &Arc<Task>, at: Instant) -> bool {
+        let at = self.in_step(at);
+        let before = task.timer();
+        if before != 0 && before <= at {
+            return false;
+        }
+        self.timers.remove(&(before, task.number));
+        task.set_timer(at);
+        self.timers.insert((at, task.number), Arc::clone(task));
+        self.timers.first_key_value().is_some_and(|(first, _)| *first == (at, task.number))
     }
 
     /// Makes ready what is due, and says how long until more is.
     fn collect(&mut self, now: Instant) -> Option<Duration> {
         if self.nap_ends.is_some_and(|ends| ends <= now) {
             self.nap_ends = None;
-            for task in self.soon.drain(..) {
-                if task.change(|state| (state == SOON).then_some(QUEUED)).is_some() {
-                    self.ready.push_back(task);
-                }
-            }
+            self.ready.extend(self.soon.drain(..).filter(|task| task.is_soon_over()));
         }
-        while let Some(Reverse(first)) = self.timers.peek()
-            && first.at <= now
+        let begun = *self.begun.get_or_insert(now);
+        let since = |at: u64| (begun + Duration::from_nanos(at)).saturating_duration_since(now);
+        while let Some(first) = self.timers.first_entry()
+            && since(first.key().0).is_zero()
         {
-            let Some(Reverse(Timer { task, .. })) = self.timers.pop() else { break };
-            // One that is running is about to rest: it runs again instead.
-            let due = task.change(|state| match state {
-                IDLE => Some(QUEUED),
-                RUNNING => Some(AGAIN),
-                _ => None,
-            });
-            if due == Some(IDLE) {
+            let task = first.remove();
+            task.set_timer(0);
+            if task.is_due() {
                 self.ready.push_back(task);
             }
         }
-        let timer = self.timers.peek().map(|Reverse(first)| first.at);
-        let next = timer.into_iter().chain(self.nap_ends).min();
-        next.map(|at| at.saturating_duration_since(now))
+        let timer = self.timers.first_key_value().map(|((at, _), _)| since(*at));
+        let nap = self.nap_ends.map(|ends| ends.saturating_duration_since(now));
+        timer.into_iter().chain(nap).min()
     }
 }
 
-impl PartialEq for Timer {
-    fn eq(&self, other: &Self) -> bool {
-        self.at == other.at
+/// Waits to be notified, and no longer than that; it may also wake for nothing.
+fn wait<'a>(
+    notified: &Condvar,
+    state: MutexGuard<'a, State>,
+    longest: Option<Duration>,
+) -> MutexGuard<'a, State> {
+    match longest {
+        None => notified.wait(state).unwrap_or_else(PoisonError::into_inner),
+        Some(longest) => {
+            notified.wait_timeout(state, longest).unwrap_or_else(PoisonError::into_inner).0
+        }
     }
-}
-
-impl Eq for Timer {}
-
-impl PartialOrd for Timer {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Timer {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        self.at.cmp(&other.at)
-    }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -8,6 +8,7 @@ use plimsoll_sync::Dir;
 use super::budget::Budget;
 use super::pool::Pool;
 use crate::error::Result;
+use crate::files::opened::Recent;
 use crate::files::place::{Known, Place};
 use crate::files::spares::Sizes;
 use crate::shim::{Mutex, lock};
@@ -19,13 +20,15 @@ const FIRST_SEGMENT_BYTES: u64 = 256 << 10;
 pub(crate) struct Shared {
     pub(crate) pool: Pool,
     pub(crate) budget: Arc<Budget>,
+    /// Segments that readers had open last.
+    pub(crate) recent: Arc<Recent>,
     /// What was found out of each device.
     devices: Mutex<HashMap<(u64, bool), Known>>,
 }
 
 impl Shared {
     pub(super) fn new(pool: Pool, budget: Budget) -> Self {
-        Self { pool, budget: Arc::new(budget), devices: Mutex::default() }
+        Self { pool, budget: Arc::new(budget), recent: Arc::default(), devices: Mutex::default() }
     }
 
     /// How segments of a log begin.

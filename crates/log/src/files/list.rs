@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 
-use super::opened::{Opened, Recent};
+use super::opened::{Opened, Recent, RecentOf};
 use crate::segment::sparse::{Near, SparseIndex};
 use crate::shim::{AtomicU64, Mutex, lock};
 
@@ -31,7 +31,7 @@ pub(crate) struct Whereabouts {
 #[derive(Debug)]
 struct Known {
     list: VecDeque<u64>,
-    recent: Recent,
+    recent: RecentOf,
 }
 
 impl Known {
@@ -54,12 +54,12 @@ pub(crate) struct Segments {
 }
 
 impl Segments {
-    /// From a list in order.
-    pub(crate) fn new(list: impl IntoIterator<Item = u64>) -> Self {
+    /// From a list in order. What was read last is kept among `recent`.
+    pub(crate) fn new(list: impl IntoIterator<Item = u64>, recent: &Arc<Recent>) -> Self {
         Self {
             known: Mutex::new(Known {
                 list: list.into_iter().collect(),
-                recent: Recent::default(),
+                recent: RecentOf::new(recent),
             }),
             epoch: AtomicU64::new(0),
             newest: Mutex::default(),
@@ -126,7 +126,7 @@ impl Segments {
 
     /// The same, for whoever is about to read it.
     pub(crate) fn find(&self, index: u64) -> Option<Whereabouts> {
-        let mut known = lock(&self.known);
+        let known = lock(&self.known);
         let span = known.span(index)?;
         let opened = known.recent.get(span.first_index);
         Some(Whereabouts { span, opened, epoch: self.epoch() })
@@ -135,7 +135,7 @@ impl Segments {
     /// Keeps a file open for those who read it next. Not if the list has changed since `epoch` so that
     /// it may be another's, nor if it was taken away.
     pub(crate) fn keep(&self, opened: &Arc<Opened>, epoch: u64) {
-        let mut known = lock(&self.known);
+        let known = lock(&self.known);
         let is_listed = known.list.binary_search(&opened.first_index).is_ok();
         if self.epoch() == epoch && is_listed {
             let gone = known.recent.keep(Arc::clone(opened));
@@ -193,7 +193,7 @@ mod tests {
 
     #[test]
     fn each_record_is_in_one_file() {
-        let segments = Segments::new([5, 10, 20]);
+        let segments = Segments::new([5, 10, 20], &Arc::default());
         assert_eq!(segments.span(4), None);
         let span = |index| segments.span(index).unwrap();
         assert_eq!(span(9), Span { first_index: 5, last_index: Some(9) });
@@ -203,7 +203,7 @@ mod tests {
 
     #[test]
     fn a_replaced_suffix_is_returned_and_seen_by_readers() {
-        let segments = Segments::new([5, 10, 20]);
+        let segments = Segments::new([5, 10, 20], &Arc::default());
         let epoch = segments.epoch();
         assert_eq!(segments.replace(10), [10, 20]);
         assert_ne!(segments.epoch(), epoch);
@@ -212,7 +212,7 @@ mod tests {
 
     #[test]
     fn a_record_of_the_segment_that_is_written_is_found_near_its_place_and_in_no_other_segment() {
-        let segments = Segments::new([1]);
+        let segments = Segments::new([1], &Arc::default());
         assert_eq!(segments.near(7, 1), None);
         let mut sparse = SparseIndex::default();
         sparse.note(1, 4176);
@@ -228,7 +228,7 @@ mod tests {
 
     #[test]
     fn retention_never_takes_the_last_file_nor_one_that_is_needed() {
-        let segments = Segments::new([1, 10, 20]);
+        let segments = Segments::new([1, 10, 20], &Arc::default());
         assert_eq!(segments.pop_before(9), None);
         assert_eq!(segments.pop_before(10), Some(1));
         assert_eq!(segments.pop_before(u64::MAX), Some(10));
@@ -243,7 +243,7 @@ mod tests {
 
     #[test]
     fn what_is_kept_is_a_file_of_the_list_and_nothing_that_was_replaced_or_taken() {
-        let segments = Segments::new([5, 10, 20]);
+        let segments = Segments::new([5, 10, 20], &Arc::default());
         let is_kept = |index| segments.find(index).unwrap().opened.is_some();
         let epoch = segments.epoch();
         for first_index in [5, 10, 20] {

@@ -5,6 +5,11 @@
 //! * [`list`]: which segments there are; [`opened`]: those that readers had open last.
 //! * [`stale`]: segments that were replaced and may still be there; [`spares`]: files made ready.
 //! * [`notes`]: small files that each say one thing; [`retain`]: what of the oldest end is kept.
+//!
+//! Its words: a *place* has a *method* (how bytes become durable) and a *layout* (how a file is made ready).
+//! A *spare* is a file that is ready, and the *stock* has one; a *segment* that is not the log's any more is
+//! *stale* until it is *swept*. A *note* says one thing. *Retention* takes the oldest away. What is *opened*
+//! stays so for a while, and a *span* says which records a segment has.
 
 pub(crate) mod list;
 pub(crate) mod notes;
@@ -91,6 +96,18 @@ impl Files {
         self.retention.lock()
     }
 
+    /// Whether every segment has its name still.
+    pub(crate) fn check_names(&self) -> Result<()> {
+        let _retention = self.retention_turn();
+        let names = self.dir().list()?;
+        let lost = self.segments.all().into_iter().map(segment_name);
+        let lost = lost.filter(|name| names.binary_search(name).is_err()).min();
+        lost.map_or(Ok(()), |name| {
+            let gone = std::io::Error::new(ErrorKind::NotFound, "somebody took its name away");
+            Err(plimsoll_sync::Error::io("find", name, gone).into())
+        })
+    }
+
     /// Removes what a cut or a failure left, and the note of it. In the turn of retention.
     pub(crate) fn sweep(&self) -> Result<()> {
         if self.stale.is_empty() && !self.is_cut_noted.load(SeqCst) {
@@ -112,13 +129,14 @@ impl Files {
     /// that. It takes the place of all that came at or after its first index. A cut is noted before: the
     /// files that it replaces stay until they are [swept](Files::sweep).
     ///
-    /// Where that fails the file may have got its name all the same: then it is stale.
+    /// Where that fails the file may have got its name all the same: then it is stale. `None` where no
+    /// descriptor is left to open it with: whoever has it open goes on with that.
     pub(crate) fn enter(
         &self,
         spare_name: &str,
         first_index: u64,
         is_cut: bool,
-    ) -> Result<Arc<dyn File>> {
+    ) -> Result<Option<Arc<dyn File>>> {
         let cutting = is_cut.then(|| self.cutting.lock());
         if is_cut {
             self.is_cut_noted.store(true, SeqCst);
@@ -127,7 +145,11 @@ impl Files {
         self.stale.claim(first_index);
         let name = segment_name(first_index);
         let renamed = self.dir().rename(spare_name, &name);
-        let entered = renamed.and_then(|()| self.dir().open(&name, self.place.method.access));
+        let open = || match self.dir().open(&name, self.place.method.access) {
+            Err(error) if error.is_out_of_descriptors() => Ok(None),
+            opened => opened.map(Some),
+        };
+        let entered = renamed.and_then(|()| open());
         if entered.is_err() {
             // Of a name that the list has the file is the log's, or is written anew.
             if !self.segments.has(first_index) {

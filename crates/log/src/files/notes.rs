@@ -59,6 +59,11 @@ pub(crate) fn end_cut(dir: &dyn Dir) -> Result<()> {
     remove(dir, CUTTING)
 }
 
+/// Whether it is a note that says by its name alone what it has to say: nobody opens it.
+pub(crate) fn is_name_alone(name: &str) -> bool {
+    name == CUTTING || name == SECOND
+}
+
 /// Refuses a log that an earlier version may have kept in two directories.
 pub(crate) fn refuse_second(dir: &dyn Dir) -> Result<()> {
     if !dir.list()?.iter().any(|name| name == SECOND) {
@@ -77,9 +82,13 @@ pub(crate) fn ring(dir: &dyn Dir) -> Result<Option<RingNote>> {
 }
 
 /// From here on records may be in this ring only. Durable on return; never missing for a moment.
+///
+/// # Panics
+/// If its path is not text: that is refused before a log is opened.
 pub(crate) fn write_ring(dir: &dyn Dir, note: &RingNote) -> Result<()> {
     let RingNote { boot, token, path } = note;
-    let text = format!("{boot:032x}\n{}\n{token:016x}\n", path.display());
+    let path = path.to_str().expect("a ring's path is text");
+    let text = format!("{boot:032x}\n{path}\n{token:016x}\n");
     write(dir, RING, text.as_bytes())
 }
 

@@ -97,6 +97,17 @@ impl Stock {
         }
     }
 
+    /// A file that was taken is not used.
+    pub(crate) fn put_back(&self, spare: Spare) {
+        let mut state = lock(&self.state);
+        if state.ready.is_none() {
+            state.ready = Some(spare);
+            return;
+        }
+        drop(state);
+        self.place.dir.remove(&spare.name).ok();
+    }
+
     fn take_ready(&self, bytes: u64) -> Option<Spare> {
         lock(&self.state).ready.take_if(|ready| room(ready.header.segment_bytes) >= bytes)
     }

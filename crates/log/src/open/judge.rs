@@ -45,8 +45,8 @@ pub(crate) struct Chain {
     pub(crate) unbegun_durable: u64,
     /// Files that cannot be part of it, whatever they are called.
     pub(crate) unusable: Vec<(u64, Damage)>,
-    /// The first thing that cannot be.
-    pub(crate) wrong: Option<Corruption>,
+    /// What cannot be, in the order of the records that it concerns.
+    pub(crate) wrong: Vec<Corruption>,
 }
 
 /// A segment of the chain, as it was read.
@@ -147,7 +147,7 @@ pub(crate) fn chain(pieces: Vec<Piece>) -> Chain {
             && new.ordinal != old.ordinal + 1
         {
             let first = new.previous_first_index.clamp(old.first_index, new.first_index - 1);
-            chain.is_wrong(new.first_index, first..=new.first_index - 1, Damage::Missing);
+            chain.note_wrong(new.first_index, first..=new.first_index - 1, Damage::Missing);
         }
     }
     chain.drop_unbegun(&mut kept);
@@ -191,7 +191,7 @@ impl Chain {
             let scanned = piece.scanned.as_ref().expect("what has no link was read");
             if scanned.durable >= first_index {
                 let records = first_index..=scanned.durable;
-                self.is_wrong(first_index, records, Damage::Content("link"));
+                self.note_wrong(first_index, records, Damage::Content("link"));
             }
             let before = kept.last().and_then(|(_, before)| before.link);
             // It is of another generation than the one before it, whose records it cut off then.
@@ -210,30 +210,40 @@ impl Chain {
 
     fn refuse(&mut self, first_index: u64, damage: Damage) {
         self.unusable.push((first_index, damage));
-        self.is_wrong(first_index, first_index..=u64::MAX, damage);
+        self.note_wrong(first_index, first_index..=u64::MAX, damage);
     }
 
-    fn is_wrong(&mut self, first_index: u64, records: RangeInclusive<u64>, damage: Damage) {
+    fn note_wrong(&mut self, first_index: u64, records: RangeInclusive<u64>, damage: Damage) {
         let wrong =
             Corruption { segment: segment_name(first_index), byte_offset: 0, damage, records };
-        match &self.wrong {
-            Some(earlier) if earlier.records.start() <= wrong.records.start() => {}
-            _ => self.wrong = Some(wrong),
+        // Of a file that cannot be used its successor says that it is missing: it is wrong once.
+        let start = |of: &Corruption| *of.records.start();
+        if let Err(at) = self.wrong.binary_search_by_key(&start(&wrong), start) {
+            self.wrong.insert(at, wrong);
         }
     }
 
     /// Gives up the first record that is wrong and everything behind it: those files are stale.
     pub(crate) fn give_up_what_is_wrong(&mut self) {
-        let Some(wrong) = &self.wrong else { return };
+        let Some(wrong) = self.wrong.first() else { return };
         let keep = self.segments.partition_point(|first| first < wrong.records.start());
         self.stale.extend(self.segments.drain(keep..));
         // They would be in the way of every later open.
         self.stale.extend(self.unusable.drain(..).map(|(first_index, _)| first_index));
     }
 
-    /// What is wrong behind this segment.
+    /// Takes away what is before a record: retention has.
+    pub(crate) fn forget_before(&mut self, first_index: u64) {
+        for segments in [&mut self.segments, &mut self.stale, &mut self.unbegun] {
+            segments.retain(|&first| first >= first_index);
+        }
+        self.unusable.retain(|&(first, _)| first >= first_index);
+        self.wrong.retain(|wrong| *wrong.records.start() >= first_index);
+    }
+
+    /// What is wrong first behind this segment.
     pub(crate) fn wrong_behind(&self, first_index: u64) -> Option<&Corruption> {
-        self.wrong.as_ref().filter(|wrong| *wrong.records.start() > first_index)
+        self.wrong.iter().find(|wrong| *wrong.records.start() > first_index)
     }
 
     /// The last record that a segment should have, if another follows, readable or not.
@@ -254,7 +264,7 @@ impl Chain {
     fn before_all(&self) -> u64 {
         let first = self.segments.first().or(self.unbegun.last()).copied();
         // Where nothing is left, numbers go on where what is lost began.
-        let first = first.or(self.wrong.as_ref().map(|wrong| *wrong.records.start()));
+        let first = first.or(self.wrong.first().map(|wrong| *wrong.records.start()));
         first.map_or(0, |first| (first - 1).min(INDEX_END - 1))
     }
 
@@ -276,8 +286,14 @@ pub(crate) fn judge(
     closed: Option<&Closed>,
     also_durable: u64,
 ) -> Verdict {
-    let called = readings.iter().filter_map(|reading| reading.scanned.as_ref());
-    let called = called.map(|scanned| scanned.durable).fold(chain.durable, u64::max);
+    let called = readings.iter().enumerate().filter_map(|(at, reading)| {
+        let durable = reading.scanned.as_ref()?.durable;
+        // What it has to leave to one whose link says that it was begun was cut off.
+        let is_begun = |next: &&Reading| next.head.is_ok_and(|head| head.link.is_some());
+        let next = readings[at + 1..].iter().find(is_begun);
+        Some(next.map_or(durable, |next| durable.min(next.first_index - 1)))
+    });
+    let called = called.fold(chain.durable, u64::max);
     let noted = chain.durable_when_closed(closed);
     let durable = called.max(noted).max(also_durable).max(chain.unbegun_durable);
     let mut verdict = Verdict {

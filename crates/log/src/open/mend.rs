@@ -7,9 +7,9 @@ use std::sync::Arc;
 use plimsoll_sync::Dir;
 
 use super::judge::{Chain, Part, Verdict};
-use super::ring::OpenRing;
+use super::ring::{self, OpenRing};
 use super::survey::{End, Survey, read_end, survey};
-use crate::append::intake::Intake;
+use crate::append::intake::{Intake, Limits};
 use crate::append::marks::Marks;
 use crate::commit::Commit;
 use crate::commit::succession::{Beginning, Step, Successor};
@@ -42,7 +42,9 @@ pub struct Recovery {
     pub last_index: u64,
     /// The log was closed, and nothing happened since.
     pub clean: bool,
-    /// An unfinished last write, cut off. News, not an error: none of it was acknowledged as durable.
+    /// An unfinished last write, cut off. News, not an error: nothing in the log says that any of it was
+    /// durable. A mark of that comes at most once in 4 KiB: what was synced since the last one and rotted
+    /// afterwards looks the same.
     pub torn_tail: Option<TornTail>,
     /// Files that were not part of the log any more, or not yet, and were removed.
     pub discarded: Vec<String>,
@@ -54,7 +56,8 @@ pub struct Recovery {
     pub lost: Option<Corruption>,
 }
 
-/// Where an unfinished last write was cut off.
+/// Where an unfinished last write was cut off, or what looks like one: nothing in the log says that what
+/// stood there was durable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TornTail {
     /// The file.
@@ -82,6 +85,7 @@ pub(crate) fn open(
     options: &Options,
     crew: Option<&Shared>,
 ) -> Result<(Commit, Recovery)> {
+    ring::check_path(&options.ring)?;
     let full = options.segment_bytes;
     let (place, sizes) = match crew {
         Some(crew) => (crew.place(dir, options.direct)?, Shared::sizes(full)),
@@ -91,7 +95,7 @@ pub(crate) fn open(
     // A process that crashed may have given a name and not synced it.
     place.dir.sync()?;
     let mut survey = survey(&*place.dir)?;
-    if let Some(wrong) = &survey.chain.wrong
+    if let Some(wrong) = survey.chain.wrong.first()
         && !options.accept_loss
     {
         return Err(Error::Corrupt(Box::new(wrong.clone())));
@@ -110,13 +114,14 @@ pub(crate) fn open(
         None => u128::from(clock.unique()?) << 64 | u128::from(clock.unique()?),
     };
     let stock = Stock::new(Arc::clone(&place), log_id, clock.clone(), sizes);
-    let segments = Segments::new(kept(&survey.chain, &end));
+    let recent = crew.map(|crew| Arc::clone(&crew.recent)).unwrap_or_default();
+    let segments = Segments::new(kept(&survey.chain, &end), &recent);
     let files = Files::new(place, log_id, clock, segments, stock);
     let recovery = Recovery {
         created,
         clean: end.verdict.is_clean,
         torn_tail: torn_tail(&end),
-        lost: survey.chain.wrong.clone().or(end.verdict.lost.clone()),
+        lost: survey.chain.wrong.first().or(end.verdict.lost.as_ref()).cloned(),
         ..Recovery::default()
     };
     Opening { options, survey, end, files, recovery, crew }.run()
@@ -187,16 +192,19 @@ impl Opening<'_> {
         );
         let clock = options.clock.clone();
         let flusher = Arc::new(Flusher::inline(clock.clone()));
-        let intake = Intake::new(ring.ring, marks, clock, options.max_batch_bytes());
-        if let Some(crew) = self.crew {
-            intake.share(Arc::clone(&crew.budget));
-        }
+        let budget = self.crew.map(|crew| Arc::clone(&crew.budget));
+        let most = budget.as_ref().map_or(u64::MAX, |budget| budget.most());
+        let limits = Limits {
+            batch_bytes: options.max_batch_bytes().min(most),
+            held_bytes: options.policy.accepted_bytes_max(),
+        };
+        let intake = Intake::new(ring.ring, marks, clock, limits, budget.clone());
         let writer = Writer::new(active, ring.taken, generation, flusher, staging);
         let tell = Tell::new(options.observer.clone());
         let mut commit =
             Commit::new(options.policy, intake, files, syncer, tell, writer, options.threads);
         commit.ring_outlives_us = options.ring != RingPlace::Memory;
-        commit.is_in_crew = self.crew.is_some();
+        commit.budget = budget;
         {
             let mut writer = commit.role();
             writer.begin(&commit)?;

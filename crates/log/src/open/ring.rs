@@ -88,6 +88,7 @@ impl OpenRing {
                 written?;
                 if !open.is_new {
                     open.ring.take_token(token);
+                    open.ring.note_cut(None);
                 }
             }
         }
@@ -100,16 +101,32 @@ impl OpenRing {
 
     fn replay(&mut self, records: &[Left], last_index: u64) {
         let first = records.first().map_or(last_index + 1, |left| left.index);
-        if first > last_index + 1 {
+        let is_behind_a_gap = first > last_index + 1;
+        let is_cut_off = is_behind_a_gap && self.ring.was_cut_to(last_index);
+        if is_behind_a_gap && !is_cut_off {
             self.ignored = Some(format!("it begins with record {first}, after a gap"));
             return;
         }
+        let records = if is_cut_off { &[] } else { records };
         let next = records.iter().find(|left| left.index > last_index);
         self.taken = next.map_or(self.ring.filled(), |left| left.position);
         self.accepted = records.last().map_or(last_index, |left| left.index).max(last_index);
         self.ring.release(self.taken);
         self.is_new = false;
     }
+}
+
+/// Refuses a ring that a note could not name. Changes nothing.
+pub(super) fn check_path(ring: &RingPlace) -> Result<()> {
+    let RingPlace::File(path) = ring else { return Ok(()) };
+    if canonical(path).to_str().is_some() {
+        return Ok(());
+    }
+    Err(Error::Options(format!(
+        "the path of the ring {} is not text (UTF-8), and the note that leads to it could not name it: \
+         choose another",
+        path.display()
+    )))
 }
 
 /// Refuses to go on without the ring that the note names, if it is there and may hold records.

@@ -34,6 +34,8 @@ pub(crate) struct Survey {
 pub(crate) fn survey(dir: &dyn Dir) -> Result<Survey> {
     // Before the names: whoever writes the log meanwhile may close it with segments that are not listed.
     let mut survey = Survey { closed: notes::closed(dir)?, ..Survey::default() };
+    // A list passes over what is no file, and the log would seem to end before it.
+    dir.refuse_strangers(&|name| first_index_of(name).is_some() || notes::is_name_alone(name))?;
     let mut names = Vec::new();
     for name in dir.list()? {
         if let Some(first_index) = first_index_of(&name) {
@@ -118,14 +120,14 @@ pub(crate) fn read_end(place: &Place, survey: &Survey) -> Result<End> {
         let on_disk = OnDisk::open(place, first_index)?;
         let until = match newest {
             // What stands there of records that were in a lost file was cut off before.
-            None => survey.chain.wrong.as_ref().map(|wrong| wrong.records.start() - 1),
+            None => survey.chain.wrong.first().map(|wrong| wrong.records.start() - 1),
             Some(_) => survey.chain.until(first_index),
         };
         let scanned = on_disk.scan(first_index, until.unwrap_or(u64::MAX), closed)?;
         let until = if newest.is_none() { None } else { until };
         let head = on_disk.head;
         // A mark may know better than the link: then a full segment need not be read.
-        let is_all = survey.chain.wrong.is_none()
+        let is_all = survey.chain.wrong.is_empty()
             && head.is_ok_and(|head| head.link.is_some())
             && scanned.as_ref().is_some_and(|scanned| scanned.durable + 1 >= first_index);
         let is_first = newest.is_none();

@@ -107,7 +107,7 @@ impl Found {
             let reading = self.reading(first, until);
             let called = reading.scanned.as_ref().map_or(0, |scanned| scanned.durable);
             let is_all = readings.is_empty()
-                && chain.wrong.is_none()
+                && chain.wrong.is_empty()
                 && reading.head.is_ok_and(|head| head.link.is_some())
                 && called + 1 >= first;
             readings.push(reading);
@@ -128,11 +128,11 @@ impl Found {
         }
         let mut chain = by_ends.unwrap_or_else(|| chain(self.pieces.clone()));
         tell_chain(&mut said, &chain);
-        if let Some(wrong) = &chain.wrong {
+        for wrong in &chain.wrong {
             writeln!(said, "wrong: {}", lost(wrong)).unwrap();
-            if !self.accepts_loss && !self.is_verified {
-                return said + "the log does not open\n";
-            }
+        }
+        if !chain.wrong.is_empty() && !self.accepts_loss && !self.is_verified {
+            return said + "the log does not open\n";
         }
         if self.accepts_loss {
             chain.give_up_what_is_wrong();

@@ -60,6 +60,9 @@ impl Follower {
 
     /// Waits for the next record, without asking anybody to hurry.
     fn wait(&self, deadline: Option<&Deadline>) -> Result<()> {
+        if !self.live.owner.is_this() {
+            return Err(Error::Forked);
+        }
         let mark = self.mark();
         let cuts = mark.cuts();
         match mark.wait(self.next_index(), cuts, deadline) {

@@ -37,6 +37,8 @@ pub struct Reader {
     level: Ack,
     open: Option<Open>,
     epoch: u64,
+    /// How often the log had been cut when it began.
+    cuts: u64,
     /// It has read so much in order that it is helped from the beginning of each segment on.
     is_long: bool,
 }
@@ -58,12 +60,23 @@ struct Open {
     /// Where a record was missing that somebody else's log calls durable. It may have been written
     /// after its place was read and before the word of it was: then it is there at a second look.
     doubt: Option<u64>,
+    /// Up to this record the rest of the batch was found behind each, since the file was read anew.
+    whole_to: u64,
+}
+
+impl Open {
+    /// Forgets what was read, because the file may have changed.
+    fn refresh(&mut self) {
+        self.cursor.refresh();
+        self.whole_to = 0;
+    }
 }
 
 impl Reader {
     pub(crate) fn new(source: Source, from: u64, level: Ack) -> Result<Self> {
-        let epoch = source.epoch();
-        let reader = Self { source, next_index: from, level, open: None, epoch, is_long: false };
+        let (cuts, epoch) = (source.cuts(), source.epoch());
+        let (open, is_long) = (None, false);
+        let reader = Self { source, next_index: from, level, open, epoch, cuts, is_long };
         reader.source.check_range(from)?;
         Ok(reader)
     }
@@ -78,7 +91,9 @@ impl Reader {
     ///
     /// # Errors
     /// [`Error::Corrupt`] if durable bytes have changed: the reader stays before them.
-    /// [`Error::OutOfRange`] if the record was truncated.
+    /// [`Error::OutOfRange`] if the record was truncated, [`Error::Truncated`] if the one before it was
+    /// cut off since the reader began, read or not: others may come in their place, so open another
+    /// reader where it is known what stays.
     pub fn next_record(&mut self) -> Result<Option<Record<'_>>> {
         Ok(if self.advance()? { Some(self.current()) } else { None })
     }
@@ -112,6 +127,11 @@ impl Reader {
         // written after that.
         let limit = self.source.limit(self.level);
         if self.source.epoch() != self.epoch {
+            // Others may have got the indexes of what was read.
+            let last_read = self.next_index - 1;
+            if self.source.is_cut_off(last_read, self.cuts) {
+                return Err(Error::Truncated { index: last_read });
+            }
             self.epoch = self.source.epoch();
             self.open = None;
         }
@@ -154,13 +174,10 @@ impl Reader {
                         if self.reopen_at(next)? {
                             continue;
                         }
-                        // The segment that should follow may be gone from a log that was closed.
-                        if let Source::Files(shelf) = &self.source
-                            && let Some(missing) = shelf.missing_from(next)
-                        {
-                            return Err(Error::Corrupt(Box::new(missing)));
+                        if !self.is_missed(next)? {
+                            return Ok(false);
                         }
-                        return Ok(false);
+                        Damage::Missing
                     }
                     Kind::Link | Kind::Mark | Kind::Pad => {
                         open.cursor.skip(&frame);
@@ -174,6 +191,18 @@ impl Reader {
                 return Ok(false);
             }
         }
+    }
+
+    /// Whether a record should be there that the segment, which is full, does not have.
+    fn is_missed(&self, index: u64) -> Result<bool> {
+        // The segment that should follow may be gone from a log that was closed.
+        if let Source::Files(shelf) = &self.source
+            && let Some(missing) = shelf.missing_from(index)
+        {
+            return Err(Error::Corrupt(Box::new(missing)));
+        }
+        let last = self.open.as_ref().and_then(|open| open.span.last_index);
+        Ok(last.is_some_and(|last| last >= index))
     }
 
     /// Passes the record that was read last, and has what comes read ahead if that is worth it.
@@ -196,7 +225,7 @@ impl Reader {
     fn look_again(&mut self, damage: Damage) -> Result<bool> {
         let open = self.open.as_mut().expect("something was read");
         if !open.is_fresh {
-            open.cursor.refresh();
+            open.refresh();
             open.is_fresh = true;
             return Ok(true);
         }
@@ -229,7 +258,7 @@ impl Reader {
             }
             if open.doubt != Some(at) {
                 open.doubt = Some(at);
-                open.cursor.refresh();
+                open.refresh();
                 return Ok(true);
             }
         }
@@ -259,7 +288,7 @@ impl Reader {
         }
         open.span = span;
         // The segment was still being written when it was read, and is full now.
-        open.cursor.refresh();
+        open.refresh();
         Ok(changed)
     }
 
@@ -267,7 +296,8 @@ impl Reader {
     /// here nothing is read before its batch is whole.
     fn batch_is_whole(&mut self) -> Result<bool> {
         let open = self.open.as_mut().expect("a record was read");
-        let Some(first) = open.frame.filter(|frame| frame.more > 0) else {
+        let is_open = |frame: &Frame| frame.more > 0 && frame.index > open.whole_to;
+        let Some(first) = open.frame.filter(is_open) else {
             return Ok(true);
         };
         let at = open.cursor.at();
@@ -284,10 +314,12 @@ impl Reader {
         }
         open.cursor.seek(at);
         open.cursor.peek()?;
-        if !whole {
+        if whole {
+            open.whole_to = frame.index;
+        } else {
             open.frame = None;
             open.next_index -= 1;
-            open.cursor.refresh();
+            open.refresh();
         }
         Ok(whole)
     }
@@ -308,6 +340,7 @@ impl Reader {
             is_fresh: true,
             end: None,
             doubt: None,
+            whole_to: 0,
         });
         Ok(true)
     }

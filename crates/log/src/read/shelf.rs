@@ -5,14 +5,14 @@ use std::io::ErrorKind;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 
-use plimsoll_sync::{Access, Dir, File};
+use plimsoll_sync::{Access, Dir, Error as DiskError, File};
 
 use crate::error::{Corruption, Error, Result};
 use crate::files::list::Span;
 use crate::open::judge::{self, Chain, Reading, Verdict};
 use crate::open::survey::{Survey, scan_file, survey};
 use crate::segment::damage::Damage;
-use crate::segment::head::{Head, segment_name};
+use crate::segment::head::{Head, read_header, segment_name};
 use crate::segment::scan::Scanned;
 use crate::shim::{AtomicU64, Mutex, lock};
 
@@ -24,6 +24,13 @@ pub(crate) struct Shelf {
     dir: Arc<dyn Dir>,
     survey: Mutex<Survey>,
     epoch: AtomicU64,
+}
+
+/// A segment that was looked at.
+#[derive(Debug)]
+pub(crate) struct Seen {
+    pub(crate) reading: Reading,
+    pub(crate) file_bytes: u64,
 }
 
 /// What stands where a record should be that a reader did not find.
@@ -82,7 +89,7 @@ impl Shelf {
 
     /// Why nothing covers this record, if its file is lost.
     pub(crate) fn lost(&self, index: u64) -> Option<Corruption> {
-        let is_empty = self.chain(|chain| chain.segments.is_empty() && chain.wrong.is_none());
+        let is_empty = self.chain(|chain| chain.segments.is_empty() && chain.wrong.is_empty());
         if is_empty {
             return self.missing_from(index);
         }
@@ -151,6 +158,59 @@ impl Shelf {
         Ok(Reading { first_index, head, until, scanned })
     }
 
+    /// Looks what there is, and has `see` look at each segment. What retention takes away meanwhile is
+    /// left out; where another file is changed, or all are gone, it begins again.
+    pub(crate) fn look(
+        &self,
+        see: impl Fn(&Survey) -> Result<Vec<Option<Seen>>>,
+    ) -> Result<(Survey, Vec<Seen>)> {
+        let mut looks = 0;
+        loop {
+            self.refresh()?;
+            let mut survey = self.survey();
+            match see(&survey) {
+                Err(error) if is_gone(&error) && looks < LOOKS_MAX => {}
+                Err(error) => return Err(error),
+                Ok(seen) => {
+                    let all = seen.len();
+                    let mut seen: Vec<Seen> = seen.into_iter().flatten().collect();
+                    if seen.len() < all {
+                        let first_index = self.first_index();
+                        survey.chain.forget_before(first_index);
+                        seen.retain(|seen| seen.reading.first_index >= first_index);
+                    }
+                    if all == 0 || !seen.is_empty() || looks == LOOKS_MAX {
+                        return Ok((survey, seen));
+                    }
+                }
+            }
+            looks += 1;
+        }
+    }
+
+    /// Looks at a segment as `read` does; `None` if retention has taken it away since.
+    pub(crate) fn see(
+        &self,
+        first_index: u64,
+        read: impl FnOnce() -> Result<Reading>,
+    ) -> Result<Option<Seen>> {
+        let seen = read().and_then(|reading| {
+            // Its file may have got another name, and other bytes, while it was read.
+            let file = self.open(first_index)?;
+            if read_header(&*file, first_index)? != reading.head.map(|head| head.header) {
+                return Err(gone(first_index));
+            }
+            Ok(Seen { reading, file_bytes: file.len()? })
+        });
+        match seen {
+            Err(error) if is_gone(&error) => {
+                self.refresh()?;
+                if first_index < self.first_index() { Ok(None) } else { Err(error) }
+            }
+            seen => seen.map(Some),
+        }
+    }
+
     pub(crate) fn judge(&self, survey: &Survey, readings: &[Reading]) -> Verdict {
         judge::judge(&survey.chain, readings, survey.closed.as_ref(), 0)
     }
@@ -162,12 +222,18 @@ fn survey_now(dir: &dyn Dir) -> Result<Survey> {
     let mut looks = 0;
     loop {
         match survey(dir) {
-            Err(Error::Disk(error))
-                if error.kind() == Some(ErrorKind::NotFound) && looks < LOOKS_MAX =>
-            {
-                looks += 1;
-            }
+            Err(error) if is_gone(&error) && looks < LOOKS_MAX => looks += 1,
             found => return found,
         }
     }
+}
+
+/// Whether a file was not there any more.
+fn is_gone(error: &Error) -> bool {
+    matches!(error, Error::Disk(error) if error.kind() == Some(ErrorKind::NotFound))
+}
+
+/// There is another segment of that name now.
+fn gone(first_index: u64) -> Error {
+    DiskError::io("read", segment_name(first_index), ErrorKind::NotFound.into()).into()
 }

@@ -66,6 +66,22 @@ impl Source {
         }
     }
 
+    /// How often the log was cut, where that is known.
+    pub(super) fn cuts(&self) -> u64 {
+        match self {
+            Self::Live(live) => live.marks.cuts(),
+            Self::Files(_) => 0,
+        }
+    }
+
+    /// Whether a record was cut off since the log had been cut so often.
+    pub(super) fn is_cut_off(&self, index: u64, since: u64) -> bool {
+        match self {
+            Self::Live(live) => live.marks.is_cut_off(index, since),
+            Self::Files(_) => false,
+        }
+    }
+
     pub(super) fn first_index(&self) -> u64 {
         match self {
             Self::Live(live) => live.files.first_index(),

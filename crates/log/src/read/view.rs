@@ -9,7 +9,7 @@ use std::thread::available_parallelism;
 use plimsoll_sync::{Dir, OsDir};
 
 use super::reader::Reader;
-use super::shelf::Shelf;
+use super::shelf::{Seen, Shelf};
 use super::source::Source;
 use crate::error::{Corruption, Error, Result};
 use crate::open::judge::{Part, Reading};
@@ -45,9 +45,10 @@ pub struct SegmentReport {
     pub file_bytes: u64,
     /// Size that its header says; 0 if there is none.
     pub segment_bytes: u64,
-    /// Records up to this one were durable when the segment last said so.
+    /// Records up to this one were durable when the segment last said so, which it does at most once in
+    /// 4 KiB.
     pub durable: u64,
-    /// How often records had been cut off when it was begun.
+    /// How often records had been cut off, or a failed segment replaced, when it was begun.
     pub generation: u64,
     /// When it was begun, in ns since 1970.
     pub unix_ns: u64,
@@ -64,7 +65,8 @@ pub enum SegmentState {
     Closed,
     /// The last one of a log that is open, or was not closed: it ends with its last record.
     Open,
-    /// The last one, and its last write is not finished. None of it was acknowledged as durable.
+    /// The last one, and its last write is not finished: nothing in the log says that any of it was
+    /// durable.
     Torn(Corruption),
     /// Durable records are lost, or the file is no segment.
     Corrupt(Corruption),
@@ -124,7 +126,7 @@ impl View {
     /// Whether there is a log.
     #[must_use]
     pub fn is_log(&self) -> bool {
-        self.shelf.chain(|chain| !chain.segments.is_empty() || chain.wrong.is_some())
+        self.shelf.chain(|chain| !chain.segments.is_empty() || !chain.wrong.is_empty())
     }
 
     /// The oldest record; the next one if there is none.
@@ -142,74 +144,89 @@ impl View {
         Reader::new(Source::Files(Arc::clone(&self.shelf)), index, Ack::Written)
     }
 
-    /// How often records were cut off, as far as is known: raised by [`crate::Log::truncate_after`].
-    /// What was read before that may be another record's now.
+    /// How often records were cut off or a failed segment was replaced, as far as is known: raised by
+    /// [`crate::Log::truncate_after`], by an open that cuts off a torn tail, and by a log that goes on
+    /// after a write or a sync failed. What was read before that may be another record's now.
     #[must_use]
     pub fn generation(&self) -> u64 {
         self.shelf.chain(|chain| chain.generation)
     }
 
     /// What the segments hold, oldest first, mostly by the word of their heads: only those that may
-    /// hold records that are not durable are read through. [`View::verify`] reads all.
+    /// hold records that are not durable are read through. [`View::verify`] reads all. What retention takes
+    /// away meanwhile is left out.
     ///
     /// # Errors
     /// A file cannot be read.
     pub fn outline(&self) -> Result<Vec<SegmentReport>> {
-        self.shelf.refresh()?;
-        let survey = self.shelf.survey();
-        let unsure = survey.chain.unsure().first().copied().unwrap_or(0);
-        let read = |&first_index: &u64| {
-            if first_index >= unsure {
-                return self.shelf.read(&survey, first_index);
-            }
-            let head = Head::read(&*self.shelf.open(first_index)?, first_index)?;
-            let until = survey.chain.until(first_index);
-            Ok(Reading { first_index, head, until, scanned: None })
-        };
-        let readings = survey.chain.segments.iter().map(read).collect::<Result<Vec<_>>>()?;
-        self.report(&survey, &readings)
+        let (survey, seen) = self.shelf.look(|survey| {
+            let unsure = survey.chain.unsure().first().copied().unwrap_or(0);
+            let read = |first_index: u64| {
+                if first_index >= unsure {
+                    return self.shelf.read(survey, first_index);
+                }
+                let head = Head::read(&*self.shelf.open(first_index)?, first_index)?;
+                let until = survey.chain.until(first_index);
+                Ok(Reading { first_index, head, until, scanned: None })
+            };
+            let segments = survey.chain.segments.iter();
+            segments.map(|&first| self.shelf.see(first, || read(first))).collect()
+        })?;
+        Ok(self.report(&survey, seen))
     }
 
     /// Reads every segment and says what is in it, oldest first; on all CPUs. `progress` is told the
-    /// number of segments done and of all.
+    /// number of segments done and of all. What retention takes away meanwhile is left out.
     ///
     /// # Errors
     /// A file cannot be read.
     pub fn verify(&self, progress: &(dyn Fn(usize, usize) + Sync)) -> Result<Vec<SegmentReport>> {
-        self.shelf.refresh()?;
-        let survey = self.shelf.survey();
+        let (survey, seen) = self.shelf.look(|survey| self.see_all(survey, progress))?;
+        Ok(self.report(&survey, seen))
+    }
+
+    /// Reads every segment, until one cannot be read.
+    fn see_all(
+        &self,
+        survey: &Survey,
+        progress: &(dyn Fn(usize, usize) + Sync),
+    ) -> Result<Vec<Option<Seen>>> {
         let all = &survey.chain.segments;
         let threads = available_parallelism().map_or(1, usize::from);
         let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        let mut readings: Vec<Option<Result<Reading>>> = Vec::new();
-        readings.resize_with(all.len(), || None);
-        let slots: Vec<Mutex<_>> = readings.iter_mut().map(Mutex::new).collect();
+        let mut seen: Vec<Option<Result<Option<Seen>>>> = Vec::new();
+        seen.resize_with(all.len(), || None);
+        let slots: Vec<Mutex<_>> = seen.iter_mut().map(Mutex::new).collect();
         thread::scope(|scope| {
             for _ in 0..threads.min(all.len()) {
                 scope.spawn(|| {
                     loop {
                         let number = next.fetch_add(1, SeqCst);
-                        let Some(&first_index) = all.get(number) else { return };
-                        **lock(&slots[number]) = Some(self.shelf.read(&survey, first_index));
+                        let Some(&first) = all.get(number) else { return };
+                        let seen = self.shelf.see(first, || self.shelf.read(survey, first));
+                        if seen.is_err() {
+                            next.store(all.len(), SeqCst);
+                        }
+                        **lock(&slots[number]) = Some(seen);
                         progress(done.fetch_add(1, SeqCst) + 1, all.len());
                     }
                 });
             }
         });
         drop(slots);
-        let readings = readings.into_iter().map(|reading| reading.expect("each was read"));
-        let readings = readings.collect::<Result<Vec<_>>>()?;
-        self.report(&survey, &readings)
+        // Those that are none come after an error.
+        seen.into_iter().flatten().collect()
     }
 
     /// What the judge says of each segment, and of the files that are none of them.
-    fn report(&self, survey: &Survey, readings: &[Reading]) -> Result<Vec<SegmentReport>> {
-        let verdict = self.shelf.judge(survey, readings);
+    fn report(&self, survey: &Survey, seen: Vec<Seen>) -> Vec<SegmentReport> {
+        let sizes: Vec<_> = seen.iter().map(|seen| seen.file_bytes).collect();
+        let readings: Vec<_> = seen.into_iter().map(|seen| seen.reading).collect();
+        let verdict = self.shelf.judge(survey, &readings);
         let mut reports = Vec::new();
-        for (reading, part) in readings.iter().zip(verdict.parts) {
-            let mut report = SegmentReport::of(reading, part, verdict.durable);
-            report.file_bytes = self.shelf.open(reading.first_index)?.len()?;
-            reports.push(report);
+        for ((reading, file_bytes), part) in readings.iter().zip(sizes).zip(verdict.parts) {
+            let report = SegmentReport::of(reading, part, verdict.durable);
+            reports.push(SegmentReport { file_bytes, ..report });
         }
         let chain = &survey.chain;
         for &(first_index, damage) in &chain.unusable {
@@ -220,26 +237,17 @@ impl View {
                 SegmentState::Corrupt(Corruption { segment, byte_offset: 0, damage, records });
             reports.push(report);
         }
-        // What is missing is in the report of the file that tells so, or of the last one.
-        let lost =
-            chain.wrong.clone().or(verdict.lost.filter(|lost| lost.damage == Damage::Missing));
-        if let Some(lost) = lost {
-            let teller = reports.iter().position(|report| report.segment == lost.segment);
-            match teller {
-                Some(teller) => reports[teller].state = SegmentState::Corrupt(lost),
-                None => {
-                    let mut report = SegmentReport::blank(*lost.records.start());
-                    report.state = SegmentState::Corrupt(lost);
-                    reports.push(report);
-                }
-            }
+        let mut wrong = chain.wrong.clone();
+        if wrong.is_empty() {
+            wrong.extend(verdict.lost.filter(|lost| lost.damage == Damage::Missing));
         }
+        wrong.into_iter().for_each(|lost| tell_lost(&mut reports, lost));
         for &first_index in chain.stale.iter().chain(&chain.unbegun) {
             let stale = SegmentReport::blank(first_index);
             reports.push(SegmentReport { state: SegmentState::Stale, ..stale });
         }
         reports.sort_by_key(|report| report.first_index);
-        Ok(reports)
+        reports
     }
 
     /// Walks the frames of one segment file, good and bad, until `each` says stop.
@@ -285,6 +293,26 @@ impl View {
             if next_valid.is_none() {
                 return Ok(());
             }
+        }
+    }
+}
+
+/// What is missing is in the report of the file that tells so, or in one of its own.
+fn tell_lost(reports: &mut Vec<SegmentReport>, lost: Corruption) {
+    let lost_of = |report: &SegmentReport| match &report.state {
+        SegmentState::Corrupt(lost) => Some(lost.records.clone()),
+        _ => None,
+    };
+    let first = lost.records.start();
+    let is_told = reports.iter().filter_map(lost_of).any(|records| records.contains(first));
+    match reports.iter_mut().find(|report| report.segment == lost.segment) {
+        // It has damage of its own to tell.
+        Some(teller) if is_told && lost_of(teller).is_some() => {}
+        Some(teller) => teller.state = SegmentState::Corrupt(lost),
+        None => {
+            let mut report = SegmentReport::blank(*first);
+            report.state = SegmentState::Corrupt(lost);
+            reports.push(report);
         }
     }
 }

@@ -12,8 +12,8 @@ pub struct Link {
     pub first_index: u64,
     /// Its number, counted from 0 with the log's first segment.
     pub ordinal: u64,
-    /// Raised when records were cut off: a segment of an older generation that begins later is not
-    /// part of the log any more.
+    /// Raised when records were cut off or a failed segment was replaced: a segment of an older generation
+    /// that begins later is not part of the log any more.
     pub generation: u64,
     /// Salt of the segment before it, 0 if there was none.
     pub previous_salt: u64,

@@ -7,6 +7,11 @@
 //! * [`head`]: header and link of a file; [`cursor`]: walks frames, checking each, over a [`window`] on
 //!   the file that two threads may fill ([`ahead`]).
 //! * [`scan`]: what a whole segment holds, and why it ends.
+//!
+//! Its words: a file begins with a *header*, which has its *salt*; then come *frames*: records, a *link* to
+//! what it follows, with its *generation*, *marks* of what is durable, and a *seal* with the *sparse index*.
+//! Frames are *staged*, and go out in *blocks*, some of them in *flight*. They are read by a *cursor* over a
+//! *window*; what is not a frame is *damage*.
 
 pub(crate) mod active;
 pub(crate) mod ahead;

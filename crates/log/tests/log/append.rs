@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use plimsoll_log::{Ack, Error, Log, Options, Policy};
-use plimsoll_simdisk::SimDir;
+use plimsoll_log::{Ack, Clock, Error, Log, Options, Policy};
+use plimsoll_simdisk::{DiskOptions, Overwriting, SimDir};
 use plimsoll_sync::{Access, Dir};
 
-use crate::common::{expect, payload, scratch, small};
+use crate::common::{driven, expect, payload, scratch, small};
+use crate::wrapped::Gate;
 
 #[test]
 fn what_was_appended_is_read_back_across_segments_and_after_reopening() {
@@ -113,4 +114,64 @@ fn what_an_appender_wrote_itself_is_synced_in_the_background() {
     assert!(follower.next_within(Duration::from_millis(200)).unwrap().is_none());
     log.append_with(b"one", Ack::Written).unwrap();
     log.watch(1, Ack::Durable).unwrap().block_for(Duration::from_secs(60)).unwrap();
+}
+
+/// What is accepted and not durable was bound by the ring only, and its age by writes that return.
+#[test]
+fn appends_wait_at_twice_what_may_be_unsynced() {
+    let max_bytes = 4096;
+    let bytes = |max_age| Policy::Interval { max_age, max_bytes };
+    let hour = Duration::from_secs(3600);
+    let gate = Arc::new(Gate::default());
+    let dir = gate.wrap(Arc::new(SimDir::new()));
+    let options = Options { policy: bytes(hour), ..Options::default() };
+    let (log, _) = Log::open_in(dir, options).unwrap();
+    gate.shut_after(0, None);
+    let refused = (0..1000).find_map(|_| log.try_append(&[1; 100]).err());
+    assert!(matches!(refused, Some(Error::WouldBlock { .. })), "{refused:?}");
+    let held = log.stats().ring_bytes;
+    assert!((max_bytes..=2 * max_bytes).contains(&held), "{held}");
+    gate.open();
+    log.append(&[1; 100_000]).expect("what is larger goes alone");
+    log.append(&[1; 100]).unwrap();
+
+    let clock = Clock::manual(1);
+    let policy = Policy::Interval { max_age: Duration::from_secs(1), max_bytes: 1 << 30 };
+    let options = Options { policy, clock: clock.clone(), ..Options::default() };
+    let gate = Arc::new(Gate::default());
+    let (log, _) = Log::open_in(gate.wrap(Arc::new(SimDir::new())), options).unwrap();
+    gate.shut_after(0, None);
+    log.append(b"its write hangs").unwrap();
+    assert!(gate.is_reached_before(|| false));
+    clock.advance(Duration::from_secs(3));
+    let refused = (0..1000).find_map(|_| log.try_append(b"younger").err());
+    assert!(matches!(refused, Some(Error::WouldBlock { .. })), "{refused:?}");
+    gate.open();
+    log.append(b"once it is written").unwrap();
+}
+
+/// "Nothing was accepted" was said of a record that was, and that came twice when it was tried again.
+#[test]
+fn an_append_to_a_driven_log_says_whether_it_was_accepted() {
+    let dir = Arc::new(SimDir::with(DiskOptions {
+        capacity_bytes: Some(2 << 20),
+        overwriting: Overwriting::Elsewhere { in_place_on_request: false },
+        ..DiskOptions::default()
+    }));
+    let options = Options { policy: Policy::Always, ..driven() };
+    let (log, _) = Log::open_in(dir.clone(), options).unwrap();
+    log.append(b"one").unwrap();
+    let other = dir.create("other", Access::default()).unwrap();
+    let full = (0..512).find_map(|block| other.write_at(&[1; 4096], block << 12).err());
+    assert!(full.is_some(), "there is room for more");
+    let accepted = log.append(b"two").unwrap_err();
+    assert!(matches!(accepted, Error::TimedOut { index: 2, .. }), "{accepted:?}");
+    let refused = log.append(b"not accepted").unwrap_err();
+    assert!(matches!(refused, Error::OutOfSpace { last_index: 2 }), "{refused:?}");
+    drop(other);
+    dir.remove("other").unwrap();
+    dir.sync().unwrap();
+    while log.drive().unwrap() {}
+    assert_eq!(log.append(b"three").unwrap(), 3);
+    assert_eq!(log.durable(), 3);
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use plimsoll_log::{Ack, Clock, Error, Log, Options};
 use plimsoll_simdisk::SimDir;
 
-use crate::common::{append_to, expect, payload, scratch, small};
+use crate::common::{append_to, driven, expect, payload, scratch, small};
 use crate::wrapped::Gate;
 
 #[test]
@@ -145,4 +145,33 @@ fn appends_to_memory_return_while_a_cut_is_at_the_disk() {
         held_up += 1;
     }
     assert!(held_up >= 4, "{held_up}: the write, the sync, the note, the name");
+}
+
+/// A reader that was asked again only after others had come in place of what it had read went on with the
+/// one behind them, and said nothing.
+#[test]
+fn a_reader_is_told_that_what_it_read_was_cut_off_and_others_have_come() {
+    let (log, _) = Log::open_in(Arc::new(SimDir::new()), driven()).unwrap();
+    append_to(&log, 10);
+    log.sync().unwrap();
+    let mut reader = log.read_from(1).unwrap();
+    let mut follower = log.follow(1, Ack::Durable).unwrap();
+    let mut behind = log.read_from(1).unwrap();
+    for index in 1..=10 {
+        assert_eq!(reader.next_record().unwrap().unwrap().index, index);
+        assert_eq!(follower.next_record().unwrap().index, index);
+    }
+    (1..=5).for_each(|_| assert!(behind.next_record().unwrap().is_some()));
+    log.truncate_after(5).unwrap();
+    append_to(&log, 12);
+    log.sync().unwrap();
+    for _ in 0..2 {
+        let told = reader.next_record().unwrap_err();
+        assert!(matches!(told, Error::Truncated { index: 10 }), "{told:?}");
+        let told = follower.next_record().unwrap_err();
+        assert!(matches!(told, Error::Truncated { index: 10 }), "{told:?}");
+    }
+    for index in 6..=12 {
+        assert_eq!(behind.next_record().unwrap().unwrap().index, index, "it had read what stays");
+    }
 }

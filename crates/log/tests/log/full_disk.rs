@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use plimsoll_log::{Ack, Error, Log, Options, Policy, Retain};
-use plimsoll_simdisk::{DiskOptions, FillsAt, Overwriting, SimDir};
+use plimsoll_simdisk::{DiskOptions, Fault, FaultKind, FillsAt, Operation, Overwriting, SimDir};
 use plimsoll_sync::{Access, Crash, Dir, SyncMethod};
 
 use crate::common::{append_to, driven, expect, payload, small};
@@ -41,7 +41,8 @@ fn fill(log: &Log, case: &str) {
     for _ in 0..20_000 {
         match log.append(&payload(log.last_index() + 1)) {
             Ok(_) => {}
-            Err(Error::OutOfSpace { .. }) => return,
+            // Refused; or accepted, and not durable yet as was asked.
+            Err(Error::OutOfSpace { .. } | Error::TimedOut { .. }) => return,
             Err(error) => panic!("{case}: {error:?}"),
         }
     }
@@ -300,5 +301,29 @@ fn a_cut_on_a_full_disk_happens_or_changes_nothing() {
         log.close().unwrap();
         let (log, _) = Log::open_in(dir, driven()).unwrap();
         expect(&log, first, written + 10);
+    }
+}
+
+/// Three opens that failed once, for want of a descriptor, abandoned two healthy files and stopped the log.
+#[test]
+fn a_process_without_descriptors_stops_no_log() {
+    for times in [1, 3, 40] {
+        let dir = Arc::new(SimDir::new());
+        let (log, _) = Log::open_in(dir.clone(), driven()).unwrap();
+        append_to(&log, 60);
+        for on in [Operation::Open, Operation::Create] {
+            dir.inject(Fault::new(on, FaultKind::FailRaw(24)).times(times));
+        }
+        while log.last_index() < 400 {
+            let next = log.last_index() + 1;
+            match log.append(&payload(next)) {
+                Ok(_) | Err(Error::Disk(_) | Error::TimedOut { .. }) => {}
+                Err(error) => panic!("{times}, {next}: {error:?}"),
+            }
+        }
+        log.health().unwrap();
+        assert_eq!(log.stats().failovers, 0, "{times}: no file failed");
+        expect(&log, 1, log.written());
+        log.close().unwrap();
     }
 }

@@ -6,13 +6,15 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command;
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
 use plimsoll_log::{Error, Log, Retain, View};
+use plimsoll_simdisk::SimDir;
+use plimsoll_sync::{Dir, OsDir};
 
-use crate::common::{append_to, driven, payload, scratch};
+use crate::common::{append_to, driven, expect, names, payload, scratch};
 
 /// Whatever a log calls its own.
 const NAMES: [&str; 12] = [
@@ -130,5 +132,111 @@ fn a_note_that_is_a_link_is_refused_by_name() {
         assert_eq!((path, *found), (&dir.join(name), "a link"));
         fs::remove_file(dir.join(name)).unwrap();
         Log::open(&dir, driven()).unwrap().0.close().unwrap();
+    }
+}
+
+/// A link in the place of the newest segment was passed over: the log ended before it, and gave its indexes
+/// out again.
+#[test]
+fn what_is_no_file_and_has_the_name_of_one_that_a_log_looks_for_is_refused_by_name() {
+    for kind in KINDS {
+        for (name, is_moved) in [
+            ("00000000000000000101.seg", false),
+            ("newest", true),
+            ("18446744073709551615.seg", false),
+            ("cutting", false),
+            ("second", false),
+        ] {
+            let tmp = scratch();
+            let dir = tmp.path().join("log");
+            let (log, _) = Log::open(&dir, driven()).unwrap();
+            append_to(&log, 400);
+            log.sync().unwrap();
+            drop(log);
+            let precious = tmp.path().join("precious");
+            fs::write(&precious, PRECIOUS).unwrap();
+            let mut there = dir.join(name);
+            if is_moved {
+                let segments = names(&OsDir::open(&dir).unwrap(), ".seg");
+                there = dir.join(segments.last().unwrap());
+                fs::remove_file(&precious).unwrap();
+                fs::copy(&there, &precious).unwrap();
+                fs::remove_file(&there).unwrap();
+            }
+            if !put(kind, &there, &precious) {
+                continue;
+            }
+            let opened = Log::open(&dir, driven()).map(|_| ());
+            for refused in [opened, View::open(&dir).map(|_| ())] {
+                let Err(Error::Disk(plimsoll_sync::Error::NotAFile { path, found })) = &refused
+                else {
+                    panic!("{kind} called {name}: {refused:?}");
+                };
+                assert_eq!(path, &there);
+                assert!(kind.starts_with(found), "{kind}: {found}");
+            }
+        }
+    }
+}
+
+/// So it is on a disk that is not real.
+#[test]
+fn a_directory_that_is_called_as_a_segment_is_refused() {
+    let dir = Arc::new(SimDir::new());
+    drop(Log::open_in(dir.clone(), driven()).unwrap());
+    dir.create_dir("00000000000000000101.seg").unwrap();
+    let opened = Log::open_in(dir.clone(), driven()).map(|_| ());
+    for refused in [opened, View::of(dir).map(|_| ())] {
+        let Err(Error::Disk(plimsoll_sync::Error::NotAFile { path, .. })) = &refused else {
+            panic!("{refused:?}");
+        };
+        assert!(path.ends_with("00000000000000000101.seg"));
+    }
+}
+
+/// Its next segments went into whatever directory had the path by then, where another log was ruined by
+/// them, and were missed here; all the while records were acknowledged as durable.
+#[test]
+#[expect(clippy::disallowed_methods, reason = "somebody else renames it")]
+fn a_log_stays_in_its_directory_when_that_is_renamed_and_another_takes_its_place() {
+    let tmp = scratch();
+    let (path, moved) = (tmp.path().join("events"), tmp.path().join("moved"));
+    let (log, _) = Log::open(&path, driven()).unwrap();
+    append_to(&log, 10);
+    fs::rename(&path, &moved).unwrap();
+    let (other, _) = Log::open(&path, driven()).unwrap();
+    append_to(&other, 10);
+    append_to(&log, 400);
+    log.sync().unwrap();
+    assert!(log.stats().segments > 2);
+    log.truncate_before(Retain::From(200)).unwrap();
+    let first = log.first_index();
+    expect(&log, first, 400);
+    log.close().unwrap();
+    append_to(&other, 400);
+    other.close().unwrap();
+    for (path, first) in [(&path, 1), (&moved, first)] {
+        let (log, found) = Log::open(path, driven()).unwrap();
+        assert!(found.clean, "{found:?}");
+        expect(&log, first, 400);
+    }
+}
+
+/// Its records were written and synced, and "all durable", in a file that was gone when it was closed.
+#[test]
+fn a_log_whose_segment_was_removed_does_not_close_as_if_nothing_were_wrong() {
+    for removed in [0, 1, 2] {
+        let dir = Arc::new(SimDir::new());
+        let (log, _) = Log::open_in(dir.clone(), driven()).unwrap();
+        append_to(&log, 300);
+        let segments = names(&*dir, ".seg");
+        assert_eq!(segments.len(), 3);
+        dir.remove(&segments[removed]).unwrap();
+        let told = log.close().unwrap_err();
+        let named =
+            matches!(&told, Error::Disk(error) if error.to_string().contains(&segments[removed]));
+        assert!(named, "{told:?}");
+        let found = Log::open_in(dir.clone(), driven());
+        assert!(removed == 0 || matches!(found, Err(Error::Corrupt(_))), "{removed}: {found:?}");
     }
 }

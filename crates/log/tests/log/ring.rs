@@ -1,16 +1,19 @@
 //! A ring in a file: what it gives back, and whose.
 #![cfg(unix)]
 
+use std::ffi::OsStr;
 use std::fs::{self, Permissions};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{PermissionsExt, symlink};
-use std::path::PathBuf;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
 
-use plimsoll_log::{Ack, Clock, Log, Options, Ring};
+use plimsoll_log::{Ack, Clock, Error, LOCK, Log, Options, Ring};
 use plimsoll_simdisk::SimDir;
 use plimsoll_sync::{Access, Crash, Dir};
 
 use crate::common::{driven, expect, payload, read_all, scratch, small};
+use crate::wrapped::{Call, Wrapped};
 
 #[test]
 fn a_ring_in_a_file_gives_back_what_only_it_had() {
@@ -29,7 +32,7 @@ fn a_ring_in_a_file_gives_back_what_only_it_had() {
     }
     // The process ends here, without a word.
     let left: Arc<dyn Dir> = Arc::new(dir.crash(Crash::Process, 1));
-    std::mem::forget(log);
+    kill(log, &shm.path().join("ring"));
     let (log, recovery) = Log::open_in(left, options(&ring)).unwrap();
     assert_eq!((recovery.last_index, recovery.replayed), (20, 10), "{recovery:?}");
     log.sync().unwrap();
@@ -49,7 +52,7 @@ fn a_log_is_not_opened_without_the_ring_that_may_hold_its_newest_records() {
     let (log, _) = Log::open_in(dir.clone(), with_ring.clone()).unwrap();
     log.append(b"only in the ring").unwrap();
     let left: Arc<dyn Dir> = Arc::new(dir.crash(Crash::Process, 1));
-    std::mem::forget(log);
+    kill(log, &shm.path().join("ring"));
     let without = Options { threads: false, ..small() };
     let refused = Log::open_in(left.clone(), without.clone()).unwrap_err();
     assert!(refused.to_string().contains("open it with that ring"), "{refused}");
@@ -99,6 +102,28 @@ fn the_ring_of_another_log_is_refused() {
     assert!(refused.to_string().contains("another log"), "{refused}");
 }
 
+/// Both wrote into it, and the first came upon records that it had never accepted.
+#[test]
+fn a_copy_of_a_log_that_is_open_does_not_get_its_ring() {
+    let Some(memory) = Memory::new() else { return };
+    let dir = Arc::new(SimDir::new());
+    let (log, _) = Log::open_in(dir.clone(), memory.options(1)).unwrap();
+    log.append_with(FIRST, Ack::Durable).unwrap();
+    assert_eq!(log.append_with(b"old 2", Ack::Buffered).unwrap(), 2);
+    // A copy of the directory, with the note of the ring in it.
+    let copy = Arc::new(dir.crash(Crash::Process, 1));
+    let refused = Log::open_in(copy, memory.options(2)).unwrap_err();
+    let Error::Disk(plimsoll_sync::Error::Locked { path, .. }) = &refused else {
+        panic!("{refused:?}");
+    };
+    assert_eq!(*path, memory.path().canonicalize().unwrap());
+    assert_eq!(log.append_with(b"old 3", Ack::Durable).unwrap(), 3);
+    assert_eq!(payloads(&log), ALL[..3]);
+    log.close().unwrap();
+    let (log, _) = Log::open_in(dir, memory.options(3)).unwrap();
+    assert_eq!(payloads(&log), ALL[..3]);
+}
+
 /// Rings in a directory in memory, if there is one.
 struct Memory(tempfile::TempDir);
 
@@ -124,10 +149,22 @@ impl Memory {
 
     /// The ring is as it was, whoever mapped the file meanwhile.
     fn put(&self, bytes: &[u8]) {
-        fs::remove_file(self.path()).ok();
-        fs::write(self.path(), bytes).unwrap();
-        fs::set_permissions(self.path(), Permissions::from_mode(0o600)).unwrap();
+        put(&self.path(), bytes);
     }
+}
+
+fn put(path: &Path, bytes: &[u8]) {
+    fs::remove_file(path).ok();
+    fs::write(path, bytes).unwrap();
+    fs::set_permissions(path, Permissions::from_mode(0o600)).unwrap();
+}
+
+/// The process ends, without a word. It was ours, so its ring is another file from here on, which nobody
+/// has open.
+fn kill(log: Log, ring: &Path) {
+    let bytes = fs::read(ring).unwrap();
+    std::mem::forget(log);
+    put(ring, &bytes);
 }
 
 const FIRST: &[u8] = b"first, durable";
@@ -141,7 +178,7 @@ fn crashed(memory: &Memory) -> Arc<SimDir> {
         log.append_with(old, Ack::Buffered).unwrap();
     }
     let left = Arc::new(dir.crash(Crash::Process, 1));
-    std::mem::forget(log);
+    kill(log, &memory.path());
     left
 }
 
@@ -181,7 +218,7 @@ fn old_records_of_a_ring_do_not_come_back_behind_newer_ones() {
         // From here on the ring is this log's again.
         assert_eq!(log.append_with(b"newer 3", Ack::Buffered).unwrap(), 3);
         let left = Arc::new(dir.crash(Crash::Process, 1));
-        std::mem::forget(log);
+        kill(log, &memory.path());
         let (log, recovery) = Log::open_in(left, memory.options(3)).unwrap();
         assert_eq!((recovery.replayed, recovery.ring_ignored), (1, None), "{number}");
         assert_eq!(payloads(&log), ["first, durable", "newer 2", "newer 3"]);
@@ -258,6 +295,54 @@ fn what_only_the_ring_has_survives_a_crash_at_any_operation_of_those_who_have_it
             return;
         }
     }
+}
+
+/// A cut was killed once its segment had its name, and before the ring had let go of what was cut off: the
+/// ring then began behind a gap, and that was told as a loss.
+#[test]
+fn a_cut_that_is_killed_at_any_operation_leaves_the_log_as_it_was_or_cut() {
+    let Some(memory) = Memory::new() else { return };
+    let mut cuts = 0;
+    for operation in 0.. {
+        fs::remove_file(memory.path()).ok();
+        let dir = Arc::new(SimDir::new());
+        let (log, _) = Log::open_in(dir.clone(), memory.options(1)).unwrap();
+        log.append_with(FIRST, Ack::Durable).unwrap();
+        log.append_with(b"old 2", Ack::Durable).unwrap();
+        log.append_with(b"old 3", Ack::Buffered).unwrap();
+        dir.stop_at(dir.operations() + operation);
+        let is_over = log.truncate_after(1).is_ok();
+        let left = Arc::new(dir.crash(Crash::Process, 1));
+        kill(log, &memory.path());
+        let ring = memory.bytes();
+        // And so may be whoever opens it then.
+        for opening in 0.. {
+            memory.put(&ring);
+            let case = format!("{operation}, {opening}");
+            let between = Arc::new(left.crash(Crash::Process, 1));
+            between.stop_at(opening);
+            let opened = Log::open_in(between.clone(), memory.options(2));
+            let is_open = !between.is_down();
+            let found = Arc::new(between.crash(Crash::Process, 1));
+            if let Ok((log, _)) = opened {
+                kill(log, &memory.path());
+            }
+            let (log, recovery) = Log::open_in(found, memory.options(3)).unwrap();
+            let found = payloads(&log);
+            let is_cut = found == ALL[..1];
+            assert!(is_cut || found == ALL[..3], "{case}: {found:?}");
+            assert_eq!(recovery.ring_ignored, None, "{case}: nothing was given up");
+            cuts += u64::from(is_cut);
+            log.close().unwrap();
+            if is_open {
+                break;
+            }
+        }
+        if is_over {
+            break;
+        }
+    }
+    assert!(cuts > 1, "killed in between, too");
 }
 
 /// Memory does not survive the system: a ring of another boot is a copy that somebody made.
@@ -346,6 +431,58 @@ fn a_ring_that_may_be_somebody_elses_is_refused_with_what_to_do() {
     log.close().unwrap();
 }
 
+/// An append came before the ring had forgotten what was cut off: killed then, its next opener
+/// found two records of one index, and gave up all that the ring had. The cut asserts it, under the
+/// appenders' lock.
+#[test]
+fn a_ring_has_forgotten_what_was_cut_off_before_anything_is_appended() {
+    let Some(memory) = Memory::new() else { return };
+    let dir = Arc::new(SimDir::new());
+    let cutter = Arc::new(OnceLock::<Arc<Log>>::new());
+    let heard = Arc::clone(&cutter);
+    // Where to cut is looked up once all before it is durable: what comes then is cut off.
+    let hearing = Wrapped::dir(dir.clone(), move |call| {
+        if let (Call::Read(_), Some(log)) = (call, heard.get()) {
+            log.append_with(b"cut off", Ack::Buffered).unwrap();
+        }
+    });
+    let log = Arc::new(Log::open_in(hearing, memory.options(1)).unwrap().0);
+    log.append_with(FIRST, Ack::Durable).unwrap();
+    log.append_with(b"cut off", Ack::Durable).unwrap();
+    cutter.set(Arc::clone(&log)).unwrap();
+    log.truncate_after(1).unwrap();
+    assert!(log.stats().records > 2, "more was cut off");
+    assert_eq!(log.append_with(b"newer 2", Ack::Buffered).unwrap(), 2);
+    let left = Arc::new(dir.crash(Crash::Process, 1));
+    let bytes = memory.bytes();
+    std::mem::forget(log);
+    memory.put(&bytes);
+    let (log, recovery) = Log::open_in(left, memory.options(2)).unwrap();
+    assert_eq!((recovery.replayed, recovery.ring_ignored), (1, None));
+    assert_eq!(payloads(&log), ["first, durable", "newer 2"]);
+}
+
+/// The note named another path then, which was not there, and what only the ring had was given up.
+#[test]
+fn a_ring_whose_path_is_no_text_is_refused_before_anything_is_changed() {
+    let Some(memory) = Memory::new() else { return };
+    let name = OsStr::from_bytes(b"no-text-\xff");
+    let (inside, odd) = (memory.0.path().join(name), memory.0.path().join("link"));
+    fs::create_dir(&inside).unwrap();
+    symlink(&inside, &odd).unwrap();
+    for path in
+        [inside.join("ring"), memory.0.path().join(OsStr::from_bytes(b"\xff")), odd.join("ring")]
+    {
+        let dir = Arc::new(SimDir::new());
+        let options = Options { ring: Ring::File(path.clone()), ..driven() };
+        let refused = Log::open_in(dir.clone(), options).unwrap_err();
+        assert!(matches!(refused, Error::Options(_)), "{refused:?}");
+        assert!(refused.to_string().contains("is not text"), "{refused}");
+        assert!(!path.exists());
+        assert_eq!(dir.list().unwrap(), [LOCK]);
+    }
+}
+
 /// A ring never outlives a cut: what was cut off does not come back from it.
 #[test]
 fn what_was_cut_off_does_not_come_back_from_a_ring_at_any_operation() {
@@ -358,7 +495,7 @@ fn what_was_cut_off_does_not_come_back_from_a_ring_at_any_operation() {
         let appended = cut.is_ok().then(|| log.append_with(b"newer 3", Ack::Buffered).is_ok());
         let is_over = !dir.is_down();
         let left = Arc::new(dir.crash(Crash::Process, 1));
-        std::mem::forget(log);
+        kill(log, &memory.path());
         let (log, recovery) = Log::open_in(left, memory.options(3)).unwrap();
         let found = payloads(&log);
         let case = format!("{operation}: {found:?}, {recovery:?}");

@@ -5,12 +5,13 @@ use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, mpsc};
 use std::task::{Context, Poll, Wake, Waker};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use plimsoll_log::{Ack, Error, Log, Options, Policy, Wait};
+use plimsoll_log::{Ack, Error, Event, Log, Observer, Options, Policy, Wait};
 use plimsoll_simdisk::{Fault, FaultKind, Operation, SimDir};
 
 use crate::common::{driven, scratch, small};
+use crate::wrapped::Gate;
 
 #[test]
 fn a_wait_with_a_timeout_asks_for_the_sync_and_does_not_do_the_work() {
@@ -191,4 +192,94 @@ fn a_callback_is_called_once_however_it_goes() {
     drop(log);
     drop(tell);
     assert_eq!(told.try_iter().count(), 0, "nobody is called twice");
+}
+
+/// The directory's lock is gone with the log: whoever waited on played the writer all the same, and where
+/// the disk had been full its segment took the name of one that the next owner had filled.
+#[test]
+fn a_wait_that_outlives_its_log_touches_nothing() {
+    for threads in [true, false] {
+        let dir = Arc::new(SimDir::new());
+        let options = Options { threads, policy: Policy::Never, ..small() };
+        let (log, _) = Log::open_in(dir.clone(), options).unwrap();
+        log.append(b"written when the log is dropped").unwrap();
+        let wait = log.wait(1, Ack::Durable).unwrap();
+        drop(log);
+        let (next, _) = Log::open_in(dir.clone(), driven()).unwrap();
+        assert_eq!(next.append_with(b"the next owner's", Ack::Durable).unwrap(), 2);
+        let operations = dir.operations();
+        let told = wait.block();
+        assert!(matches!(told, Err(Error::Closed)), "{told:?}");
+        assert_eq!(dir.operations(), operations);
+    }
+}
+
+/// The others had left the list of those who wait, and nobody told them any more.
+#[test]
+fn a_callback_that_panics_keeps_nobody_waiting_and_stops_nothing() {
+    let (log, _) = Log::open_in(Arc::new(SimDir::new()), driven()).unwrap();
+    let (tell, told) = mpsc::channel();
+    for index in 1..=3 {
+        assert_eq!(log.append(b"a record").unwrap(), index);
+        let tell = tell.clone();
+        let call = move |how: plimsoll_log::Result<()>| {
+            assert_ne!(index, 2, "this one panics");
+            tell.send((index, how.is_ok())).unwrap();
+        };
+        log.watch(index, Ack::Durable).unwrap().then(call);
+    }
+    log.sync().unwrap();
+    assert_eq!(told.try_iter().collect::<Vec<_>>(), [(1, true), (3, true)]);
+    log.health().unwrap();
+    log.close().unwrap();
+}
+
+/// The thread that called it held locks that the end of the log takes.
+#[test]
+fn the_last_handle_of_a_log_may_go_with_a_callback() {
+    struct Tells(mpsc::Sender<()>);
+    impl Drop for Tells {
+        fn drop(&mut self) {
+            self.0.send(()).unwrap();
+        }
+    }
+    let dir = Arc::new(SimDir::new());
+    let gate = Arc::new(Gate::default());
+    let (log, _) = Log::open_in(gate.wrap(dir.clone()), small()).unwrap();
+    let log = Arc::new(log);
+    let (tell, told) = mpsc::channel();
+    gate.shut_after(0, None);
+    let (other, index) = (Arc::clone(&log), log.append(b"a record").unwrap());
+    let tells = Tells(tell);
+    log.wait(index, Ack::Durable).unwrap().then(move |_| {
+        drop(other);
+        drop(tells);
+    });
+    drop(log);
+    gate.open();
+    told.recv_timeout(Duration::from_secs(60)).expect("it waits for itself");
+    let ends = Instant::now() + Duration::from_secs(60);
+    while Log::open_in(dir.clone(), driven()).is_err() {
+        assert!(Instant::now() < ends, "it is still open");
+        std::thread::yield_now();
+    }
+}
+
+/// Its panic came out of an append, and the log did not close any more.
+#[test]
+fn an_observer_that_panics_stops_nothing() {
+    struct Panics;
+    impl Observer for Panics {
+        fn observe(&self, event: Event<'_>) {
+            panic!("{event:?} is not liked");
+        }
+    }
+    for threads in [true, false] {
+        let observer = Some(Arc::new(Panics) as Arc<dyn Observer>);
+        let options = Options { threads, observer, ..small() };
+        let (log, _) = Log::open_in(Arc::new(SimDir::new()), options).unwrap();
+        log.append_with(b"a record", Ack::Durable).unwrap();
+        log.health().unwrap();
+        log.close().unwrap();
+    }
 }

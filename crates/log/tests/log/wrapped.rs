@@ -8,6 +8,8 @@ use plimsoll_sync::{Access, Allocation, Dir, File, Lock, Overwrite, Promise, Res
 /// What is done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Call {
+    /// Was done: a file is open.
+    Open,
     /// Was done: so many bytes came.
     Read(u64),
     Write,
@@ -50,12 +52,17 @@ impl Dir for Wrapped<Arc<dyn Dir>> {
     fn list(&self) -> Result<Vec<String>> {
         self.inner.list()
     }
+    fn refuse_strangers(&self, is_ours: &dyn Fn(&str) -> bool) -> Result<()> {
+        self.inner.refuse_strangers(is_ours)
+    }
     fn create(&self, name: &str, access: Access) -> Result<Arc<dyn File>> {
         (self.hear)(Call::Create);
         Ok(self.file(self.inner.create(name, access)?))
     }
     fn open(&self, name: &str, access: Access) -> Result<Arc<dyn File>> {
-        Ok(self.file(self.inner.open(name, access)?))
+        let file = self.inner.open(name, access)?;
+        (self.hear)(Call::Open);
+        Ok(self.file(file))
     }
     fn rename(&self, from: &str, to: &str) -> Result<()> {
         (self.hear)(Call::Rename);
@@ -137,7 +144,7 @@ impl Gate {
     pub(crate) fn wrap(self: &Arc<Self>, dir: Arc<dyn Dir>) -> Arc<dyn Dir> {
         let gate = Arc::clone(self);
         Wrapped::dir(dir, move |call| {
-            if !matches!(call, Call::Read(_)) {
+            if !matches!(call, Call::Read(_) | Call::Open) {
                 gate.pass();
             }
         })

@@ -109,7 +109,10 @@ impl Full {
             let next = self.log().last_index() + 1;
             match self.log().append_with(&payload(next), ack) {
                 Ok(index) => assert_eq!(index, next),
-                Err(Error::OutOfSpace { .. }) => {
+                Err(error @ (Error::OutOfSpace { .. } | Error::TimedOut { .. })) => {
+                    // Refused; or accepted, and not as far as was asked.
+                    let is_accepted = matches!(error, Error::TimedOut { .. });
+                    assert_eq!(self.log().last_index(), next - u64::from(!is_accepted));
                     self.say(&format!("full after {}", self.log().last_index()));
                     return true;
                 }

@@ -1,4 +1,5 @@
-//! The live disk: what a host reads from it, what goes wrong with it, and what it records.
+//! The live disk: what a host reads from it, and what goes wrong with it. What it is asked for goes into a
+//! [recording](super::recording).
 //!
 //! A request has two moments. It *arrives*: what a write brings is at once what reads see, as in a
 //! volatile cache. It *ends*: the host is told. Between the two lies whatever time the device takes.
@@ -6,13 +7,13 @@
 //! Invariant: events are in the order in which the host could observe them: an end is recorded before
 //! the host is told, a mark when it is heard.
 
-use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
 use super::event::{End, Errno, Event};
 use super::fault::{Fault, FaultKind, Faults, Operation};
 use super::platter::Platter;
+use super::recording::{Keep, Recording, overlap};
 
 /// How far a misdirected write may land from where it belongs, in sectors.
 const MISDIRECTED_SECTORS_MAX: usize = 64;
@@ -21,40 +22,16 @@ const SECTOR: u64 = 512;
 const ZEROS_BYTES: u64 = 1 << 20;
 /// What a mark may say.
 const MARK_BYTES_MAX: usize = 1024;
-/// What is kept in memory of an event beside its payload.
-const EVENT_BYTES: u64 = 64;
-
-/// How much of what is asked of a disk it keeps.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Keep {
-    /// All of it: the power can be cut at any point.
-    #[default]
-    Everything,
-    /// Marks, and the bytes that a power cut now could take: it can be cut at the end.
-    Pending,
-    /// Nothing: the disk only behaves, for as long as one likes.
-    Nothing,
-}
-
 /// A disk with a volatile cache, that records what is asked of it.
 #[derive(Debug)]
 pub struct Device {
-    base: Platter,
     seen: Platter,
-    events: Vec<Event>,
+    recording: Recording,
     requests: u32,
-    keep: Keep,
-    /// Requests that were answered and are not durable yet, where only those are kept: indices of the end
-    /// and of the arrival.
-    unsettled: VecDeque<(usize, usize)>,
-    is_held: bool,
     /// How often it began anew: what arrived before does not end after.
     generation: u32,
     faults: Faults,
     unreadable: Vec<Range<u64>>,
-    recorded_bytes: u64,
-    limit_bytes: u64,
-    is_full: bool,
 }
 
 /// A request that has arrived and not ended.
@@ -85,43 +62,38 @@ impl Device {
     pub fn new(base: Platter, faults: Faults, limit_bytes: u64) -> Self {
         Self {
             seen: base.clone(),
-            base,
-            events: Vec::new(),
+            recording: Recording::new(base, limit_bytes),
             requests: 0,
-            keep: Keep::Everything,
-            unsettled: VecDeque::new(),
-            is_held: false,
             generation: 0,
             unreadable: faults.unreadable().collect(),
             faults,
-            recorded_bytes: 0,
-            limit_bytes,
-            is_full: false,
         }
     }
 
     /// Keeps so much from now on.
     #[must_use]
     pub fn keeping(mut self, keep: Keep) -> Self {
-        self.keep = keep;
+        self.recording.keep = keep;
         self
     }
 
     /// While it is held, no bytes are forgotten: the point now stays one at which the power can be cut.
     pub fn hold(&mut self, is_held: bool) {
-        self.is_held = is_held;
+        self.recording.is_held = is_held;
     }
 
-    /// Begins anew: what is on the disk now was always there, and these faults are in force.
-    pub fn begin(&mut self, faults: Faults) {
-        let (limit_bytes, generation, keep) = (self.limit_bytes, self.generation + 1, self.keep);
-        *self = Self { generation, keep, ..Self::new(self.seen.clone(), faults, limit_bytes) };
+    /// Begins anew: what is on the disk now was always there, these faults are in force, and so much is kept.
+    pub fn begin(&mut self, faults: Faults, keep: Keep) {
+        let limit_bytes = self.recording.limit_bytes;
+        let generation = self.generation + 1;
+        let anew = Self::new(self.seen.clone(), faults, limit_bytes).keeping(keep);
+        *self = Self { generation, ..anew };
     }
 
     /// How large it is.
     #[must_use]
     pub fn disk_bytes(&self) -> u64 {
-        self.base.disk_bytes()
+        self.seen.disk_bytes()
     }
 
     /// Fills `buf`, beyond the end of the disk with zeros.
@@ -163,7 +135,7 @@ impl Device {
             // Nothing of it may be kept, not even its place.
             (at, stored, end) = (0, Arc::from([]), End::Failed(Errno::Eio));
         }
-        if !self.has_room(stored.len() as u64) {
+        if !self.recording.has_room(stored.len() as u64) {
             (stored, end) = (Arc::from([]), End::Failed(Errno::Enospc));
         }
         if end == End::Done {
@@ -183,7 +155,7 @@ impl Device {
         let mut tickets = Vec::new();
         let mut at = byte_offset;
         let end = byte_offset + byte_count;
-        while at < end && !self.is_full {
+        while at < end && !self.is_full() {
             let bytes = usize::try_from((end - at).min(ZEROS_BYTES)).expect("at most that");
             tickets.push(self.write(at, &zeros[..bytes]));
             at += bytes as u64;
@@ -197,7 +169,7 @@ impl Device {
         let end = match self.faults.meet(Operation::Discard, &touched, &[]) {
             Some(FaultKind::Fail(errno)) => End::Failed(errno),
             Some(FaultKind::LostWrite) => End::Lied,
-            _ if !self.has_room(0) => End::Failed(Errno::Enospc),
+            _ if !self.recording.has_room(0) => End::Failed(Errno::Enospc),
             _ => End::Done,
         };
         if !self.seen.holds(byte_offset, byte_count) {
@@ -228,37 +200,7 @@ impl Device {
         if generation != self.generation {
             return;
         }
-        self.record(Event::Ended { request, end });
-        if self.keep == Keep::Pending && end == End::Done {
-            match self.events[arrived] {
-                Event::Flush if self.is_held => {}
-                Event::Flush => self.settle(arrived),
-                _ => self.unsettled.push_back((self.events.len() - 1, arrived)),
-            }
-        }
-    }
-
-    /// A flush that arrived then was answered: what it covers was always there. The same rule, and the same
-    /// order, as in [`super::Timeline`].
-    fn settle(&mut self, flush_arrived: usize) {
-        let covered = self.unsettled.iter().take_while(|(ended, _)| *ended < flush_arrived);
-        let count = covered.count();
-        let mut covered: Vec<usize> =
-            self.unsettled.drain(..count).map(|(_, arrived)| arrived).collect();
-        covered.sort_unstable();
-        for index in covered {
-            match &mut self.events[index] {
-                Event::Write { byte_offset, bytes } => {
-                    let bytes = std::mem::replace(bytes, Arc::from([]));
-                    self.base.write(*byte_offset, &bytes);
-                    self.recorded_bytes -= bytes.len() as u64;
-                }
-                Event::Discard { byte_offset, byte_count } => {
-                    self.base.discard(*byte_offset, std::mem::take(byte_count));
-                }
-                Event::Flush | Event::Ended { .. } | Event::Mark(_) => {}
-            }
-        }
+        self.recording.end(request, arrived, end);
     }
 
     /// The workload says something: one line, at most 1 KiB. What it says comes after all that the
@@ -270,30 +212,30 @@ impl Device {
         if text.is_empty() || text.contains(['\n', '\0']) {
             return Err("a mark is one line of text".to_owned());
         }
-        if !self.has_room(text.len() as u64) {
+        if !self.recording.has_room(text.len() as u64) {
             return Err("the recording is full".to_owned());
         }
         self.faults.mark(text);
-        self.record(Event::Mark(Arc::from(text)));
+        self.recording.add(Event::Mark(Arc::from(text)));
         Ok(())
     }
 
     /// How many events there were: the point of a power cut now.
     #[must_use]
     pub fn point(&self) -> usize {
-        self.events.len()
+        self.recording.events.len()
     }
 
     /// Whether more was asked of it than may be recorded.
     #[must_use]
     pub fn is_full(&self) -> bool {
-        self.is_full
+        self.recording.is_full
     }
 
     /// What was there at first, and all that happened since.
     #[must_use]
     pub fn recorded(&self) -> (&Platter, &[Event]) {
-        (&self.base, &self.events)
+        (&self.recording.base, &self.recording.events)
     }
 
     /// The faults in force, with how often each happened.
@@ -309,30 +251,12 @@ impl Device {
     }
 
     fn arrive(&mut self, event: Event, end: End) -> Ticket {
-        let (request, arrived) = (self.requests, self.events.len());
-        if self.keep != Keep::Nothing {
+        let (request, arrived) = (self.requests, self.recording.events.len());
+        if self.recording.keep != Keep::Nothing {
             self.requests = request.checked_add(1).expect("the limit comes long before");
         }
-        self.record(event);
+        self.recording.add(event);
         Ticket { generation: self.generation, request, arrived, end }
-    }
-
-    fn record(&mut self, event: Event) {
-        if self.keep == Keep::Nothing {
-            return;
-        }
-        self.recorded_bytes += EVENT_BYTES
-            + match &event {
-                Event::Write { bytes, .. } => bytes.len() as u64,
-                Event::Mark(text) => text.len() as u64,
-                _ => 0,
-            };
-        self.events.push(event);
-    }
-
-    fn has_room(&mut self, bytes: u64) -> bool {
-        self.is_full |= self.recorded_bytes.saturating_add(bytes) > self.limit_bytes;
-        !self.is_full
     }
 
     fn heal(&mut self, written: &Range<u64>) {
@@ -357,10 +281,6 @@ impl Device {
     }
 }
 
-fn overlap(a: &Range<u64>, b: &Range<u64>) -> bool {
-    a.start < b.end && b.start < a.end
-}
-
 fn flip(bytes: &mut [u8], faults: &mut Faults) {
     let bit = faults.draw(bytes.len() * 8);
     bytes[bit / 8] ^= 1 << (bit % 8);
@@ -368,6 +288,7 @@ fn flip(bytes: &mut [u8], faults: &mut Faults) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::recording::EVENT_BYTES;
     use super::super::states::{Mode, State};
     use super::super::timeline::{Belief, Timeline};
     use super::*;
@@ -548,7 +469,7 @@ mod tests {
             device.end(discard);
         }
         // The first write is durable, the second was answered after the flush arrived.
-        assert!(few.recorded_bytes + 4096 == all.recorded_bytes);
+        assert!(few.recording.bytes + 4096 == all.recording.bytes);
         assert!(left(&few) == left(&all) && byte_left(&few, 4095) == 1);
         for seed in 0..50 {
             let state = State { point: all.point(), mode: Mode::Subset { seed } };
@@ -568,15 +489,47 @@ mod tests {
         assert!(state.platter(base, before, &timeline) == left(&all));
         few.hold(false);
         flush(&mut few).unwrap();
-        let payload = few.recorded_bytes - few.point() as u64 * EVENT_BYTES;
+        let payload = few.recording.bytes - few.point() as u64 * EVENT_BYTES;
         assert_eq!((payload, byte_left(&few, 0)), (0, 3));
+    }
+
+    /// Where only pending bytes are kept, what failed is known no longer than in a whole recording.
+    #[test]
+    fn what_failed_may_be_there_until_it_is_written_over() {
+        let eio = ["write EIO"];
+        let (mut all, mut few) = (device(&eio), device(&eio).keeping(Keep::Pending));
+        let found = |device: &Device| -> Vec<u8> {
+            let (base, events) = device.recorded();
+            let timeline = Timeline::of(events, Belief::default());
+            let left = |seed| {
+                let state = State { point: events.len(), mode: Mode::Subset { seed } };
+                let mut byte = [0];
+                state.platter(base, events, &timeline).read(0, &mut byte);
+                byte[0]
+            };
+            (0..50).map(left).collect()
+        };
+        for device in [&mut all, &mut few] {
+            write(device, 0, &[1; 4096]).unwrap_err();
+            write(device, 8192, &[2; 512]).unwrap();
+            flush(device).unwrap();
+            assert_eq!(byte(device, 0), Ok(0), "reads do not show it");
+        }
+        assert_eq!(found(&all), found(&few));
+        assert!(found(&all).contains(&1) && found(&all).contains(&0));
+        for device in [&mut all, &mut few] {
+            write(device, 512, &[3; 512]).unwrap();
+            flush(device).unwrap();
+            assert_eq!(found(device), [0; 50]);
+        }
+        assert_eq!(few.recording.bytes, few.point() as u64 * EVENT_BYTES);
     }
 
     #[test]
     fn a_disk_that_keeps_nothing_is_never_full() {
         let disk = Device::new(Platter::new(1 << 20), Faults::new(vec![], 0), 10_000);
         let mut disk = disk.keeping(Keep::Nothing);
-        disk.begin(Faults::new(vec!["write lost nth=9".parse().unwrap()], 1));
+        disk.begin(Faults::new(vec!["write lost nth=9".parse().unwrap()], 1), Keep::Nothing);
         for value in 1..10 {
             write(&mut disk, 0, &[value; 4096]).unwrap();
         }
@@ -588,7 +541,7 @@ mod tests {
     fn what_arrived_before_it_began_anew_does_not_end_after() {
         let mut device = device(&[]);
         let early = device.write(0, &[1; 512]);
-        device.begin(Faults::new(vec![], 0));
+        device.begin(Faults::new(vec![], 0), Keep::Everything);
         device.end(early);
         assert_eq!(device.point(), 0);
         assert_eq!(byte_left(&device, 0), 1, "it is part of what was always there");

@@ -39,7 +39,7 @@ pub enum Event {
 pub enum End {
     /// Done, as far as a volatile cache goes.
     Done,
-    /// Refused with an error; nothing was stored.
+    /// Refused with an error. Reads show nothing of it; after a power cut any of it may be there.
     Failed(Errno),
     /// Answered as done, and not done: a lost write, a dropped flush.
     Lied,

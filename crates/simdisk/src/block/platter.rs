@@ -1,8 +1,11 @@
 //! The bytes of a whole disk, of which only the pages that were written take memory.
 
 use std::ops::Range;
+use std::sync::Arc;
 
-use crate::sparse::{PAGE, PAGE_BYTES, SparseBytes, pages_of, pieces};
+use twox_hash::XxHash3_64;
+
+use crate::sparse::{PAGE, PAGE_BYTES, Page, SparseBytes, pages_of, pieces};
 
 static ZEROS: [u8; PAGE_BYTES] = [0; PAGE_BYTES];
 
@@ -116,6 +119,21 @@ impl Platter {
         }
         changes
     }
+
+    /// A hash of all its bytes, if `known` is that of `other`: only what the two do not share is looked
+    /// at. Which disk has which hash depends on the one that was called 0 first.
+    #[must_use]
+    pub fn digest(&self, other: &Self, known: u64) -> u64 {
+        let hash = |pages: Option<&Arc<Page>>, number| match pages {
+            Some(page) if **page != ZEROS => XxHash3_64::oneshot_with_seed(number, &page[..]),
+            _ => 0,
+        };
+        let changed = self.content.unshared(&other.content).into_iter();
+        changed.fold(known, |digest, number| {
+            let (now, then) = (self.content.page(number), other.content.page(number));
+            digest.wrapping_sub(hash(then, number)).wrapping_add(hash(now, number))
+        })
+    }
 }
 
 impl PartialEq for Platter {
@@ -189,12 +207,16 @@ mod tests {
                 }
             }
             let mut other = both.pop().unwrap_or_else(|| Platter::new(100_000));
+            let base = other.clone();
             for change in one.changes(&other) {
                 let end = change.end.min(100_000);
                 let mut bytes = vec![0; usize::try_from(end - change.start).unwrap()];
                 one.read(change.start, &mut bytes);
                 other.write(change.start, &bytes);
             }
+            let first = base.digest(&Platter::new(100_000), 0);
+            prop_assert_eq!(one.digest(&base, first), one.digest(&Platter::new(100_000), 0));
+            prop_assert_eq!(one.digest(&base, 7) == 7, one == base);
             prop_assert!(other == one);
             prop_assert!(one.changes(&one.clone()).is_empty());
         }

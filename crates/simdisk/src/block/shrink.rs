@@ -23,7 +23,16 @@ pub fn shrink<K: PartialEq, E>(
         // Nothing needs to be lost for it.
         return Ok(Some(state(&[])));
     }
-    let mut left = losses;
+    let left = fewest(losses, |losses| fails(&state(losses)))?;
+    Ok(Some(state(&left)))
+}
+
+/// The fewest of `all` that are enough, as all of them are, such that no single one can be left out.
+pub(super) fn fewest<T: Clone, E>(
+    all: Vec<T>,
+    mut is_enough: impl FnMut(&[T]) -> Result<bool, E>,
+) -> Result<Vec<T>, E> {
+    let mut left = all;
     let mut parts = 2;
     while left.len() > 1 {
         let size = left.len().div_ceil(parts);
@@ -34,11 +43,11 @@ pub fn shrink<K: PartialEq, E>(
             let only = left[part.clone()].to_vec();
             let mut rest = left.clone();
             rest.drain(part);
-            if only.len() < left.len() && fails(&state(&only))? {
+            if only.len() < left.len() && is_enough(&only)? {
                 smaller = Some((only, 2));
                 break;
             }
-            if parts > 2 && !rest.is_empty() && fails(&state(&rest))? {
+            if parts > 2 && !rest.is_empty() && is_enough(&rest)? {
                 smaller = Some((rest, (parts - 1).max(2)));
                 break;
             }
@@ -49,7 +58,7 @@ pub fn shrink<K: PartialEq, E>(
             None => parts = (parts * 2).min(left.len()),
         }
     }
-    Ok(Some(state(&left)))
+    Ok(left)
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use std::ops::Range;
 
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
+use serde::{Deserialize, Serialize};
 
 use super::event::Event;
 use super::platter::Platter;
@@ -29,7 +30,7 @@ pub struct State {
 pub enum Mode {
     /// All lost.
     Durable,
-    /// All there: the kernel died, not the disk.
+    /// All there but what failed: the kernel died, not the disk.
     Arrived,
     /// Each is there or not, as the seed says.
     Subset {
@@ -57,7 +58,7 @@ pub struct Loss {
 }
 
 /// What is left of a write.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Fate {
     /// All of it.
     Whole,
@@ -68,12 +69,45 @@ pub enum Fate {
 }
 
 /// A pending request and what became of it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Survivor {
     /// Its number.
     pub request: u32,
     /// What is left.
     pub fate: Fate,
+}
+
+/// How many pending writes fared how.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Toll {
+    /// All of them is gone.
+    pub lost: usize,
+    /// All of them is there.
+    pub kept: usize,
+    /// A part of them is there.
+    pub torn: usize,
+}
+
+impl Toll {
+    /// Of one state.
+    #[must_use]
+    pub fn of(survivors: &[Survivor]) -> Self {
+        let mut toll = Self::default();
+        for survivor in survivors {
+            match survivor.fate {
+                Fate::Lost => toll.lost += 1,
+                Fate::Whole => toll.kept += 1,
+                Fate::Parts(_) => toll.torn += 1,
+            }
+        }
+        toll
+    }
+
+    /// Whether a part of what was pending survived, and another did not.
+    #[must_use]
+    pub fn is_mixed(self) -> bool {
+        self.torn > 0 || self.lost > 0 && self.kept > 0
+    }
 }
 
 impl State {
@@ -86,7 +120,10 @@ impl State {
         };
         match &self.mode {
             Mode::Durable => with(&|_| Fate::Lost),
-            Mode::Arrived => with(&|_| Fate::Whole),
+            Mode::Arrived => with(&|request| {
+                let failed = timeline.requests()[request as usize].has_failed();
+                if failed { Fate::Lost } else { Fate::Whole }
+            }),
             Mode::Subset { seed } => {
                 let mut chooser = Chooser::new(*seed);
                 let mut fate = || if chooser.survives() { Fate::Whole } else { Fate::Lost };
@@ -108,12 +145,14 @@ impl State {
         }
     }
 
-    /// Puts what survived on a platter that holds what was durable at the point.
-    pub fn survive(&self, events: &[Event], timeline: &Timeline, platter: &mut Platter) {
-        for survivor in self.fates(events, timeline) {
+    /// Puts what survived on a platter that holds what was durable at the point, and says how much.
+    pub fn survive(&self, events: &[Event], timeline: &Timeline, platter: &mut Platter) -> Toll {
+        let survivors = self.fates(events, timeline);
+        for survivor in &survivors {
             let arrived = timeline.requests()[survivor.request as usize].arrived;
             apply(&events[arrived], &survivor.fate, platter);
         }
+        Toll::of(&survivors)
     }
 
     /// The disk as this state has it.
@@ -216,7 +255,7 @@ impl Medium {
     }
 }
 
-fn apply(event: &Event, fate: &Fate, platter: &mut Platter) {
+pub(super) fn apply(event: &Event, fate: &Fate, platter: &mut Platter) {
     let whole = 0..length(event);
     let parts = match fate {
         Fate::Lost => &[],
@@ -287,6 +326,13 @@ fn without<'a>(event: &Event, losses: impl Iterator<Item = &'a Loss>) -> Fate {
     }
 }
 
+/// Whether a device may put a part of it on its medium and not the rest.
+pub(super) fn can_tear(event: &Event, tear_bytes: u32) -> bool {
+    let Event::Write { byte_offset, .. } = event else { return false };
+    let (tear, last) = (u64::from(tear_bytes), u64::from(length(event)).saturating_sub(1));
+    byte_offset / tear != (byte_offset + last) / tear
+}
+
 struct Chooser {
     rng: Pcg64Mcg,
     /// How many quarters of what is pending survive.
@@ -337,12 +383,12 @@ fn joined(parts: Vec<Range<u32>>) -> Vec<Range<u32>> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::sync::Arc;
 
     use proptest::prelude::*;
 
-    use super::super::event::End;
+    use super::super::event::{End, Errno};
     use super::super::trace::About;
     use super::*;
 
@@ -370,7 +416,11 @@ mod tests {
                         }
                         _ if !open.is_empty() => {
                             let request = open.remove(usize::from(value) % open.len());
-                            let end = if value % 16 == 0 { End::Lied } else { End::Done };
+                            let end = match value % 16 {
+                                0 => End::Lied,
+                                1 | 2 => End::Failed(Errno::Eio),
+                                _ => End::Done,
+                            };
                             events.push(Event::Ended { request, end });
                             continue;
                         }
@@ -456,8 +506,11 @@ mod tests {
         let event = Event::Write { byte_offset: 3584, bytes: Arc::from([1; 1024]) };
         assert_eq!(atoms(&event, 4096), [0..512, 512..1024]);
         assert_eq!(atoms(&event, 512), [0..512, 512..1024]);
+        assert!(can_tear(&event, 512) && can_tear(&event, 4096) && !can_tear(&event, 8192));
         let event = Event::Write { byte_offset: 4096, bytes: Arc::from([1; 8192]) };
         assert_eq!(atoms(&event, 4096), [0..4096, 4096..8192]);
+        let event = Event::Write { byte_offset: 4096, bytes: Arc::from([1; 4096]) };
+        assert!(!can_tear(&event, 4096), "it ends where the next page begins");
     }
 
     #[test]
@@ -469,7 +522,8 @@ mod tests {
             Event::Ended { request: 1, end: End::Done },
             Event::Write { byte_offset: 0, bytes: Arc::from([2; 512]) },
         ];
-        let mut trace = Trace { about: About::default(), base: Platter::new(DISK), events };
+        let mut trace =
+            Trace { about: About::default(), base: Platter::new(DISK), events, aftermath: vec![] };
         let believed = |trace: &Trace, state: &str, belief| {
             let timeline = Timeline::of(&trace.events, belief);
             state.parse::<State>().unwrap().check(trace, &timeline)

@@ -2,11 +2,16 @@
 //!
 //! The rule is that of dm-log-writes: a write is durable when its completion precedes the arrival of
 //! a flush that completed. A flush that fails, or that the disk only pretended to do, makes nothing
-//! durable. A write that failed was not stored; one that the disk lied about never will be.
+//! durable. A write that the disk lied about never will be.
+//!
+//! Of a write or discard that *failed* nothing is known: reads do not show it, no flush makes it durable,
+//! and any of it may be there after a power cut, until something that was written there later is durable.
+//! It is then gone as a whole, also where only a part of it was written over.
 //!
 //! A *point* is a number of events: at point 7 the first seven have happened and nothing else.
 
 use std::collections::VecDeque;
+use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
 
 use super::event::{End, Event};
@@ -35,8 +40,12 @@ pub struct Request {
     pub ended: Option<(usize, End)>,
     /// The index of the event that made it durable.
     pub durable: Option<usize>,
+    /// Of one that failed: the index of the event that made durable what was written there later.
+    pub replaced: Option<usize>,
     /// Whether it is a flush.
     pub is_flush: bool,
+    /// Where they go.
+    pub byte_offset: u64,
     /// Bytes written or discarded.
     pub bytes: u64,
     /// What it takes of a write cache.
@@ -47,8 +56,27 @@ impl Request {
     /// Whether its bytes may or may not survive a power cut at that point.
     #[must_use]
     pub fn is_pending(&self, point: usize) -> bool {
-        let reached = !matches!(self.ended, Some((_, End::Failed(_) | End::Lied)));
-        !self.is_flush && reached && self.arrived < point && !self.is_durable(point)
+        let may_be_there = self.bytes > 0 && !matches!(self.ended, Some((_, End::Lied)));
+        let is_replaced = self.replaced.is_some_and(|replaced| replaced < point);
+        may_be_there && self.arrived < point && !self.is_durable(point) && !is_replaced
+    }
+
+    /// The points at which it is pending, of a recording of so many events.
+    pub(super) fn pending_points(&self, events: usize) -> RangeInclusive<usize> {
+        if self.bytes == 0 || matches!(self.ended, Some((_, End::Lied))) {
+            return RangeInclusive::new(1, 0);
+        }
+        self.arrived + 1..=self.durable.or(self.replaced).unwrap_or(events)
+    }
+
+    /// Whether it is refused: reads show nothing of it.
+    #[must_use]
+    pub fn has_failed(&self) -> bool {
+        matches!(self.ended, Some((_, End::Failed(_))))
+    }
+
+    fn place(&self) -> Range<u64> {
+        self.byte_offset..self.byte_offset.saturating_add(self.bytes)
     }
 
     /// Whether it survives every power cut at that point.
@@ -78,17 +106,23 @@ impl Timeline {
     #[must_use]
     pub fn of(events: &[Event], belief: Belief) -> Self {
         let mut timeline = Self { belief, ..Self::default() };
-        let mut cache = Cache { bytes: 0, limit: belief.cache_bytes, writes: VecDeque::new() };
+        let mut cache = Cache {
+            bytes: 0,
+            limit: belief.cache_bytes,
+            writes: VecDeque::new(),
+            failed: Vec::new(),
+        };
         for (index, event) in events.iter().enumerate() {
             match event {
-                Event::Write { bytes, .. } => {
-                    timeline.arrive(index, bytes.len() as u64, bytes.len() as u64);
+                Event::Write { byte_offset, bytes } => {
+                    let bytes = bytes.len() as u64;
+                    timeline.arrive(index, *byte_offset, bytes, bytes);
                 }
-                Event::Discard { byte_count, .. } => {
-                    timeline.arrive(index, *byte_count, DISCARD_BYTES);
+                Event::Discard { byte_offset, byte_count } => {
+                    timeline.arrive(index, *byte_offset, *byte_count, DISCARD_BYTES);
                 }
                 Event::Flush => {
-                    timeline.arrive(index, 0, 0);
+                    timeline.arrive(index, 0, 0, 0);
                     timeline.requests.last_mut().expect("just arrived").is_flush = true;
                 }
                 Event::Mark(text) => timeline.marks.push((index, Arc::clone(text))),
@@ -98,9 +132,9 @@ impl Timeline {
             }
         }
         let last = |request: &Request| match request.ended {
-            _ if request.is_flush => 0,
-            Some((_, End::Failed(_) | End::Lied)) => 0,
-            _ => request.durable.unwrap_or(usize::MAX),
+            _ if request.bytes == 0 => 0,
+            Some((_, End::Lied)) => 0,
+            _ => request.durable.or(request.replaced).unwrap_or(usize::MAX),
         };
         let blocks = timeline.requests.chunks(BLOCK);
         timeline.last_pending =
@@ -108,9 +142,17 @@ impl Timeline {
         timeline
     }
 
-    fn arrive(&mut self, arrived: usize, bytes: u64, cached_bytes: u64) {
-        let (ended, durable, is_flush) = (None, None, false);
-        self.requests.push(Request { arrived, ended, durable, is_flush, bytes, cached_bytes });
+    fn arrive(&mut self, arrived: usize, byte_offset: u64, bytes: u64, cached_bytes: u64) {
+        self.requests.push(Request {
+            arrived,
+            ended: None,
+            durable: None,
+            replaced: None,
+            is_flush: false,
+            byte_offset,
+            bytes,
+            cached_bytes,
+        });
     }
 
     fn end(&mut self, index: usize, number: u32, end: End, belief: Belief, cache: &mut Cache) {
@@ -127,9 +169,11 @@ impl Timeline {
                 covered.sort_unstable();
                 for number in covered {
                     cache.bytes -= self.requests[number as usize].cached_bytes;
-                    self.settle(number, index);
+                    self.settle(number, index, &mut cache.failed);
                 }
             }
+        } else if matches!(end, End::Failed(_)) {
+            cache.failed.push(number);
         } else if end == End::Done {
             cache.writes.push_back((index, number));
             cache.bytes += cached_bytes;
@@ -137,14 +181,26 @@ impl Timeline {
                 && let Some((_, oldest)) = cache.writes.pop_front()
             {
                 cache.bytes -= self.requests[oldest as usize].cached_bytes;
-                self.settle(oldest, index);
+                self.settle(oldest, index, &mut cache.failed);
             }
         }
     }
 
-    fn settle(&mut self, number: u32, index: usize) {
+    /// A request is durable, and in the place of those before it that failed there.
+    fn settle(&mut self, number: u32, index: usize, failed: &mut Vec<u32>) {
         self.requests[number as usize].durable = Some(index);
         self.durable.push((index, number));
+        let place = self.requests[number as usize].place();
+        failed.retain(|&earlier| {
+            let request = &mut self.requests[earlier as usize];
+            let there = request.place();
+            let is_replaced =
+                earlier < number && there.start < place.end && place.start < there.end;
+            if is_replaced {
+                request.replaced = Some(index);
+            }
+            !is_replaced
+        });
     }
 
     /// What was believed of the disk.
@@ -199,11 +255,14 @@ fn to_number(index: usize) -> u32 {
     u32::try_from(index).expect("the device numbers requests so")
 }
 
-/// Completed writes that no flush covers yet, as they completed.
+/// What is not settled.
 struct Cache {
     bytes: u64,
     limit: Option<u64>,
+    /// Completed writes that no flush covers yet, as they completed.
     writes: VecDeque<(usize, u32)>,
+    /// Requests that failed where nothing is durable that came later.
+    failed: Vec<u32>,
 }
 
 #[cfg(test)]
@@ -252,11 +311,38 @@ mod tests {
     }
 
     #[test]
-    fn a_write_that_failed_or_was_lost_cannot_survive() {
+    fn a_write_that_was_lost_cannot_survive() {
+        let events = [write(0), ended(0, End::Lied)];
+        assert!(Timeline::of(&events, Belief::default()).pending(2).is_empty());
+    }
+
+    /// It was believed to have stored nothing, so every power cut left what was there before.
+    #[test]
+    fn a_write_that_failed_may_survive_until_what_was_written_there_later_is_durable() {
         let eio = End::Failed(super::super::Errno::Eio);
-        let events = [write(0), ended(0, eio), write(0), ended(1, End::Lied)];
+        let (earlier, failed, later) = (0, 1, 4);
+        let events = [
+            write(512),
+            write(0),
+            ended(earlier, End::Done),
+            ended(failed, eio),
+            Event::Flush,
+            ended(2, End::Done),
+            // Beside it, and then over it.
+            write(512),
+            ended(3, End::Done),
+            write(0),
+            ended(later, End::Done),
+            Event::Flush,
+            ended(5, End::Done),
+        ];
         let timeline = Timeline::of(&events, Belief::default());
-        assert!(timeline.pending(4).is_empty());
+        assert_eq!(timeline.pending(2), [earlier, failed]);
+        assert_eq!(timeline.pending(6), [failed], "no flush decides it");
+        assert_eq!(timeline.pending(11), [failed, 3, later]);
+        assert!(timeline.pending(12).is_empty());
+        let refused = [Event::Write { byte_offset: 0, bytes: Arc::from([]) }, ended(0, eio)];
+        assert!(Timeline::of(&refused, Belief::default()).pending(2).is_empty());
     }
 
     #[test]

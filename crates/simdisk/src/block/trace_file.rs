@@ -8,10 +8,11 @@
 //! Disk      disk bytes u64           Discard   byte offset u64 · bytes u64
 //! Base      byte offset u64 · bytes  Flush     nothing
 //! Mark      text                     Ended     request u32 · how u8
-//! End       events u64
+//! End       events u64               Over      nothing
 //! ```
 //!
-//! Numbers are little-endian. About, Disk and Base frames come first, in that order. A file may come
+//! Numbers are little-endian. About, Disk and Base frames come first, in that order. What follows
+//! Over is the aftermath: a file that has one is of version 2, others are of version 1. A file may come
 //! from anybody: every length is checked before memory is taken for it, and every range against the
 //! disk. Base is of whole pages of 4 KiB, a write of whole sectors, so that memory is a small multiple
 //! of the file. A file that ends early says so; what a frame before that said is not used.
@@ -25,21 +26,16 @@ use std::sync::Arc;
 use plimsoll_sync::{Dir, OsDir, SyncMethod};
 use twox_hash::XxHash3_64;
 
-use super::event::{End, Errno, Event};
+use super::event::Event;
 use super::platter::Platter;
-use super::trace::{About, Trace};
+use super::trace::Trace;
+use super::trace_frame::{Frames, Kind, PAGE, SECTOR, Wrong, event_frame, fill, frame};
 
 const MAGIC: &[u8; 8] = b"PLMTRACE";
 const VERSION: u32 = 1;
-const PAYLOAD_BYTES_MAX: u32 = (16 << 20) + 8;
-const ABOUT_BYTES_MAX: usize = 1 << 20;
-const MARK_BYTES_MAX: usize = 1024;
+/// With an aftermath.
+const VERSION_AFTERMATH: u32 = 2;
 const RUN_BYTES: usize = 1 << 20;
-/// The disk is of whole pages, what it holds at first, too; a write is of whole sectors.
-const PAGE: u64 = 4096;
-const SECTOR: u64 = 512;
-/// Sparse, but page numbers and offsets must stay far from overflow.
-const DISK_BYTES_MAX: u64 = 1 << 46;
 /// 64 bytes of memory each, so 16 GiB: more than any recording may take.
 const EVENTS_MAX: u64 = 1 << 28;
 
@@ -74,32 +70,6 @@ pub enum TraceError {
         reason: String,
     },
 }
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u32)]
-enum Kind {
-    About = 1,
-    Disk = 2,
-    Base = 3,
-    Write = 4,
-    Discard = 5,
-    Flush = 6,
-    Ended = 7,
-    Mark = 8,
-    End = 9,
-}
-
-const KINDS: [Kind; 9] = [
-    Kind::About,
-    Kind::Disk,
-    Kind::Base,
-    Kind::Write,
-    Kind::Discard,
-    Kind::Flush,
-    Kind::Ended,
-    Kind::Mark,
-    Kind::End,
-];
 
 impl Trace {
     /// Writes the trace to `path`. On return it is durable, and at no time was there half of one under
@@ -156,7 +126,8 @@ impl Trace {
 
     fn write_to(&self, out: &mut impl Write) -> io::Result<()> {
         out.write_all(MAGIC)?;
-        out.write_all(&VERSION.to_le_bytes())?;
+        let version = if self.aftermath.is_empty() { VERSION } else { VERSION_AFTERMATH };
+        out.write_all(&version.to_le_bytes())?;
         out.write_all(&[0; 4])?;
         let about = serde_json::to_vec(&self.about).map_err(io::Error::other)?;
         frame(out, Kind::About, &[&about])?;
@@ -169,22 +140,16 @@ impl Trace {
         });
         written?;
         for event in &self.events {
-            match event {
-                Event::Write { byte_offset, bytes } => {
-                    frame(out, Kind::Write, &[&byte_offset.to_le_bytes(), bytes])?;
-                }
-                Event::Discard { byte_offset, byte_count } => {
-                    let count = byte_count.to_le_bytes();
-                    frame(out, Kind::Discard, &[&byte_offset.to_le_bytes(), &count])?;
-                }
-                Event::Flush => frame(out, Kind::Flush, &[])?,
-                Event::Ended { request, end } => {
-                    frame(out, Kind::Ended, &[&request.to_le_bytes(), &[end_code(*end)]])?;
-                }
-                Event::Mark(text) => frame(out, Kind::Mark, &[text.as_bytes()])?,
-            }
+            event_frame(out, event)?;
         }
-        frame(out, Kind::End, &[&(self.events.len() as u64).to_le_bytes()])
+        if !self.aftermath.is_empty() {
+            frame(out, Kind::Over, &[])?;
+        }
+        for event in &self.aftermath {
+            event_frame(out, event)?;
+        }
+        let events = self.events.len() + self.aftermath.len();
+        frame(out, Kind::End, &[&(events as u64).to_le_bytes()])
     }
 
     fn read_from(input: &mut impl Read) -> Result<Self, Wrong> {
@@ -194,23 +159,27 @@ impl Trace {
             return Err(Wrong::Foreign("it does not begin as a trace does".to_owned()));
         }
         let version = u32::from_le_bytes(head[8..12].try_into().expect("four bytes"));
-        if version != VERSION {
-            return Err(Wrong::Foreign(format!("it is of version {version}, not {VERSION}")));
+        if ![VERSION, VERSION_AFTERMATH].contains(&version) {
+            let known = format!("{VERSION} or {VERSION_AFTERMATH}");
+            return Err(Wrong::Foreign(format!("it is of version {version}, not {known}")));
         }
-        let mut frames = Frames { input, at: 16, next: 16, payload: Vec::new() };
+        let mut frames = Frames::behind(16, input);
         let about = frames.about()?;
-        let mut trace = frames.disk(about)?;
+        let base = Platter::new(frames.disk_bytes()?);
+        let mut trace = Self { about, base, events: Vec::new(), aftermath: Vec::new() };
         let mut requests = Requests::default();
+        let mut over = None;
         loop {
             let kind = frames.read()?;
             if kind == Kind::End {
                 let events = frames.number(0)?;
-                return if events == trace.events.len() as u64 && frames.payload.len() == 8 {
-                    frames.nothing_follows()?;
-                    Ok(trace)
-                } else {
-                    Err(frames.wrong(format!("it says that there were {events} events")))
-                };
+                if events != trace.events.len() as u64 || frames.payload().len() != 8 {
+                    return Err(frames.wrong(format!("it says that there were {events} events")));
+                }
+                frames.nothing_follows()?;
+                let over = over.unwrap_or(trace.events.len());
+                trace.aftermath = trace.events.split_off(over);
+                return Ok(trace);
             }
             if trace.events.len() as u64 >= EVENTS_MAX {
                 return Err(frames.wrong("it has too many events".to_owned()));
@@ -227,12 +196,18 @@ impl Trace {
                 }
                 Kind::Discard => {
                     let (byte_offset, byte_count) = (frames.number(0)?, frames.number(8)?);
-                    if frames.payload.len() != 16 || !trace.base.holds(byte_offset, byte_count) {
+                    if frames.payload().len() != 16 || !trace.base.holds(byte_offset, byte_count) {
                         return Err(frames.wrong("a discard beyond the disk".to_owned()));
                     }
                     Event::Discard { byte_offset, byte_count }
                 }
-                Kind::Flush if frames.payload.is_empty() => Event::Flush,
+                Kind::Flush if frames.payload().is_empty() => Event::Flush,
+                Kind::Over
+                    if version > VERSION && over.is_none() && frames.payload().is_empty() =>
+                {
+                    over = Some(trace.events.len());
+                    continue;
+                }
                 Kind::Ended => frames.ended()?,
                 Kind::Mark => frames.mark()?,
                 other => return Err(frames.wrong(format!("{other:?} does not belong there"))),
@@ -267,118 +242,6 @@ impl Requests {
     }
 }
 
-enum Wrong {
-    Io(io::Error),
-    Foreign(String),
-    Damaged(u64, String),
-}
-
-impl From<io::Error> for Wrong {
-    fn from(error: io::Error) -> Self {
-        Self::Io(error)
-    }
-}
-
-struct Frames<'a, R> {
-    input: &'a mut R,
-    /// Where the frame that was read last begins, and where the next one does.
-    at: u64,
-    next: u64,
-    payload: Vec<u8>,
-}
-
-impl<R: Read> Frames<'_, R> {
-    fn read(&mut self) -> Result<Kind, Wrong> {
-        self.at = self.next;
-        let mut head = [0; 8];
-        if fill(self.input, &mut head)? < head.len() {
-            return Err(self.wrong("it was cut short".to_owned()));
-        }
-        let number = u32::from_le_bytes(head[..4].try_into().expect("four bytes"));
-        let bytes = u32::from_le_bytes(head[4..].try_into().expect("four bytes"));
-        if bytes > PAYLOAD_BYTES_MAX {
-            return Err(self.wrong(format!("a frame of {bytes} bytes")));
-        }
-        // What is not there is not given memory: the length may be a lie.
-        self.payload.clear();
-        let read = self.input.by_ref().take(u64::from(bytes)).read_to_end(&mut self.payload)?;
-        let mut sum = [0; 8];
-        if read < bytes as usize || fill(self.input, &mut sum)? < sum.len() {
-            return Err(self.wrong("it was cut short".to_owned()));
-        }
-        if u64::from_le_bytes(sum) != checksum(&head, &[&self.payload]) {
-            return Err(self.wrong("the checksum does not match".to_owned()));
-        }
-        self.next += 16 + u64::from(bytes);
-        let kind = KINDS.into_iter().find(|kind| *kind as u32 == number);
-        kind.ok_or_else(|| self.wrong(format!("a frame of unknown kind {number}")))
-    }
-
-    fn about(&mut self) -> Result<About, Wrong> {
-        if self.read()? != Kind::About || self.payload.len() > ABOUT_BYTES_MAX {
-            return Err(self.wrong("it does not say where it comes from".to_owned()));
-        }
-        serde_json::from_slice(&self.payload).map_err(|error| self.wrong(error.to_string()))
-    }
-
-    fn disk(&mut self, about: About) -> Result<Trace, Wrong> {
-        let kind = self.read()?;
-        let disk_bytes = self.number(0)?;
-        let is_whole = disk_bytes.is_multiple_of(PAGE) && disk_bytes <= DISK_BYTES_MAX;
-        if kind != Kind::Disk || self.payload.len() != 8 || !is_whole {
-            return Err(self.wrong("it does not say how large the disk is".to_owned()));
-        }
-        Ok(Trace { about, base: Platter::new(disk_bytes), events: Vec::new() })
-    }
-
-    fn number(&self, at: usize) -> Result<u64, Wrong> {
-        let bytes = self.payload.get(at..at + 8).and_then(|bytes| bytes.try_into().ok());
-        bytes.map(u64::from_le_bytes).ok_or_else(|| self.wrong("a short frame".to_owned()))
-    }
-
-    /// Of whole units only: a byte here and a byte there would take a page of memory each.
-    fn write(&self, disk: &Platter, unit: u64) -> Result<(u64, &[u8]), Wrong> {
-        let byte_offset = self.number(0)?;
-        let bytes = &self.payload[8..];
-        if !disk.holds(byte_offset, bytes.len() as u64) {
-            return Err(self.wrong("a write beyond the disk".to_owned()));
-        }
-        if !byte_offset.is_multiple_of(unit) || !(bytes.len() as u64).is_multiple_of(unit) {
-            return Err(self.wrong(format!("a write that is not of whole {unit} bytes")));
-        }
-        Ok((byte_offset, bytes))
-    }
-
-    fn ended(&self) -> Result<Event, Wrong> {
-        let wrong = || self.wrong("an end that is none".to_owned());
-        let &[a, b, c, d, code] = self.payload.as_slice() else { return Err(wrong()) };
-        let end = end_of(code).ok_or_else(wrong)?;
-        Ok(Event::Ended { request: u32::from_le_bytes([a, b, c, d]), end })
-    }
-
-    fn mark(&self) -> Result<Event, Wrong> {
-        let wrong = || self.wrong("a mark that is not one line of text".to_owned());
-        let text = std::str::from_utf8(&self.payload).map_err(|_not| wrong())?;
-        let one_line = !text.is_empty() && !text.contains(['\n', '\0']);
-        if !one_line || text.len() > MARK_BYTES_MAX {
-            return Err(wrong());
-        }
-        Ok(Event::Mark(Arc::from(text)))
-    }
-
-    fn nothing_follows(&mut self) -> Result<(), Wrong> {
-        self.at = self.next;
-        match fill(self.input, &mut [0])? {
-            0 => Ok(()),
-            _ => Err(self.wrong("something follows the end".to_owned())),
-        }
-    }
-
-    fn wrong(&self, reason: String) -> Wrong {
-        Wrong::Damaged(self.at, reason)
-    }
-}
-
 /// A file that is written from its beginning on.
 struct Appended<'a> {
     file: &'a dyn plimsoll_sync::File,
@@ -397,43 +260,6 @@ impl Write for Appended<'_> {
     }
 }
 
-/// As much as there is.
-fn fill(input: &mut impl Read, buf: &mut [u8]) -> io::Result<usize> {
-    let mut read = 0;
-    while read < buf.len() {
-        match input.read(&mut buf[read..]) {
-            Ok(0) => break,
-            Ok(bytes) => read += bytes,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(read)
-}
-
-fn frame(out: &mut impl Write, kind: Kind, parts: &[&[u8]]) -> io::Result<()> {
-    let bytes = parts.iter().map(|part| part.len()).sum::<usize>();
-    let bytes = u32::try_from(bytes).ok().filter(|&bytes| bytes <= PAYLOAD_BYTES_MAX);
-    let bytes = bytes.ok_or_else(|| io::Error::other("a write of more than 16 MiB"))?;
-    let mut head = [0; 8];
-    head[..4].copy_from_slice(&(kind as u32).to_le_bytes());
-    head[4..].copy_from_slice(&bytes.to_le_bytes());
-    out.write_all(&head)?;
-    for part in parts {
-        out.write_all(part)?;
-    }
-    out.write_all(&checksum(&head, parts).to_le_bytes())
-}
-
-fn checksum(head: &[u8; 8], parts: &[&[u8]]) -> u64 {
-    let mut hash = XxHash3_64::new();
-    hash.write(head);
-    for part in parts {
-        hash.write(part);
-    }
-    hash.finish()
-}
-
 struct Hashing(XxHash3_64);
 
 impl Write for Hashing {
@@ -447,32 +273,13 @@ impl Write for Hashing {
     }
 }
 
-fn end_code(end: End) -> u8 {
-    match end {
-        End::Done => 0,
-        End::Lied => 1,
-        End::Failed(Errno::Eio) => 2,
-        End::Failed(Errno::Enospc) => 3,
-        End::Failed(Errno::Etimedout) => 4,
-    }
-}
-
-fn end_of(code: u8) -> Option<End> {
-    match code {
-        0 => Some(End::Done),
-        1 => Some(End::Lied),
-        2 => Some(End::Failed(Errno::Eio)),
-        3 => Some(End::Failed(Errno::Enospc)),
-        4 => Some(End::Failed(Errno::Etimedout)),
-        _ => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::block::event::{End, Errno};
+    use crate::block::trace::About;
 
     fn trace() -> Trace {
         let mut base = Platter::new(1 << 20);
@@ -487,7 +294,7 @@ mod tests {
             Event::Discard { byte_offset: 0, byte_count: 4096 },
         ];
         let about = About { filesystem: "ext4".to_owned(), seed: 9, ..About::default() };
-        Trace { about, base, events }
+        Trace { about, base, events, aftermath: vec![] }
     }
 
     fn encoded(trace: &Trace) -> Vec<u8> {
@@ -536,9 +343,33 @@ mod tests {
     }
 
     #[test]
+    fn an_aftermath_is_read_back_and_is_no_part_of_the_events() {
+        let mut whole = trace();
+        whole.aftermath = whole.events.split_off(3);
+        let read = decoded(&encoded(&whole)).unwrap();
+        assert_eq!(read, whole);
+        assert_eq!(read.all_events(), trace().events);
+        let bytes = encoded(&whole);
+        let old = [&bytes[..8], &VERSION.to_le_bytes(), &bytes[12..]].concat();
+        assert!(decoded(&old).unwrap_err().contains("Over does not belong there"));
+        assert_eq!(encoded(&trace())[8], 1, "without one a file is as it always was");
+        for at in 16..bytes.len() {
+            assert!(decoded(&bytes[..at]).is_err(), "cut at {at}");
+        }
+    }
+
+    #[test]
     fn a_trace_of_version_1_stays_readable() {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/v1.trace");
         assert_eq!(Trace::load(&path).unwrap(), trace());
+    }
+
+    #[test]
+    fn a_trace_of_version_2_stays_readable() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/v2.trace");
+        let mut whole = trace();
+        whole.aftermath = whole.events.split_off(3);
+        assert_eq!(Trace::load(&path).unwrap(), whole);
     }
 
     #[test]

@@ -18,7 +18,7 @@ use plimsoll_sync::Crash;
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
-use super::directory::Directory;
+use super::directory::{Directory, EntryChange};
 use super::disk::Disk;
 use super::inode::{Change, Effect, Inode, Stage};
 use super::options::{Persistence, Tear};
@@ -27,7 +27,7 @@ use super::options::{Persistence, Tear};
 ///
 /// A crash of the process loses nothing: what is pending still is. After a crash of the system what
 /// the device had is still in its cache, and may be lost to a power cut that follows.
-pub(crate) fn crash(disk: &Disk, crash: Crash, tear: Tear, seed: u64) -> Disk {
+pub(crate) fn crash(disk: &Disk, crash: Crash, seed: u64) -> Disk {
     let mut after = disk.clone();
     for inode in after.files.values_mut() {
         inode.handles = 0;
@@ -36,7 +36,7 @@ pub(crate) fn crash(disk: &Disk, crash: Crash, tear: Tear, seed: u64) -> Disk {
         let order = after.order();
         after.directories.values_mut().for_each(|directory| directory.forgive(order));
     } else {
-        let mut chooser = Chooser::new(disk, crash, tear, seed);
+        let mut chooser = Chooser::new(disk, crash, seed);
         after.directories.values_mut().for_each(|directory| chooser.directory(directory));
         for inode in after.files.values_mut() {
             let order = after.next_order + 1;
@@ -48,7 +48,8 @@ pub(crate) fn crash(disk: &Disk, crash: Crash, tear: Tear, seed: u64) -> Disk {
     after
 }
 
-struct Chooser {
+/// Draws what is left. Also of a sync that failed, which is a power cut to what it covers (`failure.rs`).
+pub(super) struct Chooser {
     rng: Pcg64Mcg,
     crash: Crash,
     /// Whether a write can tear inside a page.
@@ -82,7 +83,7 @@ enum Fate {
 }
 
 impl Chooser {
-    fn new(disk: &Disk, crash: Crash, tear: Tear, seed: u64) -> Self {
+    pub(super) fn new(disk: &Disk, crash: Crash, seed: u64) -> Self {
         let mut rng = Pcg64Mcg::seed_from_u64(seed);
         let survival = rng.random_range(0..=4);
         let stages = disk.files.values().flat_map(|inode| &inode.pending);
@@ -96,7 +97,7 @@ impl Chooser {
         let first_epoch = epochs.min().unwrap_or(disk.epoch);
         let mut chooser = Self {
             crash,
-            tears_pages: tear == Tear::Bytes512,
+            tears_pages: disk.tear == Tear::Bytes512,
             survival,
             last_epoch: rng.random_range(first_epoch..=disk.epoch),
             current_epoch: disk.epoch,
@@ -146,9 +147,23 @@ impl Chooser {
     }
 
     fn directory(&mut self, directory: &mut Directory) {
+        let kept = self.names(std::mem::take(&mut directory.pending));
+        directory.live = directory.durable.clone();
+        for change in &kept {
+            change.apply(&mut directory.live);
+        }
+        if self.crash == Crash::PowerCut {
+            directory.durable = directory.live.clone();
+        } else {
+            directory.pending = kept;
+        }
+    }
+
+    /// What is left of changes of names.
+    pub(super) fn names(&mut self, changes: Vec<EntryChange>) -> Vec<EntryChange> {
         let mut previous_kept = true;
         let mut kept = Vec::new();
-        for mut change in directory.pending.drain(..) {
+        for mut change in changes {
             let survives = match self.verdict(change.stage) {
                 Verdict::Kept => true,
                 Verdict::Lost => false,
@@ -160,15 +175,7 @@ impl Chooser {
                 kept.push(change);
             }
         }
-        directory.live = directory.durable.clone();
-        for change in &kept {
-            change.apply(&mut directory.live);
-        }
-        if self.crash == Crash::PowerCut {
-            directory.durable = directory.live.clone();
-        } else {
-            directory.pending = kept;
-        }
+        kept
     }
 
     fn inode(&mut self, inode: &mut Inode, order: u64, epoch: u64) {
@@ -224,7 +231,7 @@ impl Chooser {
     }
 
     /// What is left of the effects of one operation.
-    fn write(&mut self, effects: &[Effect], kept: &mut Vec<Effect>) {
+    pub(super) fn write(&mut self, effects: &[Effect], kept: &mut Vec<Effect>) {
         let units = effects.iter().map(|effect| self.units(effect)).sum();
         let fate = self.fate(units);
         let mut unit = 0;

@@ -72,11 +72,6 @@ impl Directory {
         }
     }
 
-    /// A sync failed: what it should have written never gets to the medium.
-    pub(crate) fn mark_clean(&mut self) {
-        self.pending.clear();
-    }
-
     /// The process that was told of a failed sync is gone. To the next one the entries that it sees are
     /// changes like any other: its own sync of the directory makes them durable, or fails again.
     pub(crate) fn forgive(&mut self, order: u64) {

@@ -9,8 +9,7 @@ use std::ops::Range;
 
 use super::directory::{DirId, Directory, FileId, Target};
 use super::inode::Inode;
-use super::options::DiskOptions;
-use super::options::Persistence;
+use super::options::{DiskOptions, Persistence, Tear};
 use super::room::{Claim, Room};
 use crate::sparse::{PAGE, pages_of};
 
@@ -28,6 +27,7 @@ pub(crate) struct Disk {
     /// Barriers so far.
     pub(crate) epoch: u64,
     pub(crate) persistence: Persistence,
+    pub(crate) tear: Tear,
     pub(crate) room: Room,
     pub(crate) next_order: u64,
     /// Of files and of directories.
@@ -41,6 +41,7 @@ impl Disk {
             directories: BTreeMap::from([(ROOT, Directory::default())]),
             epoch: 0,
             persistence: options.persistence,
+            tear: options.tear,
             room: Room::new(options),
             next_order: 0,
             next_id: 0,

@@ -49,9 +49,11 @@ pub enum Operation {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FaultKind {
-    /// It fails with this kind of error and does nothing. What a failed sync should have made
-    /// durable never will be: the kernel marks its pages clean. Of a failed syncfs(2) those are the
-    /// pages of the file that it was called through; other files stay as they were.
+    /// It fails with this kind of error. A write has then written some of its sectors or none, and a sync
+    /// has given some of what it is for to the device, which may still lose it; which, [`Fault::seed`]
+    /// says. Nobody writes the rest of a failed sync: the kernel marks its pages clean. Of a failed
+    /// syncfs(2) those are the pages of the file that it was called through; other files stay as they
+    /// were. Any other operation does nothing.
     Fail(io::ErrorKind),
     /// It fails as with [`FaultKind::Fail`], with a raw error of the host: `EIO` has no kind.
     FailRaw(i32),
@@ -86,13 +88,15 @@ pub struct Fault {
     pub kind: FaultKind,
     /// How often.
     pub times: Times,
+    /// With this and the operation's number is drawn what a write or a sync that fails leaves.
+    pub seed: u64,
 }
 
 impl Fault {
     /// `kind` happens once, to the first such operation on any file.
     #[must_use]
     pub const fn new(on: Operation, kind: FaultKind) -> Self {
-        Self { on, name: None, nth: 1, kind, times: Times::Count(1) }
+        Self { on, name: None, nth: 1, kind, times: Times::Count(1), seed: 0 }
     }
 
     /// Only for the file of this name.
@@ -120,6 +124,13 @@ impl Fault {
     #[must_use]
     pub const fn sticky(mut self) -> Self {
         self.times = Times::Sticky;
+        self
+    }
+
+    /// Leaves something else of a write or a sync that fails.
+    #[must_use]
+    pub const fn seed(mut self, seed: u64) -> Self {
+        self.seed = seed;
         self
     }
 
@@ -160,11 +171,12 @@ impl Faults {
         self.armed.add(fault);
     }
 
-    /// What happens to an operation on the file of this name, if not what should.
-    pub(crate) fn meet(&mut self, on: Operation, name: &str) -> Option<FaultKind> {
+    /// What happens to an operation on the file of this name, if not what should, and the seed of what
+    /// it leaves.
+    pub(crate) fn meet(&mut self, on: Operation, name: &str) -> Option<(FaultKind, u64)> {
         let is_named = |fault: &Fault| fault.name.as_ref().is_none_or(|wanted| wanted == name);
         let met = self.armed.meet(|fault| fault.on == on && is_named(fault), |_| true);
-        met.map(|fault| fault.kind)
+        met.map(|fault| (fault.kind, fault.seed))
     }
 }
 

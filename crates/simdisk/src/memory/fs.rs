@@ -12,6 +12,7 @@ use plimsoll_sync::{Access, Crash, Dir, Error, File, Lock, Overwrite, Result};
 use super::crash;
 use super::directory::{DirId, Target};
 use super::disk::{Disk, ROOT};
+use super::failure;
 use super::fault::{Fault, Operation};
 use super::file::SimFile;
 use super::history::{History, Step};
@@ -75,7 +76,7 @@ impl SimDir {
     #[must_use]
     pub fn crash(&self, crash: Crash, seed: u64) -> Self {
         let machine = self.machine.lock();
-        let disk = crash::crash(&machine.disk, crash, self.options.tear, seed);
+        let disk = crash::crash(&machine.disk, crash, seed);
         Self::on(disk, self.options)
     }
 
@@ -219,9 +220,8 @@ impl SimDir {
         let mut machine = self.machine.lock();
         let synced = machine.step(Operation::SyncDir, self.known_self(), "", |disk, twist| {
             match twist {
-                Twist::Fail(error) => {
-                    disk.directory(self.id).mark_clean();
-                    disk.forget_unreachable();
+                Twist::Fail { error, seed } => {
+                    failure::sync_directory(disk, self.id, seed);
                     return Err(error);
                 }
                 Twist::Lie => disk.hand_over_directory(self.id),
@@ -243,6 +243,19 @@ impl Dir for SimDir {
         let mut machine = self.machine.lock();
         let listed = machine.plain_step(Operation::List, self.known_self(), "", names);
         listed.map_err(|e| Error::io("list", &self.path, e))
+    }
+
+    /// Directories. No operation of its own: a list comes with it.
+    fn refuse_strangers(&self, is_ours: &dyn Fn(&str) -> bool) -> Result<()> {
+        let mut machine = self.machine.lock();
+        machine.check_up().map_err(|e| Error::io("list", &self.path, e))?;
+        for (name, target) in &machine.disk.directory(self.id).live {
+            if matches!(target, Target::Dir(_)) && is_ours(name) {
+                let path = self.path.join(name);
+                return Err(Error::NotAFile { path, found: "a directory" });
+            }
+        }
+        Ok(())
     }
 
     fn create(&self, name: &str, access: Access) -> Result<Arc<dyn File>> {

@@ -8,6 +8,9 @@
 //!                                        any part of what is pending
 //! ```
 //!
+//! A sync that fails hands a part of what is pending to the device and forgets the rest (`failure.rs`):
+//! reads through the page cache go on showing it, and nobody will write it.
+//!
 //! A write of part of a sector takes the whole sector with it, as it is in the page cache: devices
 //! write sectors.
 //!
@@ -239,19 +242,6 @@ impl Inode {
         seen.read_at(buf, byte_offset)
     }
 
-    /// A sync of these pages failed: they count as clean, and nothing will write them again. The
-    /// length is metadata, and still on its way.
-    pub(crate) fn mark_clean(&mut self, pages: Option<&Range<u64>>) {
-        self.forgot = true;
-        self.room.give_up(pages);
-        for effect in std::mem::take(&mut self.pending) {
-            match effect.pages() {
-                None => self.pending.push(effect),
-                Some(_) => self.pending.extend(effect.split(pages).1),
-            }
-        }
-    }
-
     pub(crate) fn cut_is_pending(&self) -> bool {
         let cut = |effect: &Effect| matches!(effect.change, Change::Cut { .. });
         self.pending.iter().any(cut)
@@ -285,7 +275,7 @@ impl Effect {
     }
 
     /// The part that lies in `pages` (all if `None`), and the rest. A length lies in every range.
-    fn split(self, pages: Option<&Range<u64>>) -> (Option<Self>, Vec<Self>) {
+    pub(crate) fn split(self, pages: Option<&Range<u64>>) -> (Option<Self>, Vec<Self>) {
         let (Some(pages), Some(mine)) = (pages, self.pages()) else {
             return (Some(self), Vec::new());
         };

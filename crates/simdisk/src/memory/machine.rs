@@ -32,8 +32,11 @@ pub(crate) struct Machine {
 #[derive(Debug)]
 pub(crate) enum Twist {
     None,
-    /// It fails with this.
-    Fail(io::Error),
+    /// It fails with this. What it leaves is drawn with the seed.
+    Fail {
+        error: io::Error,
+        seed: u64,
+    },
     /// So many bytes go in.
     Short(u64),
     /// It says that it worked.
@@ -67,7 +70,10 @@ impl Machine {
         let number = self.operations;
         self.operations += 1;
         self.watcher.look(&self.disk, number, operation, name);
-        let mut fault = self.faults.meet(operation, name);
+        let met = self.faults.meet(operation, name);
+        // Not the same each time that a fault happens.
+        let seed = met.map_or(0, |(_, seed)| seed.wrapping_add(number));
+        let mut fault = met.map(|(kind, _)| kind);
         if self.stop_at.is_some_and(|stop_at| number >= stop_at) {
             fault = Some(FaultKind::PowerOff);
         }
@@ -77,10 +83,12 @@ impl Machine {
                 Err(down())
             }
             None => act(&mut self.disk, Twist::None),
-            Some(FaultKind::Fail(kind)) => act(&mut self.disk, Twist::Fail(kind.into())),
+            Some(FaultKind::Fail(kind)) => {
+                act(&mut self.disk, Twist::Fail { error: kind.into(), seed })
+            }
             Some(FaultKind::FailRaw(code)) => {
                 let error = io::Error::from_raw_os_error(code);
-                act(&mut self.disk, Twist::Fail(error))
+                act(&mut self.disk, Twist::Fail { error, seed })
             }
             Some(FaultKind::ShortWrite { bytes }) => act(&mut self.disk, Twist::Short(bytes)),
             Some(FaultKind::LostWrite | FaultKind::DropFlush) => act(&mut self.disk, Twist::Lie),
@@ -107,7 +115,7 @@ impl Machine {
         act: impl FnOnce(&mut Disk) -> io::Result<T>,
     ) -> io::Result<T> {
         self.step(operation, name, detail, |disk, twist| match twist {
-            Twist::Fail(error) => Err(error),
+            Twist::Fail { error, .. } => Err(error),
             Twist::None | Twist::Short(_) | Twist::Lie => act(disk),
         })
     }

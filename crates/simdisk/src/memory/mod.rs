@@ -7,12 +7,13 @@
 //!        │
 //!      Disk              names and files: page cache, device cache, medium; pure
 //!        │
-//!      crash             one state that a crash may leave of it, by a seed
+//!   crash, failure       one state that a crash, or a failed operation, may leave of it, by a seed
 //! ```
 
 mod crash;
 mod directory;
 mod disk;
+mod failure;
 mod fault;
 mod file;
 mod fs;

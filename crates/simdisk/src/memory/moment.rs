@@ -26,7 +26,7 @@ impl Moment<'_> {
     /// As [`SimDir::crash`], at this moment.
     #[must_use]
     pub fn crash(&self, crash: Crash, seed: u64) -> SimDir {
-        SimDir::on(crash::crash(self.disk, crash, self.options.tear, seed), self.options)
+        SimDir::on(crash::crash(self.disk, crash, seed), self.options)
     }
 }
 

@@ -172,8 +172,12 @@ impl FileRoom {
     }
 
     /// A sync of these pages failed, and nothing will write them again: of what was to be copied the old
-    /// blocks stay. Pages that were new have blocks in the page cache only, and stay owed.
-    pub(crate) fn give_up(&mut self, pages: Option<&Range<u64>>) {
+    /// blocks stay. Unless it `paid`, pages that were new have blocks in the page cache only, and stay
+    /// owed.
+    pub(crate) fn give_up(&mut self, pages: Option<&Range<u64>>, paid: bool) {
+        if paid {
+            self.owed = 0;
+        }
         for lost in self.take_fresh(pages) {
             self.owed = self.owed.saturating_sub(self.settled.count_in(&lost));
         }
@@ -352,7 +356,7 @@ mod tests {
         story.file.settle(None);
         story.claim(0..5, Claim::Write);
         assert_eq!(story.taken(), 10);
-        story.file.give_up(None);
+        story.file.give_up(None, true);
         assert_eq!(story.taken(), 5);
     }
 

@@ -12,8 +12,8 @@ use super::filesystem::Filesystem;
 use super::image::Image;
 use super::processes::output;
 
-/// More files than this are not asked.
-const FILES_MAX: usize = 20_000;
+/// More files and directories than this are not asked.
+pub(super) const FILES_MAX: usize = 20_000;
 /// At a time.
 const FILES_AT_ONCE: usize = 200;
 
@@ -125,7 +125,8 @@ impl Owners {
     }
 }
 
-fn walk(dir: &Path, files: &mut Vec<PathBuf>) {
+/// Adds all below a directory, as long as there are no more than [`FILES_MAX`].
+pub(super) fn walk(dir: &Path, files: &mut Vec<PathBuf>) {
     let Ok(listed) = fs::read_dir(dir) else { return };
     for entry in listed.flatten() {
         if files.len() >= FILES_MAX {

@@ -1,7 +1,6 @@
 //! What is asked about each crash state, and what can be answered.
 
 use std::fs;
-use std::io::Read;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -11,10 +10,8 @@ use std::time::Duration;
 use super::error::{Error, Result};
 use super::namespace::{BASE, DIR};
 use super::processes::{Ended, Program, Running};
+use super::said::Said;
 use crate::block::State;
-
-/// The end of what a check says is kept, and no more.
-const SAID_BYTES_MAX: u64 = 4096;
 
 /// A crash state that is mounted, and what had been promised by then.
 #[derive(Debug)]
@@ -108,7 +105,17 @@ pub struct Check {
 }
 
 impl Check {
-    /// Runs it. Marks that were said before this trace began, if any, come first.
+    /// Runs it, as [`Check::run`] does, where it was found on another state of the trace: if it cannot be started
+    /// now, what it needs is not in this state, and it is broken here.
+    pub fn run_again(&self, situation: &Situation<'_>, stop: &dyn Fn() -> bool) -> Result<Verdict> {
+        match self.run(situation, &[], stop) {
+            Err(error @ Error::CheckNotStarted { .. }) => Ok(Verdict::Broken(error.to_string())),
+            answer => answer,
+        }
+    }
+
+    /// Runs it. Marks that were said before this trace began, if any, come first. That the shell cannot start
+    /// it is [`Error::CheckNotStarted`].
     pub fn run(
         &self,
         situation: &Situation<'_>,
@@ -128,45 +135,43 @@ impl Check {
         command.env("PLIMSOLL_MARKS", &marks).env("PLIMSOLL_LAST_MARK", last);
         command.env("PLIMSOLL_STATE", situation.state.to_string());
         command.stdin(Stdio::null()).process_group(0);
-        let path = PathBuf::from(BASE).join("said");
-        if !self.aloud {
-            let file = fs::File::create(&path).map_err(Error::io("create", &path))?;
-            let clone = file.try_clone().map_err(Error::io("open", &path))?;
-            command.stdout(file).stderr(clone);
-        } else {
+        let said = if self.aloud {
             command.stdout(std::io::stderr());
-        }
+            None
+        } else {
+            Some(Said::by(&mut command)?)
+        };
         let ended = Running::start(command)?.wait(Some(self.limit), stop, &mut || {})?;
-        let said = if self.aloud { String::new() } else { end_of(&path) };
+        let said = said.map_or_else(String::new, |said| said.end());
+        // Who reads a finding must not have to guess what an empty one means.
+        let with = |how: String| match said.as_str() {
+            "" if self.aloud => how,
+            "" => format!("{how} and said nothing"),
+            said => format!("{how}: {said}"),
+        };
+        let or_status = |code| match said.as_str() {
+            "" => with(format!("the check ended with status {code}")),
+            said => said.to_owned(),
+        };
         Ok(match ended {
             Ended::Exited(0) => Verdict::Ok,
-            Ended::Exited(1) => Verdict::Lost(said),
-            Ended::Exited(2) => Verdict::Reported(said),
-            Ended::Exited(3) => Verdict::Refused(said),
+            Ended::Exited(1) => Verdict::Lost(or_status(1)),
+            Ended::Exited(2) => Verdict::Reported(or_status(2)),
+            Ended::Exited(3) => Verdict::Refused(or_status(3)),
+            Ended::Exited(status) if ended.is_not_started() => {
+                let said = with(format!("exit status {status}"));
+                return Err(Error::CheckNotStarted { said });
+            }
             Ended::Exited(code) => {
-                Verdict::Broken(format!("the check ended with status {code}: {said}"))
+                Verdict::Broken(with(format!("the check ended with status {code}")))
             }
             Ended::Signalled(signal) => {
-                Verdict::Broken(format!("the check was ended by signal {signal}: {said}"))
+                Verdict::Broken(with(format!("the check was ended by signal {signal}")))
             }
             Ended::TimedOut => {
-                Verdict::Broken(format!("the check took longer than {:?}: {said}", self.limit))
+                Verdict::Broken(with(format!("the check took longer than {:?}", self.limit)))
             }
             Ended::Stopped => return Err(Error::Interrupted),
         })
     }
-}
-
-/// The last lines of a file.
-fn end_of(path: &Path) -> String {
-    use std::io::{Seek, SeekFrom};
-    let read = || -> std::io::Result<Vec<u8>> {
-        let mut file = fs::File::open(path)?;
-        let from = file.metadata()?.len().saturating_sub(SAID_BYTES_MAX);
-        file.seek(SeekFrom::Start(from))?;
-        let mut bytes = Vec::new();
-        file.take(SAID_BYTES_MAX).read_to_end(&mut bytes)?;
-        Ok(bytes)
-    };
-    String::from_utf8_lossy(&read().unwrap_or_default()).trim().to_owned()
 }

@@ -29,6 +29,7 @@ fn filesystem(filesystem: Filesystem) -> Tier {
         Ok(Err(reason)) => Tier::skipped(filesystem.name(), reason),
         Err(_) => Tier::skipped(filesystem.name(), "trying it panicked, a bug of ours"),
     }
+    .as_root()
 }
 
 #[expect(clippy::disallowed_methods, reason = "the sync is what is looked for")]

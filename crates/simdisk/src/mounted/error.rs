@@ -26,6 +26,14 @@ pub enum Error {
         /// The end of what it said.
         said: String,
     },
+    /// The shell does not find the check, or may not run it: nothing is known of what is left.
+    #[error(
+        "the check cannot be started ({said}); is it there, executable, and named as seen from here?"
+    )]
+    CheckNotStarted {
+        /// How the shell ended, and what it said.
+        said: String,
+    },
     /// The kernel would not mount what is on the disk. In a crash state that is a finding.
     #[error("the kernel does not mount it as {filesystem}")]
     NotMounted {

@@ -11,7 +11,7 @@ use super::check::{Situation, Verdict};
 use super::error::{Error, Result};
 use super::image::{Image, Timings};
 use super::namespace;
-use crate::block::{Medium, Platter, State, Timeline, Trace};
+use crate::block::{Medium, Platter, State, Timeline, Toll, Trace};
 
 /// States that a worker takes at once, at most: neighbours differ in little, and a disk in memory is
 /// rewritten only where they do.
@@ -43,6 +43,10 @@ pub struct Visit {
     pub number: usize,
     /// What was found.
     pub verdict: Verdict,
+    /// What became of what was pending.
+    pub pending: Toll,
+    /// A hash of the disk, relative to what the trace began with: [`Platter::digest`].
+    pub disk: u64,
     /// What it took.
     pub timings: Timings,
 }
@@ -92,23 +96,28 @@ struct Course<'a> {
     /// The first state that nobody has taken.
     next: usize,
     medium: Medium,
+    /// Hash of what is on it.
+    digest: u64,
 }
 
 impl<'a> Course<'a> {
     fn new(explore: &'a Explore<'a>) -> Self {
-        Self { explore, next: 0, medium: Medium::new(explore.trace.base.clone()) }
+        Self { explore, next: 0, medium: Medium::new(explore.trace.base.clone()), digest: 0 }
     }
 
-    /// The next few states by number, each with what is durable at its point; none at the end.
-    fn stretch(&mut self) -> Vec<(usize, Platter)> {
+    /// The next few states by number, each with what is durable at its point and a hash of that; none
+    /// at the end.
+    fn stretch(&mut self) -> Vec<(usize, Platter, u64)> {
         let Explore { trace, timeline, states, workers, .. } = self.explore;
         let count = (states.len() / workers.max(&1) / 4).clamp(1, STRETCH_MAX);
         let numbers = self.next..(self.next + count).min(states.len());
         self.next = numbers.end;
         let durable = |number: usize| {
+            let earlier = self.medium.platter().clone();
             // Numbers only grow, and points with them.
             self.medium.advance(states[number].point, &trace.events, timeline);
-            (number, self.medium.platter().clone())
+            self.digest = self.medium.platter().digest(&earlier, self.digest);
+            (number, self.medium.platter().clone(), self.digest)
         };
         numbers.map(durable).collect()
     }
@@ -128,18 +137,20 @@ fn work(
         if stretch.is_empty() {
             return Ok(());
         }
-        for (number, mut platter) in stretch {
+        for (number, durable, digest) in stretch {
             if over.load(Ordering::Relaxed) || explore.stop.load(Ordering::Relaxed) {
                 return Ok(());
             }
             let state = &explore.states[number];
             let begun = Instant::now();
-            state.survive(events, timeline, &mut platter);
+            let mut platter = durable.clone();
+            let pending = state.survive(events, timeline, &mut platter);
+            let disk = platter.digest(&durable, digest);
             let survived = begun.elapsed();
             let situation = Situation { state, marks: timeline.marks(state.point) };
             let (verdict, mut timings) = visit(explore, &platter, &situation, check)?;
             timings.build += survived;
-            if send.send(Visit { number, verdict, timings }).is_err() {
+            if send.send(Visit { number, verdict, pending, disk, timings }).is_err() {
                 return Ok(());
             }
         }

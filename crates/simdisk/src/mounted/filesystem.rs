@@ -50,6 +50,31 @@ impl Filesystem {
         }
     }
 
+    /// Arguments for a log that is soon full, the better first and at last none: its program may not make a log as
+    /// small as that, which depends on its version, on features and on the size of the disk.
+    ///
+    /// A mount of xfs replays every record since the log was last pushed out, which the kernel does when three
+    /// quarters of it are used. A record is small; here each sync takes a whole unit, so there are few.
+    pub(super) const fn log_args(self) -> &'static [&'static [&'static str]] {
+        match self {
+            Self::Xfs => &[
+                &["-l", "size=5m,su=16k"],
+                &["-l", "size=8m,su=32k"],
+                &["-l", "size=20m,su=64k"],
+                &[],
+            ],
+            Self::Ext4 | Self::Btrfs => &[&[]],
+        }
+    }
+
+    /// By these the program of xfs knows that it is for tests. Otherwise it makes no log of less than 64 MiB.
+    pub(super) const fn mkfs_env(self) -> &'static [(&'static str, &'static str)] {
+        match self {
+            Self::Xfs => &[("TEST_DIR", "1"), ("TEST_DEV", "1"), ("QA_CHECK_FS", "1")],
+            Self::Ext4 | Self::Btrfs => &[],
+        }
+    }
+
     /// Options without which clones do not mount beside each other, or are written to in the
     /// background.
     pub(super) const fn mount_options(self) -> &'static str {

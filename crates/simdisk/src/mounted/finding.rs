@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::check::Verdict;
+use super::explore::Visit;
 use super::image::Timings;
-use crate::block::{Mode, State};
+use crate::block::{Mode, State, Toll};
 
 /// What was found of a state.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -15,7 +15,7 @@ pub struct Finding {
     pub number: usize,
     /// Which state, as text.
     pub state: String,
-    /// As [`Verdict::name`] says it.
+    /// As [`super::Verdict::name`] says it.
     pub verdict: String,
     /// What the check said of it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -23,6 +23,10 @@ pub struct Finding {
     /// The last thing that the workload had said by then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_mark: Option<String>,
+    /// How many writes were pending, and what became of them.
+    pub pending: Toll,
+    /// The same for the same bytes, of one trace: a hash.
+    pub disk: String,
     /// What it took.
     pub micros: Micros,
 }
@@ -76,20 +80,22 @@ pub enum Standing {
 }
 
 impl Finding {
+    /// With its number in the plan, which is not that of the visit.
     pub(super) fn new(
         number: usize,
         state: &State,
-        verdict: &Verdict,
+        visit: &Visit,
         last_mark: Option<&str>,
-        timings: &Timings,
     ) -> Self {
         Self {
             number,
             state: state.to_string(),
-            verdict: verdict.name().to_owned(),
-            said: verdict.said().to_owned(),
+            verdict: visit.verdict.name().to_owned(),
+            said: visit.verdict.said().to_owned(),
             last_mark: last_mark.map(str::to_owned),
-            micros: Micros::of(timings),
+            pending: visit.pending,
+            disk: format!("{:016x}", visit.disk),
+            micros: Micros::of(&visit.timings),
         }
     }
 

@@ -36,6 +36,8 @@ pub struct Findings {
     pub path: PathBuf,
     /// Where the page goes.
     pub page: PathBuf,
+    /// Where the summary goes.
+    pub summary: PathBuf,
     file: File,
     /// What was asked.
     pub question: Question,
@@ -51,6 +53,7 @@ impl Findings {
     /// Goes on where the same question was left, or begins anew. What was found of other questions stays:
     /// under the plain names is what was asked last, all else has a number.
     pub(super) fn open(trace: &Path, question: Question, fresh: bool) -> Result<Self> {
+        let trace = &as_named(trace, question.lying);
         let path = results(trace, 0);
         let failed = |operation| Error::io(operation, &path);
         let mut aside = None;
@@ -61,7 +64,7 @@ impl Findings {
             let is_unanswered = Question::parse(&first).is_some() && first.len() as u64 == length;
             if is_other && !is_unanswered {
                 let (number, differs) = (free_number(trace)?, question.differs(&first));
-                rename_both(trace, 0, number)?;
+                rename_all(trace, 0, number)?;
                 aside = Some(Aside { path: results(trace, number), differs });
             }
         }
@@ -72,7 +75,7 @@ impl Findings {
                 if Question::parse(&first_line(&file).unwrap_or_default()).as_ref()
                     == Some(&question)
                 {
-                    rename_both(trace, number, 0)?;
+                    rename_all(trace, number, 0)?;
                     break;
                 }
             }
@@ -85,13 +88,20 @@ impl Findings {
         file.set_len(whole_bytes).map_err(failed("truncate"))?;
         file.seek(SeekFrom::End(0)).map_err(failed("seek"))?;
         let disk_lies = question.disk_lies();
-        let page = page(trace, 0);
-        let mut findings = Self { path, page, file, question, disk_lies, found, aside };
+        let (page, summary) = (page(trace, 0), summary(trace, 0));
+        let mut findings = Self { path, page, summary, file, question, disk_lies, found, aside };
         if whole_bytes == 0 {
             let first = json(&findings.question);
             findings.line(&first)?;
         }
         Ok(findings)
+    }
+
+    /// Gives what was found of the trace of this name a number, because another trace has it now;
+    /// returns where it is then, if there was any.
+    pub fn set_aside(trace: &Path) -> Result<Option<PathBuf>> {
+        let [plain, lying] = [false, true].map(|lying| set_aside(&as_named(trace, lying)));
+        Ok(plain?.or(lying?))
     }
 
     /// Forgets what is not of this plan: an older version may have had another.
@@ -139,6 +149,26 @@ impl Findings {
     }
 }
 
+/// What results are named after: those of a disk that is believed to lie are nobody's verdict, and have names of
+/// their own, such as `ext4.lying.html`.
+fn as_named(trace: &Path, lying: bool) -> PathBuf {
+    if lying { trace.with_extension("lying.trace") } else { trace.to_owned() }
+}
+
+fn set_aside(trace: &Path) -> Result<Option<PathBuf>> {
+    let there: Vec<_> = ALL.iter().filter(|of| of(trace, 0).exists()).collect();
+    if there.is_empty() {
+        return Ok(None);
+    }
+    let _locked = open_locked(&results(trace, 0), false)?;
+    let number = free_number(trace)?;
+    rename_all(trace, 0, number)?;
+    Ok(there.first().map(|of| of(trace, number)))
+}
+
+/// What lies beside a trace.
+const ALL: [fn(&Path, u32) -> PathBuf; 3] = [results, page, summary];
+
 /// `ext4.states.jsonl`, or with a number `ext4.1.states.jsonl`.
 fn results(trace: &Path, number: u32) -> PathBuf {
     with_number(trace, number, "states.jsonl")
@@ -146,6 +176,10 @@ fn results(trace: &Path, number: u32) -> PathBuf {
 
 fn page(trace: &Path, number: u32) -> PathBuf {
     with_number(trace, number, "html")
+}
+
+fn summary(trace: &Path, number: u32) -> PathBuf {
+    with_number(trace, number, "summary.json")
 }
 
 fn with_number(trace: &Path, number: u32, extension: &str) -> PathBuf {
@@ -169,16 +203,16 @@ fn open_locked(path: &Path, create: bool) -> Result<Option<File>> {
 }
 
 fn free_number(trace: &Path) -> Result<u32> {
-    let is_free = |&number: &u32| !results(trace, number).exists() && !page(trace, number).exists();
+    let is_free = |&number: &u32| ALL.iter().all(|of| !of(trace, number).exists());
     let full = || Error::TooManyResults { trace: trace.to_owned() };
     (1..ASIDE_MAX).find(is_free).ok_or_else(full)
 }
 
-/// Results, and their page if there is one.
-fn rename_both(trace: &Path, from: u32, to: u32) -> Result<()> {
+/// Results, and what was made of them if it is there.
+fn rename_all(trace: &Path, from: u32, to: u32) -> Result<()> {
     let parent = trace.parent().filter(|parent| !parent.as_os_str().is_empty());
     let dir = OsDir::open(parent.unwrap_or(Path::new("."))).map_err(Error::Results)?;
-    for of in [results, page] {
+    for of in ALL {
         let (from, to) = (of(trace, from), of(trace, to));
         let names =
             (from.file_name().and_then(OsStr::to_str), to.file_name().and_then(OsStr::to_str));
@@ -246,6 +280,7 @@ mod tests {
     use super::super::finding::Micros;
     use super::super::question::tests::question;
     use super::*;
+    use crate::block::Toll;
 
     fn finding(number: usize, verdict: &str) -> Finding {
         Finding {
@@ -254,6 +289,8 @@ mod tests {
             verdict: verdict.to_owned(),
             said: "no".to_owned(),
             last_mark: None,
+            pending: Toll::default(),
+            disk: "0".to_owned(),
             micros: Micros::default(),
         }
     }
@@ -301,6 +338,27 @@ mod tests {
         let again = Findings::open(&trace, question(1), false).unwrap();
         assert_eq!((again.found.len(), again.aside.unwrap().differs.len()), (1, 1));
         assert!(dir.path().join("ext4.html").exists());
+    }
+
+    /// A page that was opened after both showed thousands of losses, of a disk that nobody had.
+    #[test]
+    fn what_a_lying_disk_left_is_not_under_the_names_of_what_an_honest_one_did() {
+        let dir = tempfile::tempdir().unwrap();
+        let trace = dir.path().join("ext4.trace");
+        Findings::open(&trace, question(1), false).unwrap().add(finding(3, "ok")).unwrap();
+        let lying = Question { lying: true, ..question(1) };
+        let mut lying = Findings::open(&trace, lying, false).unwrap();
+        lying.add(finding(3, "lost")).unwrap();
+        assert!(lying.aside.is_none() && lying.page == dir.path().join("ext4.lying.html"));
+        assert!(dir.path().join("ext4.lying.states.jsonl").exists());
+        drop(lying);
+        assert_eq!(Findings::open(&trace, question(1), false).unwrap().found[&3].verdict, "ok");
+        // Another trace gets the name: neither is about that.
+        Findings::set_aside(&trace).unwrap();
+        let names = std::fs::read_dir(dir.path()).unwrap();
+        let mut names: Vec<_> = names.map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        assert_eq!(names, ["ext4.1.states.jsonl", "ext4.lying.1.states.jsonl"]);
     }
 
     #[test]

@@ -91,10 +91,21 @@ impl Image {
     /// Tries the disk of a trace as it was when the recording began. If the kernel does not mount even that,
     /// it says nothing about power cuts, and is an error.
     pub fn try_undamaged(trace: &Trace, more_options: &str) -> Result<()> {
+        Self::on_undamaged(trace, more_options, || Ok(()))
+    }
+
+    /// The same, and has something done on it while it is mounted.
+    pub(super) fn on_undamaged(
+        trace: &Trace,
+        more_options: &str,
+        act: impl FnOnce() -> Result<()> + Send,
+    ) -> Result<()> {
         // A thread, because a namespace is for ever.
         let tried = std::thread::scope(|scope| {
             let tried = scope.spawn(|| {
-                Self::of_trace(trace, &trace.base, more_options, false)?.unmount().map(drop)
+                let image = Self::of_trace(trace, &trace.base, more_options, false)?;
+                act()?;
+                image.unmount().map(drop)
             });
             tried.join().expect("mounting does not panic")
         });

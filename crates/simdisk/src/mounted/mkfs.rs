@@ -3,7 +3,7 @@
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use nix::unistd::{Whence, lseek};
@@ -19,7 +19,7 @@ pub(super) fn make(
     disk_bytes: u64,
     args: &[String],
 ) -> Result<(Platter, Vec<String>)> {
-    let (program, package) = filesystem.mkfs();
+    let (program, _) = filesystem.mkfs();
     if disk_bytes < filesystem.least_bytes() || !disk_bytes.is_multiple_of(4096) {
         let reason =
             format!("it needs at least {} MiB, in whole 4 KiB", filesystem.least_bytes() >> 20);
@@ -29,26 +29,46 @@ pub(super) fn make(
     let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(&path);
     let file = file.map_err(Error::io("create", &path))?;
     file.set_len(disk_bytes).map_err(Error::io("truncate", &path))?;
-    let mut command: Vec<String> = vec![program.to_owned()];
-    command.extend(filesystem.mkfs_args().iter().map(|&arg| arg.to_owned()));
-    command.extend_from_slice(args);
+    // Whoever chooses the log has it.
+    let is_chosen = args.iter().any(|arg| arg.starts_with("-l"));
+    let logs = if is_chosen { &[&[][..]] } else { filesystem.log_args() };
+    let command = |log: &[&str]| -> Vec<String> {
+        let ours = [program].into_iter().chain(filesystem.mkfs_args().iter().copied());
+        ours.chain(log.iter().copied()).map(str::to_owned).chain(args.iter().cloned()).collect()
+    };
+    let mut commands = logs.iter().map(|log| command(log));
+    let mut command = commands.next().expect("there is at least one way");
+    let made = loop {
+        match (run(&command, filesystem, &path), commands.next()) {
+            (Err(Error::Program { .. }), Some(next)) => command = next,
+            (made, _) => break made,
+        }
+    };
+    made?;
+    let platter = read_sparse(&file, disk_bytes).map_err(Error::io("read", &path))?;
+    std::fs::remove_file(&path).map_err(Error::io("remove", &path))?;
+    Ok((platter, command))
+}
+
+/// Has the program make a filesystem in a file.
+fn run(command: &[String], filesystem: Filesystem, path: &Path) -> Result<()> {
+    let (program, package) = filesystem.mkfs();
     let output = Command::new(program)
         .args(&command[1..])
-        .arg(&path)
+        .arg(path)
+        .envs(filesystem.mkfs_env().iter().copied())
         .stdin(Stdio::null())
         .output()
         .map_err(|error| Error::Unavailable {
             what: program,
             reason: format!("{error}; on Debian it is in the package {package}"),
         })?;
-    if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr);
-        let said = format!("{}; {}", output.status, said.trim());
-        return Err(Error::Program { program: command.join(" "), said });
+    if output.status.success() {
+        return Ok(());
     }
-    let platter = read_sparse(&file, disk_bytes).map_err(Error::io("read", &path))?;
-    std::fs::remove_file(&path).map_err(Error::io("remove", &path))?;
-    Ok((platter, command))
+    let said = String::from_utf8_lossy(&output.stderr);
+    let said = format!("{}; {}", output.status, said.trim());
+    Err(Error::Program { program: command.join(" "), said })
 }
 
 /// The parts of a file that are not holes, and of those the pages that are not zeros.

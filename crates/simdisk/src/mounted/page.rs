@@ -7,6 +7,7 @@ use maud::{Markup, html};
 
 use super::finding::{Finding, Standing};
 use super::findings::Findings;
+use super::tested::{Tested, Untested};
 use crate::block::{Event, Plan, Timeline, Trace, size};
 
 /// For what is in `main`.
@@ -90,6 +91,8 @@ impl Page {
 }
 
 fn verdict(plan: &Plan, findings: &Findings, bad: usize) -> Markup {
+    let whole = findings.found.len() == plan.states.len();
+    let untested = whole.then(|| Untested::of(findings)).flatten();
     let (visited, apart) = (findings.found.len(), findings.count(Standing::Apart));
     let passed = findings.count(Standing::Passed);
     html! {
@@ -99,6 +102,8 @@ fn verdict(plan: &Plan, findings: &Findings, bad: usize) -> Markup {
                 div.alarm role="note" {
                     p.loud { (bad) " of " (visited) " crash states failed." }
                 }
+            } @else if let Some(why) = untested {
+                div.alarm role="note" { p.loud { "No failure, but " (why) "." } }
             } @else if passed == 0 {
                 div.alarm role="note" { p.loud { "No crash state could be checked." } }
             } @else if apart > 0 {
@@ -109,6 +114,7 @@ fn verdict(plan: &Plan, findings: &Findings, bad: usize) -> Markup {
             @if apart > 0 {
                 p { (apart) " of " (visited) " did not mount and could not be checked. They count neither way: " (unmountable(findings)) "." }
             }
+            p { "Of " (visited) " states " (Tested::of(findings)) "." }
             @if visited < plan.states.len() {
                 p.soft { "Only " (visited) " of " (plan.states.len()) " were visited so far." }
             }
@@ -256,7 +262,8 @@ fn failures(bad: &[&Finding]) -> Markup {
 }
 
 fn surroundings(trace: &Trace, plan: &Plan, findings: &Findings) -> Markup {
-    let (about, question, of) = (&trace.about, &findings.question, plan.coverage);
+    let (about, question) = (&trace.about, &findings.question);
+    let of = plan.covered(|number| findings.found.contains_key(&number));
     let micros = findings.found.values().map(|finding| finding.micros.sum());
     let micros = micros.fold(0, u64::saturating_add);
     let each = micros.checked_div(findings.found.len() as u64).unwrap_or(0);
@@ -274,7 +281,8 @@ fn surroundings(trace: &Trace, plan: &Plan, findings: &Findings) -> Markup {
         ("kernel", format!("recorded on {}, mounted by {}", about.kernel, question.kernel)),
         ("flush boundaries", format!("{} of {}", of.boundaries, of.flushes)),
         ("all combinations", format!("at {} of {} flushes", of.exhaustive, of.flushes)),
-        ("samples", format!("{} ({})", of.samples, question.modes.join(", "))),
+        ("samples", of.samples.to_string()),
+        ("only these modes", question.modes.join(", ")),
         ("tears at", format!("{} bytes", question.tear_bytes)),
         ("seed", question.seed.to_string()),
         ("a state took", format!("{:.1} ms", each as f64 / 1000.0)),
@@ -306,7 +314,7 @@ mod tests {
     use super::super::question::Question;
     use super::super::question::tests::question;
     use super::*;
-    use crate::block::{About, Belief, Platter, Wanted};
+    use crate::block::{About, Belief, Platter, Toll, Wanted};
 
     const HOSTILE: &str = "<script>alert(1)</script>";
 
@@ -322,9 +330,9 @@ mod tests {
         let bytes = Arc::from([1; 512]);
         let events =
             vec![Event::Write { byte_offset: 0, bytes }, Event::Flush, Event::Mark(HOSTILE.into())];
-        let trace = Trace { about, base: Platter::new(1 << 20), events };
+        let trace = Trace { about, base: Platter::new(1 << 20), events, aftermath: vec![] };
         let timeline = Timeline::of(&trace.events, Belief::default());
-        let plan = Plan::new(trace.events.len(), &timeline, &Wanted::default());
+        let plan = Plan::new(&trace.events, &timeline, &Wanted::default());
         let question =
             Question { check: HOSTILE.to_owned(), cache_bytes: Some(4096), ..question(1) };
         let mut findings = Findings::open(&dir.path().join("a.trace"), question, true).unwrap();
@@ -334,6 +342,8 @@ mod tests {
             verdict: verdict.to_owned(),
             said: HOSTILE.to_owned(),
             last_mark: Some(HOSTILE.to_owned()),
+            pending: Toll { lost: 1, ..Toll::default() },
+            disk: "0".to_owned(),
             micros: Micros { check: 1500, ..Micros::default() },
         };
         findings.add(finding).unwrap();
@@ -344,6 +354,7 @@ mod tests {
     fn nothing_of_a_trace_is_more_than_text() {
         let page = page("lost", 4096).main;
         assert!(page.contains("1 of 1 crash states failed."));
+        assert!(page.contains("1 had a mark before the cut") && page.contains("0 tore a write"));
         assert!(page.contains("&lt;script&gt;") && !page.contains("<script"));
     }
 

@@ -16,6 +16,9 @@ use super::namespace::DIR;
 
 /// How long a process is waited for before it is looked whether it should stop.
 const GLANCE: Duration = Duration::from_millis(20);
+/// How long the kernel may take to end what was killed.
+const STRAYS_WAIT: Duration = Duration::from_secs(5);
+const PAUSE: Duration = Duration::from_millis(1);
 
 /// A program and its arguments; `{dir}` in them is the mounted directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,6 +37,14 @@ pub enum Ended {
     TimedOut,
     /// Somebody asked to stop, and it was killed.
     Stopped,
+}
+
+impl Ended {
+    /// Whether a shell ended like this because it may not run a program, or finds none.
+    #[must_use]
+    pub const fn is_not_started(self) -> bool {
+        matches!(self, Self::Exited(126 | 127))
+    }
 }
 
 impl Program {
@@ -146,11 +157,20 @@ fn kill_group(leader: Pid) {
     let _gone = kill(leader, Signal::SIGKILL);
 }
 
+/// Kills what [`kill_strays`] finds until there is none, but not for ever.
+pub(super) fn end_strays() {
+    let deadline = Instant::now() + STRAYS_WAIT;
+    while kill_strays() > 0 && Instant::now() < deadline {
+        std::thread::park_timeout(PAUSE);
+    }
+}
+
 /// Kills processes that are in the mount namespace of this thread and not of this process: what left
-/// its process group, and would keep the disk mounted.
-pub(super) fn kill_strays() {
-    let Ok(ours) = fs::read_link("/proc/thread-self/ns/mnt") else { return };
-    let Ok(listed) = fs::read_dir("/proc") else { return };
+/// its process group, and would keep the disk mounted. How many there were.
+pub(super) fn kill_strays() -> usize {
+    let Ok(ours) = fs::read_link("/proc/thread-self/ns/mnt") else { return 0 };
+    let Ok(listed) = fs::read_dir("/proc") else { return 0 };
+    let mut killed = 0;
     for entry in listed.flatten() {
         let name = entry.file_name();
         let Some(pid) = name.to_str().and_then(|name| name.parse::<i32>().ok()) else { continue };
@@ -158,8 +178,10 @@ pub(super) fn kill_strays() {
         let is_us = u32::try_from(pid) == Ok(std::process::id());
         if theirs.is_ok_and(|theirs| theirs == ours) && !is_us {
             let _gone = kill(Pid::from_raw(pid), Signal::SIGKILL);
+            killed += 1;
         }
     }
+    killed
 }
 
 /// Runs a program to its end and returns what it printed; its errors are errors.

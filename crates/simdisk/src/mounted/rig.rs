@@ -12,11 +12,14 @@ use plimsoll_sync::LoopDevice;
 
 use super::error::{Error, Result, chain};
 use super::filesystem::Filesystem;
+use super::mark_on::{Listener, MarkOn, Refused};
 use super::marks::Marks;
 use super::namespace::{self, DEVICE, DIR};
+use super::prepare::Preparation;
 use super::processes::{Ended, Program, Running};
 use super::serve::{NAME, Server};
-use super::{loop_device, mkfs, mount};
+use super::write_back::WriteBack;
+use super::{loop_device, mkfs, mount, processes};
 use crate::block::{About, Device, Fault, Faults, Keep, Model, Platter, Trace};
 
 /// What disk, and what on it.
@@ -42,6 +45,10 @@ pub struct RigOptions {
     pub trace_bytes_max: u64,
     /// Whether programs on it share our terminal.
     pub interactive: bool,
+    /// Whether what programs on it do not sync is written by and by, without a flush.
+    pub write_back: bool,
+    /// Which lines of what programs on it print are marks.
+    pub mark_on: Option<MarkOn>,
 }
 
 impl RigOptions {
@@ -59,6 +66,8 @@ impl RigOptions {
             keep: Keep::Everything,
             trace_bytes_max: 4 << 30,
             interactive: false,
+            write_back: false,
+            mark_on: None,
         }
     }
 }
@@ -71,6 +80,7 @@ pub struct Rig {
     device: Option<LoopDevice>,
     marks: Option<Marks>,
     about: About,
+    refused: Refused,
     /// The mount is in the namespace of the thread that made it.
     _here: PhantomData<*const ()>,
 }
@@ -78,59 +88,101 @@ pub struct Rig {
 impl Rig {
     /// Makes a filesystem, mounts it, and begins to record.
     pub fn start(options: RigOptions) -> Result<Self> {
+        Self::prepared(options, &Preparation::default(), &|| false)
+    }
+
+    /// Makes a filesystem, mounts it, puts on it what it is to begin with, and begins to record. What was
+    /// prepared is synced, and durable in each crash state. What it left running is killed.
+    pub fn prepared(
+        options: RigOptions,
+        preparation: &Preparation,
+        stop: &dyn Fn() -> bool,
+    ) -> Result<Self> {
+        preparation.check()?;
         namespace::enter()?;
         let (platter, mkfs) =
             mkfs::make(options.filesystem, options.disk_bytes, &options.mkfs_args)?;
         let mount_options = options.mount_options.clone();
-        Self::on(platter, mkfs, options).map_err(|error| match error {
+        let mut rig = Self::on(platter, mkfs, options).map_err(|error| match error {
             Error::NotMounted { .. } => Error::Unavailable {
                 what: "a new disk",
                 reason: format!("{} (options: '{mount_options}')", chain(&error)),
             },
             other => other,
-        })
+        })?;
+        if !preparation.is_empty() {
+            preparation.apply(stop)?;
+            // Also who is not on the disk at this moment.
+            processes::end_strays();
+            // Nothing is left in a journal then.
+            mount::unmount()?;
+            rig.mount()?;
+            rig.about.from = preparation.from.as_ref().map(|from| from.display().to_string());
+            rig.about.setup.clone_from(&preparation.setup);
+        }
+        rig.begin()?;
+        Ok(rig)
     }
 
     /// Mounts what is on `platter`, and begins to record. That the kernel refuses is
     /// [`Error::NotMounted`].
     pub fn resume(platter: Platter, options: RigOptions) -> Result<Self> {
         namespace::enter()?;
-        Self::on(platter, Vec::new(), options)
+        let mut rig = Self::on(platter, Vec::new(), options)?;
+        rig.begin()?;
+        Ok(rig)
     }
 
+    /// Mounted, with no faults, and not recorded.
     fn on(platter: Platter, mkfs: Vec<String>, options: RigOptions) -> Result<Self> {
         let device = Device::new(platter, Faults::new(Vec::new(), 0), options.trace_bytes_max);
-        let server = Server::start(device.keeping(options.keep), options.latency)?;
+        let server = Server::start(device.keeping(Keep::Nothing), options.latency)?;
         let about = About {
             filesystem: options.filesystem.name().to_owned(),
             mkfs,
             mount_options: options.mount_options.clone(),
             faults: options.faults.iter().map(ToString::to_string).collect(),
             latency: options.latency.map(|model| model.to_string()),
+            write_back: options.write_back,
+            mark_on: options.mark_on.as_ref().map(ToString::to_string),
             seed: options.seed,
             kernel: kernel(),
             plimsoll: env!("CARGO_PKG_VERSION").to_owned(),
             end_only: options.keep != Keep::Everything,
             ..About::default()
         };
-        let mut rig =
-            Self { options, server, device: None, marks: None, about, _here: PhantomData };
+        let mut rig = Self {
+            options,
+            server,
+            device: None,
+            marks: None,
+            about,
+            refused: Refused::default(),
+            _here: PhantomData,
+        };
         let path = Path::new(DEVICE).join(NAME);
         let file = OpenOptions::new().read(true).write(true).open(&path);
         let file = file.map_err(Error::io("open", &path))?;
         let device = loop_device::attach(&file, None)?;
         drop(file);
-        let (filesystem, mount_options) = (rig.options.filesystem, &rig.options.mount_options);
-        let mounted = mount::mount(filesystem, device.path(), mount_options, false);
         rig.device = Some(device);
-        mounted?;
-        sync_filesystem()?;
-        // What is there now was there before the workload began. From here on the disk may be bad.
-        let mut device = rig.server.shared.device();
-        device.begin(Faults::new(rig.options.faults.clone(), rig.options.seed));
-        drop(device);
-        rig.marks = Some(Marks::listen(&rig.server.shared)?);
+        rig.mount()?;
         Ok(rig)
+    }
+
+    fn mount(&self) -> Result<()> {
+        let RigOptions { filesystem, mount_options, .. } = &self.options;
+        mount::mount(*filesystem, &self.block_device(), mount_options, false)
+    }
+
+    /// What is there now was there before the workload began. From here on the disk may be bad.
+    fn begin(&mut self) -> Result<()> {
+        sync_filesystem()?;
+        let RigOptions { faults, seed, keep, .. } = &self.options;
+        let faults = Faults::new(faults.clone(), *seed);
+        self.server.shared.device().begin(faults, *keep);
+        self.marks = Some(Marks::listen(&self.server.shared)?);
+        Ok(())
     }
 
     /// Where it is mounted, for this thread and the processes that it starts.
@@ -148,6 +200,12 @@ impl Rig {
     /// Says what is about to be acknowledged; see [`Device::mark`].
     pub fn mark(&self, text: &str) -> std::result::Result<(), String> {
         self.server.shared.device().mark(text)
+    }
+
+    /// What the last program printed that matched [`RigOptions::mark_on`], and could not be a mark.
+    #[must_use]
+    pub fn refused(&self) -> &Refused {
+        &self.refused
     }
 
     /// Puts other faults in force from now on.
@@ -171,6 +229,7 @@ impl Rig {
     /// Runs a program on the disk until it ends, until `limit` is over, or until `stop` is true; then kills
     /// what is left of it. Returns the point at which it ended, before anything was killed.
     ///
+    /// With [`RigOptions::mark_on`] it is the point at which all that it printed was read, if it ended by itself.
     /// With [`Keep::Pending`] that point can be cut at until the next program runs.
     ///
     /// Its environment has `PLIMSOLL_DIR`, `PLIMSOLL_MARK_SOCKET` and `PLIMSOLL_MARK_FD`, and `env`.
@@ -191,9 +250,14 @@ impl Rig {
             // stdout is our answer; what it says is news.
             command.stdin(Stdio::null()).stdout(std::io::stderr()).process_group(0);
         }
+        let listener = match &self.options.mark_on {
+            Some(on) => Some(Listener::of(&mut command, on, &self.server.shared)?),
+            None => None,
+        };
         self.server.shared.device().hold(false);
         let running = Running::start(command)?;
         drop(inherited);
+        let write_back = self.options.write_back.then(|| WriteBack::of(self.directory()));
         self.about.command = program.words().to_vec();
         let shared = Arc::clone(&self.server.shared);
         let mut point = 0;
@@ -202,9 +266,15 @@ impl Rig {
             device.hold(true);
             point = device.point();
         })?;
-        if self.server.shared.device().is_full() {
-            return Err(Error::TraceFull { limit_bytes: self.options.trace_bytes_max });
+        drop(write_back);
+        if let Some(listener) = listener {
+            self.refused = listener.drain();
+            if matches!(ended, Ended::Exited(_) | Ended::Signalled(_)) {
+                // What it printed at its end was said before it.
+                point = self.point();
+            }
         }
+        self.check_room()?;
         self.about.ended = match ended {
             Ended::Exited(code) => format!("exit status {code}"),
             Ended::Signalled(signal) => format!("signal {signal}"),
@@ -214,14 +284,41 @@ impl Rig {
         Ok((ended, point))
     }
 
+    /// Has the kernel write all that it still keeps, as it would by and by: data, then what the filesystem
+    /// commits, and the flushes that it sends with that. Returns the point after it. What the disk refuses is
+    /// in the recording.
+    pub fn write_back(&mut self) -> Result<usize> {
+        let _refused = sync_filesystem();
+        self.check_room()?;
+        Ok(self.point())
+    }
+
     /// What was recorded up to a point; the rest never happened.
     #[must_use]
     pub fn trace(&self, point: usize) -> Trace {
         let device = self.server.shared.device();
         let (base, events) = device.recorded();
         let events = events[..point.min(events.len())].to_vec();
-        let recorded_at = rfc3339(SystemTime::now());
-        Trace { about: About { recorded_at, ..self.about.clone() }, base: base.clone(), events }
+        let about = About { recorded_at: rfc3339(SystemTime::now()), ..self.about.clone() };
+        Trace { about, base: base.clone(), events, aftermath: Vec::new() }
+    }
+
+    /// As [`Rig::trace`], with an aftermath: the filesystem is synced, so that what the workload had left in
+    /// memory is sent now. What the disk refuses of that is refused there, too.
+    #[must_use]
+    pub fn trace_and_aftermath(&self, point: usize) -> Trace {
+        let _refused = sync_filesystem();
+        let mut trace = self.trace(point);
+        let device = self.server.shared.device();
+        let (_, events) = device.recorded();
+        trace.aftermath = events[trace.events.len()..].to_vec();
+        trace
+    }
+
+    fn check_room(&self) -> Result<()> {
+        let limit_bytes = self.options.trace_bytes_max;
+        let is_full = self.server.shared.device().is_full();
+        if is_full { Err(Error::TraceFull { limit_bytes }) } else { Ok(()) }
     }
 
     /// Unmounts, detaches and ends the threads. Processes that still use the disk are killed.

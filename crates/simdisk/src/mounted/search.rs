@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use super::check::Check;
+use super::check::{Check, Situation};
 use super::error::{Error, Result};
 use super::explore::{Explore, Visit, explore};
 use super::finding::{Finding, Standing};
@@ -20,7 +20,11 @@ use super::image::Image;
 use super::page::Page;
 use super::processes::Program;
 use super::question::Question;
-use crate::block::{Belief, Plan, State, Timeline, Trace, Wanted};
+use super::tested::{Summary, Tested, Untested};
+use crate::block::{Belief, Mode, Plan, State, Timeline, Trace, Wanted};
+
+/// How long a check is tried on the undamaged disk: a shell knows sooner whether there is such a program.
+const TRIAL_MAX: Duration = Duration::from_secs(10);
 
 /// What is asked of a trace.
 #[derive(Debug)]
@@ -74,7 +78,7 @@ impl<'a> Search<'a> {
             return Err(refused(kept.to_owned()));
         }
         let timeline = Timeline::of(&trace.events, options.belief);
-        let plan = Plan::new(trace.events.len(), &timeline, options.wanted);
+        let plan = Plan::new(&trace.events, &timeline, options.wanted);
         Image::try_undamaged(trace, options.mount_options)?;
         let mut findings = Findings::open(path, question(trace, &options), options.fresh)?;
         findings.keep_of(&plan);
@@ -83,6 +87,9 @@ impl<'a> Search<'a> {
 
     /// Visits the states that are left and calls `each` with what was found of one, once it is written down;
     /// in no order, in the thread that calls. `each` may stop it all, as `stop` does.
+    ///
+    /// First the check is tried on the undamaged disk: if the shell does not find it, that is
+    /// [`Error::CheckNotStarted`], and no state is visited.
     ///
     /// `Ok(false)` if it was stopped: another search of the same goes on there.
     pub fn run(
@@ -108,24 +115,24 @@ impl<'a> Search<'a> {
             stop,
         };
         let stopped = || stop.load(Ordering::Relaxed);
+        if !states.is_empty() && !is_found(trace, timeline, &how, &check, &stopped)? {
+            return Ok(false);
+        }
+        let asked = |situation: &Situation<'_>| check.run_again(situation, &stopped);
         let mut failed = None;
-        let whole = explore(
-            &how,
-            &|situation| check.run(situation, &[], &stopped),
-            |Visit { number, verdict, timings }| {
-                let state = &states[number];
-                let last_mark = timeline.marks(state.point).last().map(|(_, text)| &**text);
-                let finding = Finding::new(numbers[number], state, &verdict, last_mark, &timings);
-                let standing = findings.standing(&finding);
-                match findings.add(finding) {
-                    Ok(finding) => each(finding, standing),
-                    Err(error) => {
-                        failed = Some(error);
-                        ControlFlow::Break(())
-                    }
+        let whole = explore(&how, &asked, |visit: Visit| {
+            let state = &states[visit.number];
+            let last_mark = timeline.marks(state.point).last().map(|(_, text)| &**text);
+            let finding = Finding::new(numbers[visit.number], state, &visit, last_mark);
+            let standing = findings.standing(&finding);
+            match findings.add(finding) {
+                Ok(finding) => each(finding, standing),
+                Err(error) => {
+                    failed = Some(error);
+                    ControlFlow::Break(())
                 }
-            },
-        )?;
+            }
+        })?;
         failed.map_or(Ok(whole), Err)
     }
 
@@ -141,10 +148,52 @@ impl<'a> Search<'a> {
         &self.findings
     }
 
+    /// Why all that was planned, and visited, shows nothing.
+    #[must_use]
+    pub fn untested(&self) -> Option<Untested> {
+        let whole = self.findings.found.len() == self.plan.states.len();
+        whole.then(|| Untested::of(&self.findings)).flatten()
+    }
+
+    /// What was found so far, as one value for programs.
+    #[must_use]
+    pub fn summary(&self) -> Summary {
+        let findings = &self.findings;
+        let counts = findings.counts().into_iter();
+        Summary {
+            trace: findings.question.trace.clone(),
+            planned: self.plan.states.len(),
+            counts: counts.map(|(name, count)| (name.to_owned(), count)).collect(),
+            tested: Tested::of(findings),
+            untested: self.untested().map(|why| why.to_string()),
+        }
+    }
+
     /// What was found so far, to be looked at.
     #[must_use]
     pub fn page(&self) -> Page {
         Page::of(self.trace, &self.timeline, &self.plan, &self.findings)
+    }
+}
+
+/// Whether the check can be started, seen on the undamaged disk; `false` if that was stopped. What it finds
+/// there is no answer to anything.
+fn is_found(
+    trace: &Trace,
+    timeline: &Timeline,
+    how: &Explore<'_>,
+    check: &Check,
+    stopped: &(dyn Fn() -> bool + Sync),
+) -> Result<bool> {
+    let check = Check { limit: check.limit.min(TRIAL_MAX), ..check.clone() };
+    let state = State { point: 0, mode: Mode::Arrived };
+    let tried = Image::on_undamaged(trace, how.mount_options, || {
+        let situation = Situation { state: &state, marks: timeline.marks(0) };
+        check.run(&situation, &[], stopped).map(drop)
+    });
+    match tried {
+        Err(Error::Interrupted) => Ok(false),
+        tried => tried.map(|()| true),
     }
 }
 
@@ -187,7 +236,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let refused = |end_only, modes: Vec<String>| {
             let about = About { end_only, ..About::default() };
-            let trace = Trace { about, base: Platter::new(1 << 20), events: vec![] };
+            let trace =
+                Trace { about, base: Platter::new(1 << 20), events: vec![], aftermath: vec![] };
             let options = SearchOptions {
                 wanted: &Wanted { modes, ..Wanted::default() },
                 belief: Belief::default(),

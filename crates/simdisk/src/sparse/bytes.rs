@@ -95,6 +95,11 @@ impl SparseBytes {
         self.pages.iter(numbers).map(|(number, page)| (number, &**page))
     }
 
+    /// A page that was written.
+    pub(crate) fn page(&self, number: u64) -> Option<&Arc<Page>> {
+        self.pages.get(number)
+    }
+
     /// Numbers of the pages that the two do not share, in order. Their bytes may be the same.
     pub(crate) fn unshared(&self, other: &Self) -> Vec<u64> {
         self.pages.unshared(&other.pages)

@@ -7,5 +7,7 @@ mod pages;
 mod ranges;
 
 pub(crate) use bytes::SparseBytes;
-pub(crate) use page::{PAGE, PAGE_BYTES, Page, page_part, pages_of, pieces, sectors_of};
+pub(crate) use page::{
+    PAGE, PAGE_BYTES, Page, SECTOR_BYTES, page_part, pages_of, pieces, sectors_of,
+};
 pub(crate) use ranges::Ranges;

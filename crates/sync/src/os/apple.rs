@@ -3,19 +3,22 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
-use std::path::Path;
 
+use super::entry::Entry;
 use super::full_fsync::full_fsync;
-pub(super) use super::unix::{kind, open_dir, open_own_dir, open_to_lock, read_at, write_at};
+pub(super) use super::unix::{
+    create_dir, entries, open_dir, open_own_dir, open_stranger, open_to_lock, read_at, remove,
+    rename, stranger, write_at,
+};
 use super::{How, unix};
 use crate::method::Call;
 use crate::{Access, Promise, Through};
 
-pub(super) fn open(path: &Path, access: Access, how: How) -> io::Result<File> {
+pub(super) fn open(entry: Entry<'_>, access: Access, how: How) -> io::Result<File> {
     if access.direct {
         return Err(io::Error::new(io::ErrorKind::Unsupported, "O_DIRECT is Linux's"));
     }
-    unix::open(path, unix::through_flags(access.through), how)
+    unix::open(entry, unix::through_flags(access.through), how)
 }
 
 pub(super) fn write_flagged(_: &File, _: &[u8], _: u64, _: Through) -> io::Result<usize> {

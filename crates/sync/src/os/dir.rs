@@ -6,13 +6,15 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::batch::{Batch, Member};
+use super::entry::{Entry, Found};
 use super::file::OsFile;
-use super::regular::regular;
+use super::regular::{regular, stranger};
 use super::{How, create_all, lock, sys};
 use crate::latch::{Latch, Latched, Latches};
 use crate::{Access, Dir, Error, File, Lock, Overwrite, Result};
 
-/// A directory of the real filesystem.
+/// A directory of the real filesystem: the one that was opened, whatever becomes of its path, and of the
+/// process's own. (On Windows a directory that is open cannot be renamed.)
 ///
 /// Latches are kept per `OsDir`: open a directory once per process and share it.
 #[derive(Debug)]
@@ -101,7 +103,11 @@ impl OsDir {
         let _turn = self.turn();
         let member = |name: &String| {
             let path = self.file_path(name)?;
-            Ok(Member { file: open(&path, Access::default())?, path, latch: self.latches.of(name) })
+            Ok(Member {
+                file: open(self.entry(name, &path), Access::default())?,
+                path,
+                latch: self.latches.of(name),
+            })
         };
         let files = names.iter().map(member).collect::<Result<_>>()?;
         Batch::new(files, self.path.clone())
@@ -110,15 +116,24 @@ impl OsDir {
     /// Says whether somebody holds the lock: [`Error::Locked`] names them. Nothing is made or changed. It
     /// looks by taking the lock for a moment, shared with others who look.
     pub fn check_unlocked(&self, name: &str) -> Result<()> {
-        lock::check_free(&self.handle, &self.file_path(name)?)
+        lock::check_free(self.entry(name, &self.file_path(name)?))
     }
 
+    /// Where a file of this name is, or was when the directory was opened: for errors.
     fn file_path(&self, name: &str) -> Result<PathBuf> {
         let mut components = Path::new(name).components();
         match (components.next(), components.next()) {
             (Some(Component::Normal(only)), None) if only == name => Ok(self.path.join(name)),
             _ => Err(Error::Name { name: name.to_owned() }),
         }
+    }
+
+    fn entry<'a>(&'a self, name: &'a str, path: &'a Path) -> Entry<'a> {
+        Entry { dir: &self.handle, name, path }
+    }
+
+    fn entries(&self) -> Result<Vec<Found>> {
+        sys::entries(&self.handle, &self.path).map_err(|e| Error::io("list", &self.path, e))
     }
 
     fn turn(&self) -> MutexGuard<'_, ()> {
@@ -147,12 +162,13 @@ impl OsDir {
         let path = self.file_path(name)?;
         self.change(then, || {
             let plain = Access::default();
-            let created = sys::open(&path, plain, How::Create);
+            let entry = self.entry(name, &path);
+            let created = sys::open(entry, plain, How::Create);
             let mut file = created.map_err(|e| Error::io("create", &path, e))?;
             if access != plain {
                 // Apart, because some filesystems refuse the flags after they made the file.
-                file = open(&path, access).inspect_err(|_| {
-                    fs::remove_file(&path).ok();
+                file = open(entry, access).inspect_err(|_| {
+                    sys::remove(entry).ok();
                 })?;
             }
             // Whatever had this name and failed is another file.
@@ -162,11 +178,11 @@ impl OsDir {
     }
 
     /// Renames, for [`Dir::rename`] and [`crate::risky`].
-    #[expect(clippy::disallowed_methods, reason = "the one place that renames")]
     pub(crate) fn rename_then(&self, from: &str, to: &str, then: Then) -> Result<()> {
         let (from_path, to_path) = (self.file_path(from)?, self.file_path(to)?);
         self.change(then, || {
-            fs::rename(&from_path, &to_path).map_err(|e| Error::io("rename", &from_path, e))?;
+            let renamed = sys::rename(self.entry(from, &from_path), self.entry(to, &to_path));
+            renamed.map_err(|e| Error::io("rename", &from_path, e))?;
             self.latches.rename(from, to);
             Ok(())
         })
@@ -176,7 +192,7 @@ impl OsDir {
     pub(crate) fn remove_then(&self, name: &str, then: Then) -> Result<()> {
         let path = self.file_path(name)?;
         self.change(then, || {
-            fs::remove_file(&path).map_err(|e| Error::io("remove", &path, e))?;
+            sys::remove(self.entry(name, &path)).map_err(|e| Error::io("remove", &path, e))?;
             self.latches.remove(name);
             Ok(())
         })
@@ -202,19 +218,22 @@ impl OsDir {
 
 impl Dir for OsDir {
     fn list(&self) -> Result<Vec<String>> {
-        let failed = |e| Error::io("list", &self.path, e);
-        let mut names = Vec::new();
-        for entry in fs::read_dir(&self.path).map_err(failed)? {
-            let entry = entry.map_err(failed)?;
-            // Names that are not text are not ours.
-            if entry.file_type().map_err(failed)?.is_file()
-                && let Ok(name) = entry.file_name().into_string()
-            {
-                names.push(name);
-            }
-        }
+        let regular = self.entries()?.into_iter().filter(|(_, stranger)| stranger.is_none());
+        // Names that are not text are not ours.
+        let mut names: Vec<_> = regular.filter_map(|(name, _)| name.into_string().ok()).collect();
         names.sort();
         Ok(names)
+    }
+
+    fn refuse_strangers(&self, is_ours: &dyn Fn(&str) -> bool) -> Result<()> {
+        for (name, found) in self.entries()? {
+            if let Some(found) = found
+                && name.to_str().is_some_and(is_ours)
+            {
+                return Err(stranger(&self.path.join(name), found));
+            }
+        }
+        Ok(())
     }
 
     fn create(&self, name: &str, access: Access) -> Result<Arc<dyn File>> {
@@ -224,7 +243,8 @@ impl Dir for OsDir {
     fn open(&self, name: &str, access: Access) -> Result<Arc<dyn File>> {
         let path = self.file_path(name)?;
         let _turn = self.turn();
-        Ok(self.handle(open(&path, access)?, name, path, access))
+        let file = open(self.entry(name, &path), access)?;
+        Ok(self.handle(file, name, path, access))
     }
 
     fn rename(&self, from: &str, to: &str) -> Result<()> {
@@ -252,10 +272,11 @@ impl Dir for OsDir {
 
     fn create_dir(&self, name: &str) -> Result<Arc<dyn Dir>> {
         let path = self.file_path(name)?;
-        self.change(Then::Sync, || match fs::create_dir(&path) {
+        let entry = self.entry(name, &path);
+        self.change(Then::Sync, || match sys::create_dir(entry) {
             // Of a file or a link, opening it says so.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                sys::open_own_dir(&path).map(|_| ()).map_err(|e| Error::io("open", &path, e))
+                sys::open_own_dir(entry).map(|_| ()).map_err(|e| Error::io("open", &path, e))
             }
             made => made.map_err(|e| Error::io("create directory", &path, e)),
         })?;
@@ -264,23 +285,24 @@ impl Dir for OsDir {
 
     fn open_dir(&self, name: &str) -> Result<Arc<dyn Dir>> {
         let path = self.file_path(name)?;
-        let handle = sys::open_own_dir(&path).map_err(|e| Error::io("open", &path, e))?;
+        let opened = sys::open_own_dir(self.entry(name, &path));
+        let handle = opened.map_err(|e| Error::io("open", &path, e))?;
         Ok(Arc::new(Self::of(handle, path)))
     }
 
     fn lock(&self, name: &str) -> Result<Lock> {
-        lock::take(&self.handle, &self.file_path(name)?).map(Lock::new)
+        lock::take(self.entry(name, &self.file_path(name)?)).map(Lock::new)
     }
 }
 
-fn open(path: &Path, access: Access) -> Result<fs::File> {
-    let opened = match sys::open(path, access, How::Write) {
-        Err(error) if refuses_writes(&error) => sys::open(path, access, How::Read),
+fn open(entry: Entry<'_>, access: Access) -> Result<fs::File> {
+    let opened = match sys::open(entry, access, How::Write) {
+        Err(error) if refuses_writes(&error) => sys::open(entry, access, How::Read),
         opened => opened,
     };
-    regular(path, opened).map_err(|error| match error {
+    regular(entry.path, opened, || sys::stranger(entry)).map_err(|error| match error {
         Error::Io { source, .. } if access != Access::default() && refuses_flags(&source) => {
-            unsupported_access(path, access, &source)
+            unsupported_access(entry.path, access, &source)
         }
         error => error,
     })

@@ -3,12 +3,15 @@
 use std::fs::File;
 use std::io::{self, IoSlice};
 use std::os::fd::AsRawFd;
-use std::path::Path;
 
-use rustix::fs::{AtFlags, FallocateFlags, IFlags, StatxFlags};
+use rustix::fs::{AtFlags, FallocateFlags, IFlags, OFlags, StatxFlags};
 use rustix::io::ReadWriteFlags;
 
-pub(super) use super::unix::{kind, open_dir, open_own_dir, open_to_lock, read_at, write_at};
+use super::entry::Entry;
+pub(super) use super::unix::{
+    create_dir, entries, open_dir, open_own_dir, open_stranger, open_to_lock, read_at, remove,
+    rename, stranger, write_at,
+};
 use super::{How, unix};
 use crate::method::Call;
 use crate::{Access, Promise, Through};
@@ -21,9 +24,9 @@ const WRITE_AND_WAIT: libc::c_uint = libc::SYNC_FILE_RANGE_WAIT_BEFORE
 /// What direct I/O is safely aligned to where the kernel does not say (before 6.1).
 const DIRECT_ALIGNMENT: usize = 4096;
 
-pub(super) fn open(path: &Path, access: Access, how: How) -> io::Result<File> {
-    let direct = if access.direct { libc::O_DIRECT } else { 0 };
-    unix::open(path, direct | unix::through_flags(access.through), how)
+pub(super) fn open(entry: Entry<'_>, access: Access, how: How) -> io::Result<File> {
+    let direct = if access.direct { OFlags::DIRECT } else { OFlags::empty() };
+    unix::open(entry, direct | unix::through_flags(access.through), how)
 }
 
 pub(super) fn write_flagged(
@@ -56,7 +59,9 @@ pub(super) fn call(file: &File, call: Call) -> io::Result<Promise> {
     Ok(Promise::Media)
 }
 
-pub(super) fn start_write_out(file: &File) -> io::Result<()> {
+/// Begins to write what of a file is only in the page cache to its device, and does not wait for it: neither
+/// metadata nor a flush. Nothing is durable by it. Linux only.
+pub fn start_write_out(file: &File) -> io::Result<()> {
     match sync_file_range(file, libc::SYNC_FILE_RANGE_WRITE) {
         // The kernel has no such call. Anything else that it says may come from the device.
         Err(error) if error.raw_os_error() == Some(libc::ENOSYS) => Ok(()),

@@ -1,7 +1,7 @@
 //! The real machine: [`OsDir`] and its files over the operating system.
 //!
 //! One file per system, one shape: `linux`, `apple`, `windows` and `other` each answer the same
-//! questions (`open`, `kind`, `read_at`, `write_at`, `write_flagged`, `call`, `start_write_out`,
+//! questions (`open`, `rename`, `remove`, `create_dir`, `entries`, `stranger`, `open_stranger`, `read_at`, `write_at`, `write_flagged`, `call`, `start_write_out`,
 //! `reserve`, `keep_in_place`, `alignment`, `open_dir`, `open_own_dir`, `open_to_lock`, `sync_dir`).
 //! What only some systems have, mappings and `io_uring`, has a file of its own.
 //!
@@ -13,6 +13,7 @@ mod batch;
 mod block_writes;
 mod create_all;
 mod dir;
+mod entry;
 mod file;
 mod fork;
 mod lock;
@@ -61,15 +62,6 @@ enum How {
     WriteOrCreate,
 }
 
-impl How {
-    fn options(self) -> std::fs::OpenOptions {
-        let mut options = std::fs::OpenOptions::new();
-        options.read(true).write(self != Self::Read);
-        options.create_new(self == Self::Create).create(self == Self::WriteOrCreate);
-        options
-    }
-}
-
 pub use batch::{Batch, BatchWrite, Batched};
 #[cfg(target_os = "linux")]
 pub use block_writes::BlockWrites;
@@ -79,4 +71,6 @@ pub use fork::Process;
 #[cfg(target_os = "linux")]
 pub use loop_device::LoopDevice;
 pub use place::{Space, boot_id, device_number, finest_timer, space, thread_cpu_time};
+#[cfg(target_os = "linux")]
+pub use sys::start_write_out;
 pub use words::{Held, Words};

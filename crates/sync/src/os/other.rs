@@ -2,18 +2,21 @@
 
 use std::fs::File;
 use std::io;
-use std::path::Path;
 
-pub(super) use super::unix::{kind, open_dir, open_own_dir, open_to_lock, read_at, write_at};
+use super::entry::Entry;
+pub(super) use super::unix::{
+    create_dir, entries, open_dir, open_own_dir, open_stranger, open_to_lock, read_at, remove,
+    rename, stranger, write_at,
+};
 use super::{How, unix};
 use crate::method::Call;
 use crate::{Access, Promise, Through};
 
-pub(super) fn open(path: &Path, access: Access, how: How) -> io::Result<File> {
+pub(super) fn open(entry: Entry<'_>, access: Access, how: How) -> io::Result<File> {
     if access.direct {
         return Err(io::Error::new(io::ErrorKind::Unsupported, "O_DIRECT was not checked here"));
     }
-    unix::open(path, unix::through_flags(access.through), how)
+    unix::open(entry, unix::through_flags(access.through), how)
 }
 
 pub(super) fn write_flagged(_: &File, _: &[u8], _: u64, _: Through) -> io::Result<usize> {

@@ -14,9 +14,9 @@ use super::map::Shared;
 pub struct Words {
     #[cfg(all(unix, not(miri)))]
     shared: Shared,
-    /// What the words are mapped of, if it is a file.
+    /// What the words are mapped of, if it is a file: unlocked once they are not mapped any more.
     #[cfg(all(unix, not(miri)))]
-    file: Option<std::fs::File>,
+    file: Option<super::lock::Locked>,
     #[cfg(any(not(unix), miri))]
     owned: Box<[AtomicU64]>,
 }
@@ -64,6 +64,9 @@ mod unix {
         /// A file that is made can be read and written by its owner alone. Refused is what may be
         /// somebody else's: another owner's file, one that others may write, one of another size, and
         /// what is no regular file; a link is not followed.
+        ///
+        /// One opener has the file, until the words are dropped or the process ends; others are told
+        /// [`Error::Locked`]. What a forked child drops stays locked.
         pub fn of_file(path: &Path, words: usize) -> Result<(Self, Held)> {
             let failed = |operation| move |error| Error::io(operation, path, error);
             let refused = |reason: String| Error::io("map", path, io::Error::other(reason));
@@ -76,13 +79,17 @@ mod unix {
                 // A FIFO would let us wait for whoever put it there.
                 .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
                 .open(path);
-            let file = super::super::regular::regular(path, opened)?;
+            let stranger = || super::super::unix::stranger_at(path);
+            let file = super::super::regular::regular(path, opened, stranger)?;
             check_is_ours(&file).map_err(failed("stat"))?.map_err(refused)?;
             if !super::super::place::lives_in_memory(&file).map_err(failed("statfs"))? {
                 let reason = "its filesystem is not in memory, so a store could wait for a disk; \
                               take one on tmpfs, like /dev/shm";
                 return Err(refused(reason.to_owned()));
             }
+            // Before it has a size: whoever has it relies on every word.
+            let locked = super::super::lock::of_file(file, path)?;
+            let file = locked.file();
             let bytes = words as u64 * 8;
             let held = file.metadata().map_err(failed("stat"))?.len();
             if held == 0 {
@@ -93,10 +100,10 @@ mod unix {
                 )));
             }
             // Every page, now: a full tmpfs is an error here and would be a SIGBUS later.
-            super::super::sys::reserve(&file, 0, bytes).map_err(failed("allocate"))?;
-            let shared = Shared::of_file(&file, words).map_err(failed("map"))?;
+            super::super::sys::reserve(file, 0, bytes).map_err(failed("allocate"))?;
+            let shared = Shared::of_file(file, words).map_err(failed("map"))?;
             let held = if held == bytes { Held::Words } else { Held::Nothing };
-            Ok((Self { shared, file: Some(file) }, held))
+            Ok((Self { shared, file: Some(locked) }, held))
         }
 
         /// Makes all words of the range zeros, and gives the memory of its whole pages back to the system.
@@ -121,7 +128,7 @@ mod unix {
         pub fn take_back(&self, words: Range<usize>) -> Result<()> {
             let (at, bytes) = (words.start as u64 * 8, self[words].len() as u64 * 8);
             match &self.file {
-                Some(file) if bytes > 0 => super::super::sys::reserve(file, at, bytes)
+                Some(locked) if bytes > 0 => super::super::sys::reserve(locked.file(), at, bytes)
                     .map_err(|error| Error::io("allocate", "memory", error)),
                 _ => Ok(()),
             }
@@ -228,24 +235,19 @@ mod tests {
         assert_eq!(words[999].load(Ordering::Relaxed), 7);
     }
 
-    /// Resident bytes of the mapping that holds the first of these words.
+    /// Bytes of the pages of these words that are there, swapped out ones with them. Of these alone: what
+    /// lies beside them may be another test's (proc_pid_pagemap(5)).
     #[cfg(all(target_os = "linux", not(miri)))]
     fn resident_bytes(words: &Words) -> u64 {
-        let at = words.as_ptr().addr();
-        let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
-        let mut inside = false;
-        for line in maps.lines() {
-            let range = line.split_once(' ').and_then(|(range, _)| range.split_once('-'));
-            let number = |text| usize::from_str_radix(text, 16).ok();
-            if let Some((start, end)) = range
-                && let (Some(start), Some(end)) = (number(start), number(end))
-            {
-                inside = (start..end).contains(&at);
-            } else if inside && let Some(kib) = line.strip_prefix("Rss:") {
-                return kib.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10;
-            }
-        }
-        panic!("{at:x} is in no mapping");
+        use std::os::unix::fs::FileExt;
+
+        let page = rustix::param::page_size();
+        let (first, bytes) = (words.as_ptr().addr() / page, words.len() * 8);
+        let mut entries = vec![0; bytes.div_ceil(page) * 8];
+        let pagemap = std::fs::File::open("/proc/self/pagemap").unwrap();
+        pagemap.read_exact_at(&mut entries, first as u64 * 8).unwrap();
+        let is_there = |entry: &&[u8]| entry[7] & 0b1100_0000 != 0;
+        entries.chunks_exact(8).filter(is_there).count() as u64 * page as u64
     }
 
     #[cfg(all(target_os = "linux", not(miri)))]

@@ -1,5 +1,6 @@
 //! `plimsoll disk cycle`: generations of one disk. Run, cut the power, recover, check, go on.
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -7,7 +8,7 @@ use anyhow::{Context, Result, bail};
 use indicatif::ProgressBar;
 use plimsoll_simdisk::block::{Belief, Event, Keep, Mode, Platter, State, Timeline, Trace};
 use plimsoll_simdisk::mounted::{
-    Ended, Error, Program, Rig, RigOptions, Situation, Verdict, keeper,
+    Ended, Error, Program, Refused, Rig, RigOptions, Situation, Verdict, keeper,
 };
 use serde_json::json;
 
@@ -18,14 +19,13 @@ use crate::{interrupt, output};
 
 /// After so many generations that said nothing it is no use to go on.
 const SILENT_MAX: u64 = 5;
-/// What a shell ends with if it cannot start, or find, a program.
-const NOT_STARTED: [i32; 2] = [126, 127];
 const MARKS_HELP: &str = "without marks a check knows nothing that must be there, and would pass whatever is \
                           lost. Say what is acknowledged with `plimsoll disk mark` or PLIMSOLL_MARK_SOCKET";
 
 pub(super) fn run(args: &CycleArgs) -> Result<Exit> {
     let mut how = options::rig_options(&args.fs, &args.disk)?;
     how.keep = Keep::Pending;
+    how.mark_on = options::mark_on(args.mark_on.as_deref())?;
     let mut cycle = Cycle {
         args,
         how,
@@ -35,9 +35,13 @@ pub(super) fn run(args: &CycleArgs) -> Result<Exit> {
         checked: 0,
         marks: Vec::new(),
         alone: None,
+        refused: Refused::default(),
     };
     let done = cycle.generations();
     cycle.bar.finish_and_clear();
+    if cycle.refused.lines > 0 {
+        output::news(&cycle.refused.to_string());
+    }
     if done.is_err() && interrupt::interrupted() {
         cycle.say_end("interrupted")?;
     }
@@ -57,11 +61,14 @@ struct Cycle<'a> {
     marks: Vec<String>,
     /// How many ended before the power was cut, and how the last of those did.
     alone: Option<(u64, String)>,
+    /// What all of them printed that matched `--mark-on` and could not be a mark.
+    refused: Refused,
 }
 
 impl Cycle<'_> {
     fn generations(&mut self) -> Result<Exit> {
-        let mut rig = Rig::start(self.how.clone())?;
+        let preparation = options::preparation(&self.args.disk);
+        let mut rig = Rig::prepared(self.how.clone(), &preparation, &interrupt::interrupted)?;
         loop {
             let generation = self.checked + 1;
             let Cut { trace, mode } = self.cut(&mut rig, generation)?;
@@ -127,6 +134,7 @@ impl Cycle<'_> {
         let env = [("PLIMSOLL_GENERATION", generation.to_string())];
         let work = Program::shell(&self.args.run);
         let (ended, point) = rig.run(&work, &env, limit, &stop)?;
+        self.refused.add(rig.refused());
         if interrupt::interrupted() {
             return Err(Error::Interrupted.into());
         }
@@ -142,7 +150,7 @@ impl Cycle<'_> {
             && !trace.events.iter().any(|event| matches!(event, Event::Mark(_)));
         let how = &trace.about.ended;
         match ended {
-            Ended::Exited(code) if NOT_STARTED.contains(&code) => {
+            Ended::Exited(_) if ended.is_not_started() => {
                 bail!(
                     "generation {generation}: the shell could not start --run ({how}): {}",
                     self.args.run
@@ -177,13 +185,14 @@ impl Cycle<'_> {
         if let Some(line) = &args.recover {
             let limit = Some(args.check.check_limit);
             let program = Program::shell(line);
-            match rig.run(&program, &[], limit, &interrupt::interrupted)? {
-                (Ended::Exited(0), _) => {}
-                (Ended::Stopped, _) => return Err(Error::Interrupted.into()),
-                (Ended::Exited(code), _) if NOT_STARTED.contains(&code) => {
+            let (ended, _) = rig.run(&program, &[], limit, &interrupt::interrupted)?;
+            match ended {
+                Ended::Exited(0) => {}
+                Ended::Stopped => return Err(Error::Interrupted.into()),
+                Ended::Exited(code) if ended.is_not_started() => {
                     bail!("the shell could not start --recover (exit status {code}): {line}")
                 }
-                (ended, _) => {
+                _ => {
                     return Ok((Verdict::Refused(format!("recovery: {ended:?}")), Some(rig)));
                 }
             }
@@ -197,7 +206,7 @@ impl Cycle<'_> {
     fn save(&self, trace: &Trace) -> Result<String> {
         let dir = &self.args.output;
         std::fs::create_dir_all(dir).with_context(|| format!("create {}", dir.display()))?;
-        let path = dir.join(format!("{}-generation-{}.trace", self.args.fs, self.checked));
+        let path = free(&dir.join(format!("{}-generation-{}.trace", self.args.fs, self.checked)));
         trace.save(&path)?;
         Ok(path.to_string_lossy().into_owned())
     }
@@ -205,8 +214,8 @@ impl Cycle<'_> {
     /// The last line: part of the answer, unless that is JSON.
     fn say_end(&self, how: &str) -> Result<()> {
         let rate = self.checked as f64 / self.begun.elapsed().as_secs_f64().max(f64::EPSILON);
-        let generations = counted(self.checked, "generation");
-        let marks = counted(self.marks.len() as u64, "mark");
+        let generations = output::counted(self.checked, "generation");
+        let marks = output::counted(self.marks.len() as u64, "mark");
         let mut text = format!("{generations}, {how}; {marks}; {rate:.1} power cuts a second");
         if let Some((times, ended)) = &self.alone {
             text += &format!("\n  {times} ended before the cut, the last with {ended}");
@@ -218,6 +227,13 @@ impl Cycle<'_> {
         }
         Ok(())
     }
+}
+
+/// A name that nobody has: this, or with a number. What an earlier run saved stays.
+fn free(path: &Path) -> PathBuf {
+    let numbered = |number: u32| path.with_extension(format!("{number}.trace"));
+    let names = std::iter::once(path.to_owned()).chain((2..).map(numbered));
+    names.into_iter().find(|path| !path.exists()).expect("a directory holds fewer")
 }
 
 /// What was there when the power went.
@@ -240,10 +256,6 @@ fn with_marks(mut trace: Trace, earlier: &[String]) -> Trace {
     let said = earlier.iter().map(|text| Event::Mark(Arc::from(text.as_str())));
     trace.events.splice(0..0, said);
     trace
-}
-
-fn counted(number: u64, what: &str) -> String {
-    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }
 
 /// SplitMix64: one seed, one run.

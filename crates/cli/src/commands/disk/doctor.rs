@@ -23,6 +23,12 @@ pub(super) fn run(json: bool) -> Result<Exit> {
             output::answer(&line(tier))?;
         }
     }
+    if !json && tiers.iter().any(|tier| tier.needs_root) {
+        output::news(
+            "root: only root can mount these, and so record, explore, replay, shrink, cycle and run; mark and \
+             doctor need nobody.",
+        );
+    }
     let skipped = tiers.iter().filter(|tier| !tier.is_available()).count();
     if skipped > 0 {
         output::news(&format!(
@@ -40,16 +46,18 @@ fn line(tier: &Tier) -> String {
     };
     let shown = format!("{word:<9}");
     let shown = if output::colour() { format!("\x1b[{colour}m{shown}\x1b[0m") } else { shown };
-    format!("{:<12} {shown}  {why}\n", tier.name)
+    let who = if tier.needs_root { "root" } else { "" };
+    format!("{:<12} {shown}  {who:<4}  {why}\n", tier.name)
 }
 
 fn of(tier: &Tier) -> serde_json::Value {
+    let (name, needs_root) = (&tier.name, tier.needs_root);
     match &tier.state {
         TierState::Available(seen) => {
-            json!({ "tier": tier.name, "state": "available", "seen": seen })
+            json!({ "tier": name, "state": "available", "needs_root": needs_root, "seen": seen })
         }
         TierState::Skipped(reason) => {
-            json!({ "tier": tier.name, "state": "skipped", "reason": reason })
+            json!({ "tier": name, "state": "skipped", "needs_root": needs_root, "reason": reason })
         }
     }
 }

@@ -14,6 +14,10 @@ mod cycle;
 #[cfg(target_os = "linux")]
 mod explore;
 #[cfg(target_os = "linux")]
+mod junit;
+#[cfg(target_os = "linux")]
+mod look;
+#[cfg(target_os = "linux")]
 mod mark;
 #[cfg(target_os = "linux")]
 mod options;
@@ -29,6 +33,10 @@ mod replay;
 mod run;
 #[cfg(target_os = "linux")]
 mod shrink;
+#[cfg(target_os = "linux")]
+mod why;
+#[cfg(target_os = "linux")]
+mod why_text;
 
 #[cfg(target_os = "linux")]
 pub(crate) fn run(command: DiskCommand) -> Result<Exit> {
@@ -85,9 +93,9 @@ pub(crate) fn run(command: DiskCommand) -> Result<Exit> {
 #[cfg(not(target_os = "linux"))]
 const NOT_HERE: &str = "disks are mounted with FUSE and loop devices, which only Linux has";
 
-// Where nothing is run, nothing ends as it did.
+// Where nothing is run, nothing ends as it did, and nothing was left untested.
 #[cfg(not(target_os = "linux"))]
-const _: fn(u8) -> Exit = Exit::OfCommand;
+const _: (fn(u8) -> Exit, Exit) = (Exit::OfCommand, Exit::Untested);
 
 /// What works here, by trying.
 #[cfg(target_os = "linux")]

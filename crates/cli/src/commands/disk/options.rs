@@ -2,10 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use plimsoll_lab::result::{self, ArmResult};
 use plimsoll_simdisk::block::{Belief, Model, Trace};
-use plimsoll_simdisk::mounted::{Check, Program, RigOptions};
+use plimsoll_simdisk::mounted::{Check, MarkOn, Preparation, Program, RigOptions};
 
 use crate::disk_args::{CheckArgs, DiskArgs, ViewArgs};
 
@@ -21,6 +21,17 @@ pub(super) fn rig_options(filesystem: &str, args: &DiskArgs) -> Result<RigOption
         seed: args.seed,
         ..RigOptions::new(filesystem)
     })
+}
+
+/// What is put on a disk first.
+pub(super) fn preparation(args: &DiskArgs) -> Preparation {
+    Preparation { from: args.from.clone(), setup: args.setup.clone() }
+}
+
+/// Which lines are marks.
+pub(super) fn mark_on(expression: Option<&str>) -> Result<Option<MarkOn>> {
+    let parsed = expression.map(str::parse).transpose();
+    parsed.map_err(|wrong: String| anyhow!("--mark-on: {wrong}"))
 }
 
 /// A model by name, or one made of what the lab measured.

@@ -4,8 +4,8 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use maud::{PreEscaped, html};
-use plimsoll_lab::report::html::{page, plimsoll_line, save};
-use plimsoll_simdisk::block::Trace;
+use plimsoll_lab::report::page::{frame, plimsoll_line, save};
+use plimsoll_simdisk::block::{About, Trace};
 use plimsoll_simdisk::mounted::{Findings, Page};
 
 use crate::disk_args::ViewArgs;
@@ -35,6 +35,9 @@ fn framed(trace: &Trace, view: &ViewArgs, check: &str, found: &Page) -> String {
         header.masthead {
             p.brand { (plimsoll_line()) " plimsoll disk" }
             h1 { (found.title) }
+            @for (what, said) in beginning(&trace.about) {
+                p.meta { (what) ": " code { (said) } }
+            }
             p.meta { "Workload: " code { (trace.about.command.join(" ")) } }
             p.meta { "Check: " code { (check) } }
         }
@@ -46,12 +49,18 @@ fn framed(trace: &Trace, view: &ViewArgs, check: &str, found: &Page) -> String {
         } }
     };
     let style = format!("{MASTHEAD_STYLE}{}", found.style);
-    plain(&page(&found.title, &style, &body))
+    plain(&frame(&found.title, &style, &body))
+}
+
+/// What was on the disk at first, and which marks are not the workload's own.
+fn beginning(about: &About) -> impl Iterator<Item = (&'static str, &str)> {
+    let all = [("Copied", &about.from), ("Setup", &about.setup), ("Marks on", &about.mark_on)];
+    all.into_iter().filter_map(|(what, said)| Some((what, said.as_deref()?)))
 }
 
 #[cfg(test)]
 mod tests {
-    use plimsoll_simdisk::block::{About, Platter};
+    use plimsoll_simdisk::block::Platter;
 
     use super::*;
 
@@ -59,8 +68,9 @@ mod tests {
 
     #[test]
     fn nothing_of_a_trace_is_more_than_text() {
-        let about = About { command: vec![HOSTILE.to_owned()], ..About::default() };
-        let trace = Trace { about, base: Platter::new(1 << 20), events: vec![] };
+        let setup = Some(HOSTILE.to_owned());
+        let about = About { command: vec![HOSTILE.to_owned()], setup, ..About::default() };
+        let trace = Trace { about, base: Platter::new(1 << 20), events: vec![], aftermath: vec![] };
         let view = ViewArgs { lying: false, cache: Some(4096), mount_options: HOSTILE.to_owned() };
         // What the library escaped still has its controls.
         let main = "<p>\u{1b}[2J&lt;script&gt;</p>".to_owned();

@@ -55,13 +55,13 @@ pub(super) fn run(args: &ReplayArgs) -> Result<Exit> {
         Err(error) => return Err(error.into()),
     };
     let verdict = match &args.check {
-        None => Verdict::Ok,
+        None => None,
         Some(line) => {
             let limit = Duration::from_secs(24 * 3600);
             let check = Check { program: Program::shell(line), limit, aloud: !args.json };
             let marks = timeline.marks(args.state.point);
             let situation = Situation { state: &args.state, marks };
-            check.run(&situation, &[], &interrupt::interrupted)?
+            Some(check.run(&situation, &[], &interrupt::interrupted)?)
         }
     };
     if args.json {
@@ -69,21 +69,25 @@ pub(super) fn run(args: &ReplayArgs) -> Result<Exit> {
         let answer = json!({
             "state": args.state.to_string(),
             "trace": trace.id(),
-            "verdict": verdict.name(),
-            "said": verdict.said(),
+            "verdict": verdict.as_ref().map(Verdict::name),
+            "said": verdict.as_ref().map_or("", Verdict::said),
             "last_mark": last_mark,
             "pending": pending.len(),
             "lost": lost,
         });
         output::text(&format!("{}\n", serde_json::to_string_pretty(&answer)?))?;
-    } else if args.check.is_some() {
-        output::text(&format!("the check says: {}\n", verdict.name()))?;
+    } else {
+        output::text(&match &verdict {
+            Some(verdict) => format!("the check says: {}\n", verdict.name()),
+            None => "it mounts; nothing was checked (no --check)\n".to_owned(),
+        })?;
     }
     if args.keep_mounted {
         keep(&image)?;
     }
     image.unmount()?;
-    Ok(if verdict.is_failure() { Exit::CheckFailed } else { Exit::Ok })
+    let is_failure = verdict.is_some_and(|verdict| verdict.is_failure());
+    Ok(if is_failure { Exit::CheckFailed } else { Exit::Ok })
 }
 
 /// Until somebody has seen enough.
@@ -108,7 +112,7 @@ fn keep(image: &Image) -> Result<()> {
 }
 
 /// Whose each place is, as the host saw the disk at that point.
-pub(super) fn owners(trace: &Trace, timeline: &Timeline, point: usize, options: &str) -> Owners {
+fn owners(trace: &Trace, timeline: &Timeline, point: usize, options: &str) -> Owners {
     let seen = State { point, mode: Mode::Arrived };
     let platter = seen.platter(&trace.base, &trace.events, timeline);
     let image = Image::of_trace(trace, &platter, options, false);
@@ -119,15 +123,10 @@ pub(super) fn owners(trace: &Trace, timeline: &Timeline, point: usize, options: 
 }
 
 /// Lost writes, one a line.
-pub(super) fn listed(
-    trace: &Trace,
-    timeline: &Timeline,
-    owners: &Owners,
-    losses: &[Loss],
-) -> String {
+fn listed(trace: &Trace, timeline: &Timeline, owners: &Owners, losses: &[Loss]) -> String {
     let mut text = String::new();
     for loss in losses.iter().take(SHOWN_MAX) {
-        let (what, owners) = whose(trace, timeline, owners, loss);
+        let (what, owners) = whose(&trace.events, timeline, owners, loss);
         let names: Vec<String> = owners.iter().map(ToString::to_string).collect();
         text += &format!("  lost: {what}: {}\n", names.join("; ").replace('\n', "\\n"));
     }
@@ -138,9 +137,14 @@ pub(super) fn listed(
 }
 
 /// What a loss is, and of whom.
-fn whose(trace: &Trace, timeline: &Timeline, owners: &Owners, loss: &Loss) -> (String, Vec<Owner>) {
+pub(super) fn whose(
+    events: &[Event],
+    timeline: &Timeline,
+    owners: &Owners,
+    loss: &Loss,
+) -> (String, Vec<Owner>) {
     let arrived = timeline.requests()[loss.request as usize].arrived;
-    match &trace.events[arrived] {
+    match &events[arrived] {
         Event::Write { byte_offset, bytes } => {
             let (start, end) = loss.bytes.unwrap_or((0, u32::try_from(bytes.len()).unwrap_or(0)));
             let range = byte_offset + u64::from(start)..byte_offset + u64::from(end);
@@ -156,23 +160,17 @@ fn whose(trace: &Trace, timeline: &Timeline, owners: &Owners, loss: &Loss) -> (S
     }
 }
 
-pub(super) fn of(
-    trace: &Trace,
-    timeline: &Timeline,
-    owners: &Owners,
-    loss: &Loss,
-) -> serde_json::Value {
-    let (what, owners) = whose(trace, timeline, owners, loss);
-    let owners: Vec<_> = owners
-        .iter()
-        .map(|owner| {
-            json!({
-                "name": owner.name,
-                "byte_offset": owner.byte_offset,
-                "disk_byte_offset": owner.disk.start,
-                "bytes": owner.disk.end - owner.disk.start,
-            })
-        })
-        .collect();
+fn of(trace: &Trace, timeline: &Timeline, owners: &Owners, loss: &Loss) -> serde_json::Value {
+    let (what, owners) = whose(&trace.events, timeline, owners, loss);
+    let owners: Vec<_> = owners.iter().map(owner).collect();
     json!({ "request": loss.request, "what": what, "of": owners })
+}
+
+pub(super) fn owner(owner: &Owner) -> serde_json::Value {
+    json!({
+        "name": owner.name,
+        "byte_offset": owner.byte_offset,
+        "disk_byte_offset": owner.disk.start,
+        "bytes": owner.disk.end - owner.disk.start,
+    })
 }

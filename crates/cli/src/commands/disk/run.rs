@@ -13,7 +13,8 @@ pub(super) fn run(args: &RunArgs) -> Result<Exit> {
     let mut how = options::rig_options(&args.fs, &args.disk)?;
     how.interactive = true;
     how.keep = Keep::Nothing;
-    let mut rig = Rig::start(how)?;
+    let preparation = options::preparation(&args.disk);
+    let mut rig = Rig::prepared(how, &preparation, &interrupt::interrupted)?;
     let program = Program::new(args.command.clone());
     let (ended, _) = rig.run(&program, &[], None, &interrupt::interrupted)?;
     for (fault, times) in rig.faults_applied() {

@@ -1,11 +1,13 @@
-//! `plimsoll disk shrink`: the fewest lost writes that still do harm, and whose they were.
+//! `plimsoll disk shrink`: the fewest lost writes that still do harm, and whose they were; where nothing had to
+//! be lost, what came too late.
 
 use anyhow::{Result, bail};
 use plimsoll_simdisk::block::{Loss, Mode, State, Timeline, Trace, shrink};
 use plimsoll_simdisk::mounted::{Error, Image, Situation, Verdict};
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::{options, progress, replay};
+use super::why::Why;
+use super::{look, options, progress};
 use crate::disk_args::{ShrinkArgs, quoted};
 use crate::exit::Exit;
 use crate::{interrupt, output};
@@ -31,7 +33,9 @@ pub(super) fn run(args: &ShrinkArgs) -> Result<Exit> {
         if let Mode::Without(losses) = &state.mode {
             bar.set_message(format!("; {} lost writes", losses.len()));
         }
-        let verdict = verdict(args, &trace, &timeline, state)?;
+        let platter = state.platter(&trace.base, &trace.events, &timeline);
+        let situation = Situation { state, marks: timeline.marks(state.point) };
+        let verdict = look::judged(args, &trace, &platter, &situation)?;
         if let Verdict::Broken(said) = &verdict {
             broken.get_or_insert(said.clone());
         }
@@ -50,64 +54,93 @@ pub(super) fn run(args: &ShrinkArgs) -> Result<Exit> {
         }
         return Ok(Exit::CheckFailed);
     };
-    let found = match &found.mode {
-        Mode::Without(losses) if losses.is_empty() => State { mode: Mode::Arrived, ..found },
-        _ => found,
+    // Said the short way, unless a write that failed is there too.
+    let arrived = State { mode: Mode::Arrived, ..found };
+    let is_arrived = match &found.mode {
+        Mode::Without(losses) => *losses == arrived.losses(&trace.events, &timeline),
+        _ => false,
     };
+    let found = if is_arrived { arrived } else { found };
     let losses: Vec<Loss> = match &found.mode {
         Mode::Without(losses) => losses.clone(),
         _ => Vec::new(),
     };
-    let owners = replay::owners(&trace, &timeline, found.point, &args.view.mount_options);
-    if args.json {
-        let of = |loss| replay::of(&trace, &timeline, &owners, loss);
-        let answer = json!({
-            "state": found.to_string(),
-            "trace": trace.id(),
-            "lost_before": before,
-            "tried": tried,
-            "lost": losses.iter().map(of).collect::<Vec<_>>(),
-        });
-        output::text(&format!("{}\n", serde_json::to_string_pretty(&answer)?))?;
-        return Ok(Exit::Ok);
-    }
-    let text = if losses.is_empty() {
-        "it fails though nothing is lost: the check, or the program, is wrong on what had arrived\n"
-            .to_owned()
-    } else {
-        let lost = if losses.len() == 1 { "lost write" } else { "lost writes" };
-        let mut text = format!("{} {lost}, of {before}, after {tried} states:\n", losses.len());
-        text += &replay::listed(&trace, &timeline, &owners, &losses);
-        text
+    let why = match losses[..] {
+        [] => Why::lacking(args, &trace, &found, &mut tried)?,
+        _ => Some(Why::lost(args, &trace, &found, &losses)?),
     };
-    output::text(&text)?;
-    output::text(&format!(
-        "  look at it: plimsoll disk replay {} {}{} --keep-mounted\n",
-        quoted(&args.trace.to_string_lossy()),
-        quoted(&found.to_string()),
-        args.view
-    ))?;
+    Answer { args, trace: &trace, found, before, tried, why }.print(losses.is_empty())?;
     Ok(Exit::Ok)
 }
 
-fn verdict(
-    args: &ShrinkArgs,
-    trace: &Trace,
-    timeline: &Timeline,
-    state: &State,
-) -> Result<Verdict, Error> {
-    let platter = state.platter(&trace.base, &trace.events, timeline);
-    let image = match Image::of_trace(trace, &platter, &args.view.mount_options, false) {
-        Ok(image) => image,
-        Err(Error::NotMounted { source, .. }) => {
-            return Ok(Verdict::NotMounted(source.to_string()));
+/// What was found.
+struct Answer<'a> {
+    args: &'a ShrinkArgs,
+    trace: &'a Trace,
+    found: State,
+    /// Lost writes of the state that was given.
+    before: usize,
+    /// States that were tried.
+    tried: u64,
+    why: Option<Why>,
+}
+
+impl Answer<'_> {
+    fn print(&self, is_whole: bool) -> Result<()> {
+        let Self { args, trace, found, before, tried, why } = self;
+        if args.json {
+            let mut answer = json!({
+                "state": found.to_string(),
+                "trace": trace.id(),
+                "lost_before": before,
+                "tried": tried,
+                "lost": [],
+                "lacking": [],
+                "changes": [],
+                "mark": null,
+                "said": null,
+            });
+            let how = if is_whole { "lacking" } else { "lost" };
+            let why = why.as_ref().map(|why| why.json(how));
+            if let (Some(answer), Some(Value::Object(why))) = (answer.as_object_mut(), why) {
+                answer.extend(why);
+            }
+            output::text(&format!("{}\n", serde_json::to_string_pretty(&answer)?))?;
+            return Ok(());
         }
-        Err(error) => return Err(error),
-    };
-    let situation = Situation { state, marks: timeline.marks(state.point) };
-    let verdict = options::check(&args.check).run(&situation, &[], &interrupt::interrupted)?;
-    image.unmount()?;
-    Ok(verdict)
+        output::text(&match why {
+            Some(why) if is_whole => format!(
+                "it fails though nothing is lost: it lacks {} that came only later, after {tried} states:\n{}",
+                why.count("write"),
+                why.text("lacks")
+            ),
+            Some(why) => format!(
+                "{}, of {before}, after {tried} states:\n{}",
+                why.count("lost write"),
+                why.text("lost")
+            ),
+            None => self.unexplained(),
+        })?;
+        output::text(&format!(
+            "  look at it: plimsoll disk replay {} {}{} --keep-mounted\n",
+            quoted(&args.trace.to_string_lossy()),
+            quoted(&found.to_string()),
+            args.view
+        ))?;
+        Ok(())
+    }
+
+    fn unexplained(&self) -> String {
+        let wrong = "the check, or the program, is wrong on what had arrived";
+        if self.found.point < self.trace.events.len() + self.trace.aftermath.len() {
+            format!("it fails though nothing is lost, and with what came later, too: {wrong}\n")
+        } else {
+            format!(
+                "it fails though nothing is lost, and nothing is recorded after it: what it lacks had not been \
+                 sent to the disk, or {wrong}\n"
+            )
+        }
+    }
 }
 
 /// As what it fails, if it does. What is broken says nothing about the disk.

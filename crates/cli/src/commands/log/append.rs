@@ -3,32 +3,44 @@
 use std::io::{self, IsTerminal};
 use std::sync::Arc;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, bail};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use plimsoll_lab::units;
 use plimsoll_log::{Ack, Error, Log, Ring, View};
-use plimsoll_sync::OsDir;
 use serde_json::json;
 
-use super::input::{self, Message};
+use super::input::{self, Limit, Message};
 use crate::exit::Exit;
-use crate::interrupt::{interrupted, on_interrupt};
+use crate::interrupt::interrupted;
 use crate::log_args::{AppendArgs, InputFormat};
 use crate::output;
 
 pub(super) fn run(args: &AppendArgs) -> Result<Exit> {
     let policy = args.policy()?;
-    let failed = || format!("the directory {} cannot be made", args.log.dir.display());
-    let dir = OsDir::create_all(&args.log.dir).with_context(failed)?;
-    let segment_bytes = match args.segment_bytes {
-        None => super::segment_bytes(&View::of(Arc::new(dir))?.outline()?),
-        chosen => chosen,
-    };
-    let mut options = super::options(segment_bytes);
+    let mut options = super::options(args.segment_bytes);
     options.policy = policy;
     options.ring_bytes = args.ring_bytes.unwrap_or(options.ring_bytes);
     options.ring = args.ring.clone().map_or(Ring::Memory, Ring::File);
+    options.first_index = args.first_index.unwrap_or(options.first_index);
+    // Before anything is made.
+    options.check()?;
+    let dir = super::make_dir(&args.log.dir)?;
+    if args.segment_bytes.is_none() {
+        let newest = super::segment_bytes(&View::of(Arc::new(dir))?.outline()?);
+        options.segment_bytes = newest.unwrap_or(options.segment_bytes);
+    }
     let (log, recovery) = args.log.open(options)?;
+    if let Some(first_index) = args.first_index
+        && (log.first_index(), log.last_index()) != (first_index, first_index - 1)
+    {
+        let next_index = log.last_index() + 1;
+        // It was closed, or its end would have to be looked for at the next open.
+        log.close()?;
+        bail!(
+            "--first-index {first_index} is for a new log; that in {} goes on with record {next_index}",
+            args.log.dir.display()
+        );
+    }
     if recovery.created {
         output::news(&format!("a new log in {}", args.log.dir.display()));
     }
@@ -37,6 +49,7 @@ pub(super) fn run(args: &AppendArgs) -> Result<Exit> {
         batch_records: args.batch as usize,
         batch: Vec::new(),
         before: log.last_index(),
+        is_in_memory: args.log.is_in_memory()?,
         payload_bytes: 0,
         bar: bar(),
         log,
@@ -52,6 +65,8 @@ struct Appender {
     batch: Vec<Vec<u8>>,
     /// The last record that was there before.
     before: u64,
+    /// What is synced survives no power cut.
+    is_in_memory: bool,
     payload_bytes: u64,
     bar: ProgressBar,
 }
@@ -63,18 +78,14 @@ impl Appender {
         if asks && args.format == InputFormat::Lines && io::stdin().is_terminal() {
             output::news("a record a line; Ctrl-D ends");
         }
-        let (sender, messages) = input::start(args.files.clone(), args.format, max_bytes);
-        on_interrupt(move || {
-            output::news("stopping; what was appended is being made durable");
-            // A full channel wakes as well.
-            sender.try_send(Message::Interrupted).ok();
-        })?;
+        let advice = format!(
+            "this log takes {max_bytes}; a larger --ring-bytes (and --segment-bytes) takes more"
+        );
+        let limit = Limit { max_bytes, advice };
+        let stopping = || output::news("stopping; what was appended is being made durable");
+        let input = input::start(args.files.clone(), args.format, limit, stopping)?;
         let read = loop {
-            let message = messages.recv().expect("it has a sender for as long as nothing ended");
-            if interrupted() {
-                break Ok(());
-            }
-            match message {
+            match input.next() {
                 Message::Records(chunk) => {
                     if let Err(error) = chunk.records().try_for_each(|record| self.append(record)) {
                         break Err(error);
@@ -108,7 +119,8 @@ impl Appender {
         match self.log.append_batch_with(&self.batch, Ack::Buffered) {
             Ok(_) => {}
             Err(error @ Error::TooLarge { .. }) => {
-                let too_large = format!("a batch of {}", super::records(self.batch.len() as u64));
+                let too_large =
+                    format!("a batch of {}", output::counted(self.batch.len() as u64, "record"));
                 return Err(anyhow!(error).context(too_large));
             }
             Err(error) => return Err(error.into()),
@@ -127,7 +139,7 @@ impl Appender {
         }
         self.bar.set_message(format!(
             "{}, {}; durable up to {}",
-            super::records(last_index - self.before),
+            output::counted(last_index - self.before, "record"),
             units::bytes(self.payload_bytes),
             self.log.durable()
         ));
@@ -145,10 +157,11 @@ impl Appender {
         self.log.close().context("what was appended may not all be durable")?;
         read.with_context(|| match last {
             last if last == before => "nothing was appended".to_owned(),
+            _ if self.is_in_memory => format!("{appended} appended; then"),
             last => format!("{appended} appended, all durable up to {last}; then"),
         })?;
         if dropped > 0 {
-            let dropped = super::records(dropped);
+            let dropped = output::counted(dropped, "record");
             output::news(&format!("{dropped} of a batch that was not complete were not appended"));
         }
         if json {
@@ -159,13 +172,18 @@ impl Appender {
                 "records": last - before,
                 "payload_bytes": payload_bytes,
                 "durable": last,
+                "in_memory": self.is_in_memory,
             });
             output::answer(&format!("{answer}\n"))?;
         } else if last == before {
             output::answer("nothing appended\n")?;
         } else {
             let payload = units::bytes(payload_bytes);
-            output::answer(&format!("{appended} appended ({payload}), all durable\n"))?;
+            let safe = match self.is_in_memory {
+                true => format!("; {}", super::IN_MEMORY),
+                false => ", all durable".to_owned(),
+            };
+            output::answer(&format!("{appended} appended ({payload}){safe}\n"))?;
         }
         Ok(if interrupted() { Exit::Interrupted } else { Exit::Ok })
     }

@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use anyhow::{Result, bail};
-use plimsoll_log::{Dumped, Kind, SegmentReport, VERSION};
+use plimsoll_log::{Dumped, Kind, SegmentReport, SegmentState, VERSION};
 use serde_json::{Value, json};
 
 use super::record::put_payload;
@@ -19,12 +19,24 @@ pub(super) fn run(args: &DumpArgs) -> Result<Exit> {
     let mut segments = view.outline()?;
     for name in &args.segment {
         if !segments.iter().any(|segment| segment.segment == *name) {
-            let names: Vec<_> = segments.iter().map(|segment| &*segment.segment).collect();
-            bail!("there is no segment {name}; there are {}", names.join(", "));
+            bail!("there is no segment {name}; `plimsoll log verify --details` lists them");
         }
     }
-    segments.retain(|segment| is_wanted(segment, args));
+    let last_index = super::last_index(&segments);
+    let is_named = |segment: &SegmentReport| args.segment.contains(&segment.segment);
+    segments.retain(|segment| args.segment.is_empty() || is_named(segment));
+    if let Some(from) = args.from {
+        segments.retain(|segment| may_hold(segment, from));
+        if segments.is_empty() && !args.segment.is_empty() {
+            bail!("no record from {from} on is in {}", args.segment.join(" or "));
+        }
+        if segments.is_empty() {
+            return Err(super::missing(from, view.first_index(), last_index));
+        }
+    }
     let mut out = output::stream();
+    // What may hold a record behind what is bad need not.
+    let mut is_found = args.from.is_none();
     for segment in &segments {
         // Everything before the first record that was asked for is left out, but for what is bad.
         let mut begun = args.from.is_none();
@@ -34,6 +46,7 @@ pub(super) fn run(args: &DumpArgs) -> Result<Exit> {
         view.dump(segment, |dumped| -> Result<()> {
             if let (Dumped::Frame { frame, .. }, Some(from)) = (&dumped, args.from) {
                 begun |= frame.kind == Kind::Record && frame.index >= from;
+                is_found |= begun;
                 if !begun {
                     return Ok(());
                 }
@@ -47,14 +60,20 @@ pub(super) fn run(args: &DumpArgs) -> Result<Exit> {
         })?;
     }
     out.flush()?;
-    Ok(Exit::Ok)
+    match args.from {
+        Some(from) if !is_found => Err(super::missing(from, view.first_index(), last_index)),
+        _ => Ok(Exit::Ok),
+    }
 }
 
-fn is_wanted(segment: &SegmentReport, args: &DumpArgs) -> bool {
-    let named = args.segment.is_empty() || args.segment.contains(&segment.segment);
-    // Where no record could be read, nobody knows which they are.
-    let empty = segment.last_index < segment.first_index;
-    named && (empty || args.from.is_none_or(|from| segment.last_index >= from))
+/// Whether a record from this one on may be in the segment, also behind what is bad there.
+fn may_hold(segment: &SegmentReport, from: u64) -> bool {
+    let behind = match &segment.state {
+        SegmentState::Torn(wrong) | SegmentState::Corrupt(wrong) => *wrong.records.end(),
+        SegmentState::Stale => u64::MAX,
+        SegmentState::Good | SegmentState::Closed | SegmentState::Open => 0,
+    };
+    segment.last_index.max(behind) >= from
 }
 
 fn line(dumped: &Dumped<'_>, shows_payload: bool) -> String {

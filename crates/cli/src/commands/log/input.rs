@@ -1,4 +1,4 @@
-//! What is read to be appended: a thread of its own reads, so that Ctrl-C need not wait for input.
+//! What is read to be appended, or produced: a thread of its own reads, so that Ctrl-C need not wait for input.
 //!
 //! Records come in chunks: as many as were there to be read at once. Nothing that is complete waits
 //! for input that is not there yet. No length is believed before it is bounded.
@@ -11,6 +11,7 @@ use std::thread;
 
 use anyhow::{Context, Result, bail};
 
+use crate::interrupt::{interrupted, on_interrupt};
 use crate::log_args::InputFormat;
 
 /// How much is read at once.
@@ -19,7 +20,7 @@ const READ_BYTES: usize = 256 << 10;
 const CHUNKS: usize = 4;
 
 /// What comes to whoever appends.
-pub(super) enum Message {
+pub(crate) enum Message {
     /// Records, in order.
     Records(Chunk),
     /// There is no more to come, or it cannot be read.
@@ -30,14 +31,14 @@ pub(super) enum Message {
 
 /// Records that were there to be read at once.
 #[derive(Default)]
-pub(super) struct Chunk {
+pub(crate) struct Chunk {
     bytes: Vec<u8>,
     ends: Vec<usize>,
 }
 
 impl Chunk {
     /// The records.
-    pub(super) fn records(&self) -> impl Iterator<Item = &[u8]> {
+    pub(crate) fn records(&self) -> impl Iterator<Item = &[u8]> {
         let starts = std::iter::once(0).chain(self.ends.iter().copied());
         starts.zip(&self.ends).map(|(start, &end)| &self.bytes[start..end])
     }
@@ -48,16 +49,41 @@ impl Chunk {
     }
 }
 
-/// Begins to read. Whoever has the sender can say that it was interrupted.
-pub(super) fn start(
+/// How long a record may be.
+pub(crate) struct Limit {
+    /// At most so many bytes.
+    pub(crate) max_bytes: usize,
+    /// Who says so, and what can be done about it.
+    pub(crate) advice: String,
+}
+
+/// What is being read.
+pub(crate) struct Input(Receiver<Message>);
+
+/// Begins to read. Ctrl-C has `stopping` called, and is then what comes next.
+pub(crate) fn start(
     files: Vec<PathBuf>,
     format: InputFormat,
-    max_bytes: usize,
-) -> (SyncSender<Message>, Receiver<Message>) {
+    limit: Limit,
+    mut stopping: impl FnMut() + Send + 'static,
+) -> Result<Input> {
     let (sender, receiver) = sync_channel(CHUNKS);
-    let splitter = Splitter { sender: sender.clone(), max_bytes, chunk: Chunk::default(), seen: 0 };
+    let splitter = Splitter { sender: sender.clone(), limit, chunk: Chunk::default(), seen: 0 };
     thread::spawn(move || splitter.run(&files, format));
-    (sender, receiver)
+    on_interrupt(move || {
+        stopping();
+        // A full channel wakes as well.
+        sender.try_send(Message::Interrupted).ok();
+    })?;
+    Ok(Input(receiver))
+}
+
+impl Input {
+    /// Waits for what comes next. What came before Ctrl-C, and was not taken, never does.
+    pub(crate) fn next(&self) -> Message {
+        let message = self.0.recv().expect("it has a sender for as long as nothing ended");
+        if interrupted() { Message::Interrupted } else { message }
+    }
 }
 
 /// Nobody wants more.
@@ -65,7 +91,7 @@ struct Gone;
 
 struct Splitter {
     sender: SyncSender<Message>,
-    max_bytes: usize,
+    limit: Limit,
     chunk: Chunk,
     /// Records of this input.
     seen: u64,
@@ -174,7 +200,7 @@ impl Splitter {
 
     fn whole(&mut self, input: impl Read) -> Result<()> {
         let mut record = Vec::new();
-        input.take(self.max_bytes as u64 + 1).read_to_end(&mut record)?;
+        input.take(self.limit.max_bytes as u64 + 1).read_to_end(&mut record)?;
         self.check(record.len())?;
         self.chunk.push(&record);
         self.pass_on().ok();
@@ -182,13 +208,9 @@ impl Splitter {
     }
 
     fn check(&self, bytes: usize) -> Result<()> {
-        if bytes > self.max_bytes {
-            let max_bytes = self.max_bytes;
-            bail!(
-                "record {} has {bytes} bytes or more, and this log takes {max_bytes}; a larger \
-                 --ring-bytes (and --segment-bytes) takes more",
-                self.seen + 1
-            );
+        let Limit { max_bytes, advice } = &self.limit;
+        if bytes > *max_bytes {
+            bail!("record {} has {bytes} bytes or more, and {advice}", self.seen + 1);
         }
         Ok(())
     }

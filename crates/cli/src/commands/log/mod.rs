@@ -3,19 +3,20 @@
 mod append;
 mod cat;
 mod dump;
-mod input;
+pub(crate) mod input;
 mod record;
 mod stat;
 mod tail;
 mod truncate;
 mod verify;
 
+use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, bail};
 use plimsoll_log::{Error, LOCK, Log, Options, Recovery, SegmentReport, SegmentState, View};
-use plimsoll_sync::{Error as DiskError, OsDir};
+use plimsoll_sync::{Dir, Error as DiskError, OsDir, Overwrite};
 
 use crate::exit::Exit;
 use crate::log_args::{LogCommand, LogDir};
@@ -39,7 +40,11 @@ impl LogDir {
         let view = View::of(Arc::new(open_dir(&self.dir)?))?;
         if !view.is_log() {
             let dir = self.dir.display();
-            bail!("there is no log in {dir}; `plimsoll log append {dir}` makes one");
+            // Where something else is, another directory may have been meant.
+            match is_empty(&self.dir) {
+                true => bail!("there is no log in {dir}; `plimsoll log append {dir}` makes one"),
+                false => bail!("there is no log in {dir}"),
+            }
         }
         Ok(view)
     }
@@ -48,12 +53,21 @@ impl LogDir {
     fn open(&self, options: Options) -> Result<(Log, Recovery)> {
         let opened =
             Log::open_in(Arc::new(open_dir(&self.dir)?), options).map_err(|error| match error {
-                Error::Disk(DiskError::Locked { path, holder }) => in_use(&path, holder),
+                Error::Disk(DiskError::Locked { path, holder }) if path.ends_with(LOCK) => {
+                    in_use(&path, holder)
+                }
+                // It names what failed, which may be the ring's file.
+                Error::Disk(error) => anyhow!(error),
                 error => anyhow!(error),
             });
         let (log, recovery) = opened.with_context(|| self.dir.display().to_string())?;
         tell(&recovery);
         Ok((log, recovery))
+    }
+
+    /// Whether its filesystem is memory (tmpfs): syncs succeed there, and nothing survives a power cut.
+    fn is_in_memory(&self) -> Result<bool> {
+        Ok(open_dir(&self.dir)?.overwrite() == Overwrite::Memory)
     }
 
     /// Whether a process writes the log, and which.
@@ -66,16 +80,38 @@ impl LogDir {
     }
 }
 
+fn is_empty(dir: &Path) -> bool {
+    dir.read_dir().is_ok_and(|mut entries| entries.next().is_none())
+}
+
 fn open_dir(path: &Path) -> Result<OsDir> {
     OsDir::open(path).map_err(|error| match error.kind() {
-        Some(std::io::ErrorKind::NotFound) => {
-            anyhow!("there is no directory {}", path.display())
-        }
-        Some(std::io::ErrorKind::NotADirectory) => {
-            anyhow!("{} is not a directory; a log is one", path.display())
-        }
+        Some(ErrorKind::NotFound) => anyhow!("there is no directory {}", path.display()),
+        Some(ErrorKind::NotADirectory) => file_in_the_way(path).unwrap_or_else(|| anyhow!(error)),
         _ => error.into(),
     })
+}
+
+/// The directory, made with its parents where it is not there yet.
+fn make_dir(path: &Path) -> Result<OsDir> {
+    OsDir::create_all(path).map_err(|error| match file_in_the_way(path) {
+        Some(wrong) if path.is_file() => {
+            anyhow!("{wrong}: `plimsoll log append DIR {}` appends it", path.display())
+        }
+        Some(wrong) => wrong,
+        None => anyhow!(error).context(format!("the directory {} cannot be made", path.display())),
+    })
+}
+
+/// That something on the path of a log is no directory, if that is so.
+fn file_in_the_way(path: &Path) -> Option<anyhow::Error> {
+    let is_other = |path: &Path| path.metadata().is_ok_and(|metadata| !metadata.is_dir());
+    let other = path.ancestors().find(|path| is_other(path))?;
+    let wrong = match other.is_file() {
+        true => "is a file, and a log is a directory",
+        false => "is not a directory, and a log is one",
+    };
+    Some(anyhow!("{} {wrong}", other.display()))
 }
 
 fn in_use(lock: &Path, holder: Option<u32>) -> anyhow::Error {
@@ -91,12 +127,18 @@ fn process(pid: Option<u32>) -> String {
     pid.map_or_else(|| "another process".to_owned(), |pid| format!("process {pid}"))
 }
 
+/// What is to be said in place of "durable" of a log whose filesystem is memory.
+const IN_MEMORY: &str = "the filesystem is in memory, and nothing there survives a power cut";
+
+/// All that can be said of a torn tail: a log notes what is durable at most once in 4 KiB.
+const NOT_KNOWN_DURABLE: &str = "nothing in the log says that it was durable";
+
 /// What opening found, for whoever watches.
 fn tell(recovery: &Recovery) {
     if let Some(torn) = &recovery.torn_tail {
         output::news(&format!(
-            "the last write was not finished ({} at byte offset {}: {}); it was never acknowledged as \
-             durable, and is cut off",
+            "the last write was not finished ({} at byte offset {}: {}); {NOT_KNOWN_DURABLE}, and is cut \
+             off",
             torn.segment, torn.byte_offset, torn.damage
         ));
     }
@@ -131,6 +173,15 @@ fn last_index(reports: &[SegmentReport]) -> u64 {
     ours.map_or(0, |newest| newest.last_index)
 }
 
+/// That a record is not there, and which are.
+fn missing(index: u64, first_index: u64, last_index: u64) -> anyhow::Error {
+    let held = match last_index {
+        last if last < first_index => format!("the log has none, and the next is {first_index}"),
+        last => format!("the log has {first_index} to {last}"),
+    };
+    anyhow!("there is no record {index}: {held}")
+}
+
 /// Size of the log's newest segment, for those that follow.
 fn segment_bytes(reports: &[SegmentReport]) -> Option<u64> {
     reports.iter().rev().map(|report| report.segment_bytes).find(|bytes| *bytes > 0)
@@ -143,11 +194,6 @@ fn options(segment_bytes: Option<u64>) -> Options {
         options.segment_bytes = segment_bytes;
     }
     options
-}
-
-/// `1 record`, `2 records`.
-fn records(n: u64) -> String {
-    if n == 1 { "1 record".to_owned() } else { format!("{n} records") }
 }
 
 /// `record 1`, `records 1 to 2`.

@@ -1,4 +1,4 @@
-//! `plimsoll log stat`: what is there, and what would survive a power cut now.
+//! `plimsoll log stat`: what is there, and what would at least survive a power cut now.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -30,7 +30,8 @@ pub(super) fn run(args: &LookArgs) -> Result<Exit> {
         _ => None,
     });
     let n = last_index.saturating_add(1).saturating_sub(first_index);
-    let at_risk = last_index.saturating_sub(durable);
+    let is_in_memory = args.log.is_in_memory()?;
+    let at_risk = if is_in_memory { n } else { last_index.saturating_sub(durable) };
     let exit = if corrupt.is_some() { Exit::CheckFailed } else { Exit::Ok };
     if args.json {
         let answer = json!({
@@ -45,6 +46,7 @@ pub(super) fn run(args: &LookArgs) -> Result<Exit> {
             "writer_pid": writer.flatten(),
             "durable": durable,
             "may_be_lost": at_risk,
+            "in_memory": is_in_memory,
             "corrupt": corrupt,
         });
         output::answer(&format!("{answer}\n"))?;
@@ -67,7 +69,11 @@ pub(super) fn run(args: &LookArgs) -> Result<Exit> {
     let mut text = format!("records    {held}\n");
     text += &format!("segments   {}, {}{age}\n", segments.len(), units::bytes(file_bytes));
     text += &format!("open       {open}\n");
-    text += &format!("power cut  {}\n", survives(&segments, first_index, last_index, durable));
+    let survives = match is_in_memory {
+        true => super::IN_MEMORY.to_owned(),
+        false => survives(&segments, first_index, last_index, durable),
+    };
+    text += &format!("power cut  {survives}\n");
     if let Some(corrupt) = corrupt {
         text += &format!("damage     {corrupt}; `plimsoll log verify` says what is readable\n");
     }
@@ -75,7 +81,7 @@ pub(super) fn run(args: &LookArgs) -> Result<Exit> {
     Ok(exit)
 }
 
-/// What a power cut now would leave.
+/// What a power cut now would leave at least: what is durable is noted at most once in 4 KiB.
 fn survives(segments: &[SegmentReport], first_index: u64, last_index: u64, durable: u64) -> String {
     if segments.is_empty() || last_index < first_index {
         return "nothing to lose".to_owned();
@@ -85,9 +91,9 @@ fn survives(segments: &[SegmentReport], first_index: u64, last_index: u64, durab
     }
     let lost = super::range(durable + 1, last_index);
     if durable < first_index {
-        return format!("{lost} may be lost: no sync has been noted yet");
+        return format!("no record is known to be durable: {lost} may be lost");
     }
-    format!("{} would be there; {lost} may be lost", super::range(first_index, durable))
+    format!("at least {} would be there; {lost} may be lost", super::range(first_index, durable))
 }
 
 fn since(unix_ns: u64) -> Duration {

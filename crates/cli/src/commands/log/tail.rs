@@ -67,6 +67,9 @@ pub(super) fn run(args: &TailArgs) -> Result<Exit> {
         if interrupted.recv_timeout(POLL) != Err(RecvTimeoutError::Timeout) {
             return Ok(Exit::Interrupted);
         }
+        if output::reader_is_gone() {
+            return Ok(Exit::Ok);
+        }
     }
 }
 

@@ -26,6 +26,7 @@ pub(super) fn run(args: &TruncateArgs) -> Result<Exit> {
     let (first, last) = (log.first_index(), log.last_index());
     match args.after {
         Some(after) if after.saturating_add(1) < first => {
+            log.close()?;
             bail!("record {after} is gone, and nothing can end there: the log begins with {first}");
         }
         Some(after) if after < last && asks && !agreed(after + 1, last)? => {

@@ -1,4 +1,4 @@
-//! `plimsoll log verify`: everything is read, and something said of each segment.
+//! `plimsoll log verify`: everything is read, and what is bad is said.
 
 use std::io::{self, IsTerminal};
 
@@ -9,7 +9,7 @@ use plimsoll_log::{Corruption, Dumped, Kind, SegmentReport, SegmentState, View};
 use serde_json::{Value, json};
 
 use crate::exit::Exit;
-use crate::log_args::LookArgs;
+use crate::log_args::VerifyArgs;
 use crate::output;
 
 /// Valid records behind damage in the same segment: `dump` shows them, a reader does not get there.
@@ -22,7 +22,7 @@ struct Behind {
     byte_offset: u64,
 }
 
-pub(super) fn run(args: &LookArgs) -> Result<Exit> {
+pub(super) fn run(args: &VerifyArgs) -> Result<Exit> {
     let is_open = args.log.writer()?.is_some();
     let view = args.log.view()?;
     let bar = bar();
@@ -39,7 +39,10 @@ pub(super) fn run(args: &LookArgs) -> Result<Exit> {
         };
         verdict.add(report, behind);
     }
-    let text = if args.json { format!("{}\n", verdict.json()) } else { verdict.text() };
+    let text = match args.json {
+        true => format!("{}\n", verdict.json()),
+        false => verdict.text(args.details),
+    };
     output::answer(&text)?;
     Ok(if verdict.is_corrupt() { Exit::CheckFailed } else { Exit::Ok })
 }
@@ -114,59 +117,65 @@ impl Verdict {
         }
     }
 
-    fn text(&self) -> String {
+    fn is_good(&self, state: &SegmentState) -> bool {
+        matches!(self.word(state), "good" | "closed" | "open")
+    }
+
+    /// Of segments that are good only with `details` more than how many they are.
+    fn text(&self, details: bool) -> String {
         let mut text = String::new();
+        let (mut good, mut stale) = (0, 0);
         for (report, _) in &self.segments {
-            let held = match report.last_index {
-                last if last < report.first_index => "no records".to_owned(),
-                last => format!("{} to {last}", report.first_index),
-            };
-            let word = self.word(&report.state);
-            let bytes = units::bytes(report.file_bytes);
-            let shown = if output::colour() {
-                let colour = match word {
-                    "corrupt" => 31,
-                    "torn" | "stale" => 33,
-                    _ => 32,
-                };
-                format!("\x1b[{colour}m{word}\x1b[0m")
-            } else {
-                word.to_owned()
-            };
-            text += &format!("{}  {held:<24} {bytes:>10}  {shown}\n", report.segment);
-        }
-        for (wrong, behind) in self.corruptions() {
-            text += &format!("{wrong}\n");
-            if let Some(behind) = behind {
-                let Behind { first_index, last_index, records, byte_offset } = behind;
-                text += &format!(
-                    "  behind it {} still valid, {first_index} to {last_index}, from byte offset \
-                     {byte_offset} on: `plimsoll log dump DIR --segment {} --from {first_index}`\n",
-                    match records {
-                        1 => "1 record is".to_owned(),
-                        n => format!("{n} records are"),
-                    },
-                    wrong.segment
-                );
+            let is_good = self.is_good(&report.state);
+            good += u64::from(is_good);
+            stale += u64::from(report.state == SegmentState::Stale);
+            if details || !is_good {
+                text += &self.line(report);
             }
         }
+        if stale > 0 {
+            text += "what is stale is not part of the log any more\n";
+        }
+        text.extend(self.corruptions().map(|(wrong, behind)| told(wrong, behind)));
+        let n = output::counted(self.segments.len() as u64 - stale, "segment");
         let runs: Vec<_> =
             self.readable.iter().map(|(first, last)| super::range(*first, *last)).collect();
         if self.is_corrupt() {
             let runs = if runs.is_empty() { "nothing".to_owned() } else { runs.join(", ") };
             text += &format!("readable: {runs}\n");
+            let shown = if details { "" } else { "; --details lists them" };
+            text += &format!("{good} of {n} are good{}\n", if good > 0 { shown } else { "" });
             return text;
         }
         if let Some(wrong) = self.torn().filter(|_| !self.is_open) {
             text += &format!(
-                "the last write was not finished ({} at byte offset {}: {}): it was never acknowledged \
-                 as durable, and the next open cuts it off\n",
-                wrong.segment, wrong.byte_offset, wrong.damage
+                "the last write was not finished ({} at byte offset {}: {}): {}, and the next open cuts \
+                 it off\n",
+                wrong.segment,
+                wrong.byte_offset,
+                wrong.damage,
+                super::NOT_KNOWN_DURABLE
             );
         }
         let held = if runs.is_empty() { "no records".to_owned() } else { runs.join(", ") };
-        text += &format!("good: {held}\n");
+        text += &format!("good: {held}, in {n}\n");
         text
+    }
+
+    fn line(&self, report: &SegmentReport) -> String {
+        let held = match report.last_index {
+            last if last < report.first_index => "no records".to_owned(),
+            last => format!("{} to {last}", report.first_index),
+        };
+        let word = self.word(&report.state);
+        let bytes = units::bytes(report.file_bytes);
+        let shown = match word {
+            _ if !output::colour() => word.to_owned(),
+            "corrupt" => format!("\x1b[31m{word}\x1b[0m"),
+            "torn" | "stale" => format!("\x1b[33m{word}\x1b[0m"),
+            _ => format!("\x1b[32m{word}\x1b[0m"),
+        };
+        format!("{}  {held:<24} {bytes:>10}  {shown}\n", report.segment)
     }
 
     fn json(&self) -> Value {
@@ -223,6 +232,23 @@ impl Verdict {
             "damage": damage,
         })
     }
+}
+
+/// What is wrong, and what is still valid behind it.
+fn told(wrong: &Corruption, behind: Option<Behind>) -> String {
+    let mut text = format!("{wrong}\n");
+    if let Some(Behind { first_index, last_index, records, byte_offset }) = behind {
+        let records = match records {
+            1 => "1 record is".to_owned(),
+            n => format!("{n} records are"),
+        };
+        text += &format!(
+            "  behind it {records} still valid, {first_index} to {last_index}, from byte offset \
+             {byte_offset} on: `plimsoll log dump DIR --segment {} --from {first_index}`\n",
+            wrong.segment
+        );
+    }
+    text
 }
 
 fn bar() -> ProgressBar {

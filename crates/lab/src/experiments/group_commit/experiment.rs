@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use super::answer::answer;
+use super::answer::{answer, in_short};
 use super::arm::Group;
-use super::plan::{FULL, METHOD, RECORD_BYTES, RECORDS, Syncs, arm_name, widths};
+use super::plan::{FULL, METHOD, RECORD_BYTES, RECORDS, Syncs, arm_name, block_time, widths};
+use crate::arm_result::ArmResult;
 use crate::error::Result;
 use crate::experiment::{Cost, Experiment, Measured, Profile, Setup};
-use crate::result::ArmResult;
+use crate::least::OneBlock;
 use crate::runner::{self, Rule, Size, Watch};
 
 /// The experiment.
@@ -53,7 +54,9 @@ syncs, so they gain as well."
         };
         let files = 2 * FULL.len() as u64;
         let disk_bytes = files * RECORDS * RECORD_BYTES as u64;
-        Cost { budget: Duration::from_secs(seconds), disk_bytes }
+        let arms = 2 * widths(profile).len();
+        let block = OneBlock { time: block_time(profile), syncs: 2, bytes: 0 };
+        Cost::new(Duration::from_secs(seconds), disk_bytes, arms, block)
     }
 
     fn arm_names(&self, profile: Profile) -> Vec<String> {
@@ -73,10 +76,10 @@ syncs, so they gain as well."
                 }
             }
         }
-        let time = Duration::from_millis(if setup.profile == Profile::Quick { 60 } else { 200 });
+        let time = block_time(setup.profile);
         let size = Size { operations: usize::MAX, time };
         let rule = Rule {
-            budget: setup.budget,
+            budget: setup.budget_left(),
             blocks_min: 8,
             precision: 0.02,
             samples: None,
@@ -90,7 +93,7 @@ syncs, so they gain as well."
             format!("method={METHOD}"),
             format!("block_ms={}", time.as_millis()),
         ];
-        let answer = answer(&arms);
-        Ok(Measured { parameters, answer, arms, ..Measured::default() })
+        let (answer, in_short) = (answer(&arms), in_short(&arms));
+        Ok(Measured { parameters, answer, in_short, arms, ..Measured::default() })
     }
 }

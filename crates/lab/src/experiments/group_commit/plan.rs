@@ -1,5 +1,7 @@
 //! What a profile asks for: how wide the groups are, and what they write.
 
+use std::time::Duration;
+
 use plimsoll_sync::SyncMethod;
 
 use crate::experiment::Profile;
@@ -25,6 +27,10 @@ pub(super) enum Syncs {
 
 pub(super) fn widths(profile: Profile) -> &'static [usize] {
     if profile == Profile::Quick { &QUICK } else { &FULL }
+}
+
+pub(super) const fn block_time(profile: Profile) -> Duration {
+    Duration::from_millis(if matches!(profile, Profile::Quick) { 60 } else { 200 })
 }
 
 pub(super) fn arm_name(syncs: Syncs, writers: usize) -> String {

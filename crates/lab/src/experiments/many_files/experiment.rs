@@ -4,13 +4,15 @@ use std::time::Duration;
 
 use plimsoll_sync::{Dir, Error as SyncError, System};
 
-use super::answer::{answer, claims};
+use super::answer::{answer, claims, in_short};
 use super::files::Files;
 use super::values::with_speedup;
 use super::way::{DIRECT, DIRECT_BYTES, FILES, RECORD_BYTES, THREADS, WAYS, Way};
+use crate::arm_result::ArmResult;
 use crate::error::Result;
 use crate::experiment::{Cost, Experiment, Measured, Profile, Setup};
-use crate::result::{ArmResult, Unavailable};
+use crate::least::OneBlock;
+use crate::result::Unavailable;
 use crate::runner::{self, Rule, Size, Watch};
 
 /// The experiment.
@@ -30,8 +32,8 @@ impl Experiment for ManyFiles {
     }
 
     fn source(&self) -> &'static str {
-        "article 3, \"fsync is Costly, But Don't Avoid It\" (without_fsync, with_fsync, \
-         direct_write_fsync, io_uring)"
+        "\"fsync is Costly, But Don't Avoid It\" (without_fsync, with_fsync, direct_write_fsync, \
+         io_uring)"
     }
 
     fn explanation(&self) -> &'static str {
@@ -74,7 +76,9 @@ saves in syncs it may cost in searching and in reclaiming space."
         // Only one arm has its files at a time, but blocks may become free only some time after
         // removal.
         let disk_bytes = (4 * FILES * DIRECT_BYTES) as u64;
-        Cost { budget: Duration::from_secs(seconds), disk_bytes }
+        // Each sample makes its files and syncs them.
+        let block = OneBlock { syncs: FILES as u64 + 30, ..OneBlock::default() };
+        Cost::new(Duration::from_secs(seconds), disk_bytes, WAYS.len(), block)
     }
 
     fn arm_names(&self, _: Profile) -> Vec<String> {
@@ -109,9 +113,9 @@ saves in syncs it may cost in searching and in reclaiming space."
             format!("threads={THREADS}"),
         ];
         let claims = claims(&measured);
-        let answer = answer(&measured, &claims);
+        let (answer, in_short) = (answer(&measured, &claims), in_short(&measured));
         let arms = measured.into_iter().map(|(_, arm)| arm).collect();
-        Ok(Measured { parameters, answer, claims, arms, unavailable })
+        Ok(Measured { parameters, answer, in_short, claims, arms, unavailable })
     }
 }
 
@@ -121,7 +125,7 @@ fn rule(setup: &Setup<'_>) -> Rule {
         Profile::Full | Profile::Article => 0.005,
     };
     // A block is one sample, and twenty carry a median.
-    Rule { budget: setup.budget, blocks_min: 20, precision, samples: None, seed: setup.seed }
+    Rule { budget: setup.budget_left(), blocks_min: 20, precision, samples: None, seed: setup.seed }
 }
 
 /// Why a way does not work here, if it does not.

@@ -18,10 +18,10 @@ use plimsoll_sync::{
 use super::values::{TOO_EARLY, median};
 use super::way::{DIRECT_BYTES, THREADS, Way};
 use crate::arm::Identity;
+use crate::arm_result::ArmResult;
 use crate::error::Result;
 use crate::experiment::Setup;
 use crate::layout::{Layout, noise};
-use crate::result::ArmResult;
 use crate::runner::{Arm, Block};
 use crate::units;
 use crate::verdict::Asked;

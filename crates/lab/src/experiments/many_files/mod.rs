@@ -1,7 +1,7 @@
 //! What do N small files cost, and how do you pay less?
 //!
-//! Source: article 3 ("fsync is Costly, But Don't Avoid It"). It writes 200 B to each of its files,
-//! with and without an fsync, and then tries direct I/O and `io_uring`. Its four programs are
+//! Source: "fsync is Costly, But Don't Avoid It". It writes 200 B to each of its files, with and
+//! without an fsync, and then tries direct I/O and `io_uring`. Its four programs are
 //! measured beside ways that it does not try (syncing later, syncing together, fewer files). Its
 //! `io_uring` program is measured twice: as printed, where nothing ties an fsync to its write, and
 //! linked.

@@ -1,7 +1,7 @@
 //! From the results of the arms to the values that compare them. Pure.
 
 use super::way::{BASELINE, Way};
-use crate::result::ArmResult;
+use crate::arm_result::ArmResult;
 use crate::stats;
 use crate::summary::Summary;
 use crate::units;
@@ -46,8 +46,8 @@ pub(super) mod tests {
 
     use super::super::way::{RECORD_BYTES, TRAP};
     use super::*;
+    use crate::arm_result::Machine;
     use crate::layout::Layout;
-    use crate::result::Machine;
 
     pub(in super::super) fn arm(way: Way, total_us: u64) -> (Way, ArmResult) {
         let promise = way.method().promise(System::Linux).unwrap_or(Promise::Nothing);

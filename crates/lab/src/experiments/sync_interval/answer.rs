@@ -1,12 +1,12 @@
 //! From the results of the arms to sentences, and to a verdict on the article's claim. Pure.
 
 use super::plan::{KIB, MIB, Schedule, Syncer, Trial, When};
-use super::values::{Price, blocks, factor, knee, price};
-use crate::claim::{Claim, Holds};
-use crate::result::ArmResult;
+use super::values::{Price, blocks, factor, knee, looked_at, price, sweep, unknown_because};
+use crate::arm_result::{ArmResult, busy_mark_of};
+use crate::claim::{Article, Claim, Holds};
 use crate::stats;
 use crate::units;
-use crate::warning::Kind;
+use crate::warning::busy_stamp;
 
 /// The article's factors over one sync at the end, for an interval beyond its line and for its
 /// smallest one.
@@ -20,34 +20,48 @@ pub(super) fn answer(
     arms: &[ArmResult],
     trial: Trial,
 ) -> (Vec<String>, Option<Claim>) {
-    let all: Vec<(Schedule, &ArmResult)> =
-        schedules.iter().copied().zip(arms).filter(|(_, arm)| arm.valid).collect();
-    let find =
-        |when: When| all.iter().find(|(schedule, _)| schedule.when == when).map(|(_, arm)| *arm);
-    let Some(end) = find(When::End) else {
+    let Some(end) = find(schedules, arms, When::End) else {
         return (Vec::new(), None);
     };
-    let sweep = |syncer: Syncer| -> Vec<(u64, &ArmResult)> {
-        let interval = |&(schedule, arm): &(Schedule, _)| match schedule.when {
-            When::Every(bytes) if schedule.syncer == syncer => Some((bytes, arm)),
-            _ => None,
-        };
-        all.iter().filter_map(interval).collect()
-    };
-    let (writer, background) = (sweep(Syncer::Writer), sweep(Syncer::Background));
+    let of = |syncer| sweep(schedules, arms, syncer);
+    let (writer, background) = (of(Syncer::Writer), of(Syncer::Background));
     let mut answer = Vec::new();
     answer.extend(knee_in_words(Syncer::Writer, end, &writer));
     answer.extend(knee_in_words(Syncer::Background, end, &background));
     let speed = |arm: &ArmResult| arm.values.get("throughput_mib_s").copied();
-    if let Some((end, never)) = speed(end).zip(find(When::Never).and_then(speed)) {
+    let never = find(schedules, arms, When::Never);
+    if let Some((end_speed, never_speed)) = speed(end).zip(never.and_then(speed)) {
         answer.push(format!(
-            "Writing {} with one sync at the end runs at {end:.0} MiB/s, with none at {never:.0} MiB/s.",
-            units::bytes(trial.bytes)
+            "Writing {} with one sync at the end runs at {end_speed:.0} MiB/s, with none at \
+             {never_speed:.0} MiB/s{}.",
+            units::bytes(trial.bytes),
+            busy_stamp(end.is_noisy() || never.is_some_and(ArmResult::is_noisy))
         ));
     }
     let claim = claim(end, &writer);
     answer.extend(claim.as_ref().map(Claim::in_words));
     (answer, claim)
+}
+
+/// The valid arm that syncs so often.
+fn find<'a>(schedules: &[Schedule], arms: &'a [ArmResult], when: When) -> Option<&'a ArmResult> {
+    let of = |(schedule, arm): &(&Schedule, &ArmResult)| schedule.when == when && arm.valid;
+    schedules.iter().zip(arms).find(of).map(|(_, arm)| arm)
+}
+
+/// What syncing often costs, for a line of a screen.
+pub(super) fn in_short(schedules: &[Schedule], arms: &[ArmResult]) -> Option<String> {
+    let end = find(schedules, arms, When::End)?;
+    let writer = sweep(schedules, arms, Syncer::Writer);
+    let (mut of, mut parts) = (vec![end], Vec::new());
+    let mib = writer.iter().find(|(bytes, _)| *bytes == MIB);
+    for (bytes, arm) in mib.into_iter().chain(writer.last()) {
+        parts.push(format!("every {} {:.2} times", units::bytes(*bytes), factor(arm)?));
+        of.push(arm);
+    }
+    parts.dedup();
+    let costs = parts.join(", ");
+    (!parts.is_empty()).then(|| format!("a sync {costs} one at the end{}", busy_mark_of(&of)))
 }
 
 /// `Syncing every 64 KiB in the writing thread costs under 10 % …`
@@ -65,6 +79,11 @@ fn knee_in_words(thread: Syncer, end: &ArmResult, sweep: &[(u64, &ArmResult)]) -
         return Some(format!(
             "Too few trials ({fewest} are needed) to name an interval {place}: give it more time \
              (--budget)."
+        ));
+    }
+    if let Some(why) = unknown_because(&looked_at(end, sweep), sweep) {
+        return Some(format!(
+            "With syncs {place} it is not known here how much may stay unsynced, because {why}."
         ));
     }
     let trials: Vec<&[u64]> = sweep.iter().map(|(_, arm)| blocks(arm)).collect();
@@ -112,15 +131,6 @@ fn claim(end: &ArmResult, writer: &[(u64, &ArmResult)]) -> Option<Claim> {
         factor if factor < 1.1 => Holds::DoesNotHold,
         _ => Holds::InPart,
     };
-    // Each sync wakes this thread up, so if it has to wait for a CPU, syncs look dear.
-    let busy = |arm: &ArmResult| arm.warnings.iter().any(|warning| warning.kind == Kind::Noisy);
-    let but = if too_few {
-        ", of too few trials to judge"
-    } else if busy(end) || busy(beyond) {
-        ", as far as a busy machine can tell; measure again on a quiet one"
-    } else {
-        ""
-    };
     let beside = |(bytes, theirs): (u64, f64)| {
         let ours = here(bytes).map_or_else(|| "not measured".to_owned(), |f| format!("{f:.2}"));
         format!(
@@ -134,8 +144,13 @@ fn claim(end: &ArmResult, writer: &[(u64, &ArmResult)]) -> Option<Claim> {
         |(bytes, _)| format!("the time doubles at {}", units::bytes(*bytes)),
     );
     let claim = "syncing more often than every 10 MiB or so tanks performance".to_owned();
-    let here = format!("{}, and {tanks}{but}", ARTICLE_FACTORS.map(beside).join(", "));
-    Some(Claim { article: 4, claim, claimed_ns: None, here, verdict })
+    let here = format!("{}, and {tanks}", ARTICLE_FACTORS.map(beside).join(", "));
+    let too_few = too_few.then(|| "there are too few trials: give it a longer --budget".to_owned());
+    // Each sync wakes this thread up, so if it has to wait for a CPU, syncs look dear.
+    let claim = Claim::new(Article::Wait, claim, here, verdict);
+    let rests_on: Vec<&ArmResult> =
+        [Some(end), Some(beyond), find(ARTICLE_FACTORS[1].0)].into_iter().flatten().collect();
+    Some(claim.unless(too_few).unless(unknown_because(&rests_on, writer)))
 }
 
 #[cfg(test)]
@@ -143,12 +158,12 @@ mod tests {
     use plimsoll_sync::Promise;
 
     use super::super::plan::{WRITE_BYTES, schedules, trial};
-    use super::super::values::trials;
+    use super::super::values::{mark_knees, trials};
     use super::*;
+    use crate::arm_result::Machine;
     use crate::experiment::Profile;
-    use crate::result::Machine;
     use crate::summary::Summary;
-    use crate::warning::Warning;
+    use crate::warning::{Kind, Warning};
 
     fn arm(schedule: Schedule, ns: u64, end_ns: u64) -> ArmResult {
         let summary = Summary { block_p50_ns: trials(ns), ..Summary::default() };
@@ -212,7 +227,7 @@ mod tests {
     /// On a machine with no CPU to spare each sync once took a tick of 4 ms, and every 4 KiB cost
     /// 484 times one sync at the end, where it costs 11 times when the machine is left in peace.
     #[test]
-    fn a_busy_machine_or_too_few_trials_make_no_plain_verdict() {
+    fn a_busy_machine_or_too_few_trials_make_no_verdict() {
         let trial = trial(Profile::Quick);
         let schedules = schedules(trial.bytes);
         let arms: Vec<_> =
@@ -222,15 +237,66 @@ mod tests {
             arm
         };
         let noisy: Vec<_> = arms.iter().cloned().map(busy).collect();
-        let said = answer(&schedules, &noisy, trial).0.join("\n");
-        assert!(said.contains("as far as a busy machine can tell"), "{said}");
+        let cheap: Vec<_> =
+            schedules.iter().map(|schedule| busy(arm(*schedule, 1_000_000, 1_000_000))).collect();
+        for busy in [noisy, cheap] {
+            let said = answer(&schedules, &busy, trial).0.join("\n");
+            let knee = "With syncs in the writing thread it is not known here how much may stay \
+                        unsynced, because end and ";
+            assert!(said.contains(knee), "{said}");
+            assert!(said.contains(": not known here, because end and "), "{said}");
+            assert!(
+                said.ends_with("busy machine: stop what else runs, and measure again."),
+                "{said}"
+            );
+            assert!(!said.contains("costs under 10 %") && !said.contains("hold here"), "{said}");
+            assert!(in_short(&schedules, &busy).unwrap().ends_with(" one at the end ?"));
+        }
         let few = |mut arm: ArmResult| {
             arm.summaries[0].block_p50_ns.truncate(7);
             arm
         };
         let few: Vec<_> = arms.into_iter().map(few).collect();
         let said = answer(&schedules, &few, trial).0.join("\n");
-        assert!(said.contains("too few trials to judge"), "{said}");
-        assert!(!said.contains("as far as a busy machine"), "{said}");
+        let unknown =
+            "not known here, because there are too few trials: give it a longer --budget.";
+        assert!(said.contains(unknown), "{said}");
+    }
+
+    /// A long interval that was held up by something else made syncing look dear.
+    #[test]
+    fn intervals_that_contradict_each_other_make_no_verdict_and_no_knee() {
+        let trial = trial(Profile::Quick);
+        let schedules = schedules(trial.bytes);
+        let cost = |schedule: &Schedule| match schedule.when {
+            When::Every(bytes) if bytes == MIB && schedule.syncer == Syncer::Writer => 5_000_000,
+            _ => 1_000_000,
+        };
+        let mut arms: Vec<_> =
+            schedules.iter().map(|schedule| arm(*schedule, cost(schedule), 1_000_000)).collect();
+        let said = answer(&schedules, &arms, trial).0.join("\n");
+        let why = "because every 1 MiB costs 5.00 times one sync at the end and every 512 KiB only 1.00 \
+                   times, so something else held trials up: measure again on a quiet machine.";
+        let knee = "in the writing thread it is not known here how much may stay unsynced,";
+        assert!(said.contains(&format!("{knee} {why}")), "{said}");
+        assert!(said.contains(&format!(": not known here, {why}")), "{said}");
+        assert!(said.contains("in a background thread costs under 10 %"), "{said}");
+        mark_knees(&schedules, &mut arms);
+        let knees: Vec<&str> = arms
+            .iter()
+            .filter(|arm| arm.values.contains_key("is_knee"))
+            .map(|arm| arm.name.as_str())
+            .collect();
+        assert_eq!(knees, ["4KiB/background"]);
+    }
+
+    #[test]
+    fn what_syncing_often_costs_fits_a_line() {
+        let trial = trial(Profile::Quick);
+        let schedules = schedules(trial.bytes);
+        let arms: Vec<_> =
+            schedules.iter().map(|schedule| arm(*schedule, 1_500_000, 1_000_000)).collect();
+        let said = in_short(&schedules, &arms).unwrap();
+        assert_eq!(said, "a sync every 1 MiB 1.50 times, every 4 KiB 1.50 times one at the end");
     }
 }

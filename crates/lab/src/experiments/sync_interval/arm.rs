@@ -10,10 +10,10 @@ use plimsoll_sync::{AlignedBuf, Dir, File, Promise, SyncMethod};
 use super::plan::{AT_RISK, MEASURES, SYNC, Schedule, Syncer, Trial, WRITE_BYTES, When};
 use super::values::{median, per_mib, values};
 use crate::arm::Identity;
+use crate::arm_result::ArmResult;
 use crate::counters::nanoseconds;
 use crate::experiment::Setup;
 use crate::layout::{Layout, noise};
-use crate::result::ArmResult;
 use crate::runner::{Arm, Block};
 use crate::verdict::Asked;
 

@@ -5,13 +5,15 @@ use std::time::Duration;
 
 use plimsoll_sync::SyncMethod;
 
-use super::answer::answer;
+use super::answer::{answer, in_short};
 use super::arm::TrialWriter;
 use super::plan::{MEASURES, Schedule, WRITE_BYTES, When, schedules, trial};
 use super::values::{mark_knees, median};
+use crate::arm_result::ArmResult;
 use crate::error::{Error, Result};
 use crate::experiment::{Cost, Experiment, Measured, Profile, Setup};
-use crate::result::{ArmResult, Unavailable};
+use crate::least::OneBlock;
+use crate::result::Unavailable;
 use crate::runner::{self, Rule, Size, Watch};
 
 /// The experiment.
@@ -31,7 +33,7 @@ impl Experiment for SyncInterval {
     }
 
     fn source(&self) -> &'static str {
-        "article 4, \"Wait Before You Sync\""
+        "\"Wait Before You Sync\""
     }
 
     fn explanation(&self) -> &'static str {
@@ -54,7 +56,9 @@ is scaled to 1 MiB. The thread that syncs is the one that writes, or another one
 
 The answer names the knee: the fewest bytes at risk that cost under 10 %. It looks from large
 intervals to small ones and stops at the first that is dearer by 10 % and differs (Mann-Whitney over
-trials, 5 %). An interval with too few trials to judge is never the knee.
+trials, 5 %). An interval with too few trials to judge is never the knee. Where what it looks at was
+measured on a busy machine, or where a long interval costs twice what a shorter one costs, there is
+no knee and no verdict: it is not known.
 
 Flushes are counted: each sync must empty the device's cache, and 'never' must not.
 
@@ -74,7 +78,11 @@ written."
             Profile::Article => 300,
         };
         // Only one trial runs at a time, and its file is emptied when it ends.
-        Cost { budget: Duration::from_secs(seconds), disk_bytes: trial(profile).bytes }
+        let trial = trial(profile);
+        let arms = schedules(trial.bytes).len();
+        // Long intervals outlast the time of a trial.
+        let block = OneBlock { time: trial.time, syncs: 3, bytes: trial.bytes / 8 };
+        Cost::new(Duration::from_secs(seconds), trial.bytes, arms, block)
     }
 
     fn arm_names(&self, profile: Profile) -> Vec<String> {
@@ -115,8 +123,9 @@ written."
             format!("method={method}"),
         ];
         let (answer, claim) = answer(&schedules, &arms, trial);
+        let in_short = in_short(&schedules, &arms);
         let (claims, unavailable) = (claim.into_iter().collect(), stood_in_for(setup, method));
-        Ok(Measured { parameters, answer, claims, arms, unavailable })
+        Ok(Measured { parameters, answer, in_short, claims, arms, unavailable })
     }
 }
 
@@ -142,5 +151,5 @@ fn rule(setup: &Setup<'_>) -> Rule {
         Profile::Article => (0.0, Some(ARTICLE_TRIALS)),
     };
     // A trial is one sample, and twenty of them carry a median.
-    Rule { budget: setup.budget, blocks_min: 20, precision, samples, seed: setup.seed }
+    Rule { budget: setup.budget_left(), blocks_min: 20, precision, samples, seed: setup.seed }
 }

@@ -1,6 +1,6 @@
 //! How much may stay unsynced before it costs you, and how little before it costs you more?
 //!
-//! Source: article 4 ("Wait Before You Sync"): 1 GiB of 4 KiB writes, with an fdatasync never, once
+//! Source: "Wait Before You Sync": 1 GiB of 4 KiB writes, with an fdatasync never, once
 //! at the end, or every 100 MiB down to every 16 KiB; the median of twenty trials. On its drive a
 //! sync every 1 MiB costs 4.8 times one sync at the end, and the article draws a line at 10 MiB.
 //!

@@ -4,10 +4,14 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::plan::{AT_RISK, MIB, Schedule, Syncer, Trial, When};
-use crate::result::ArmResult;
+use crate::arm_result::ArmResult;
 use crate::stats;
 use crate::summary::Summary;
 use crate::units;
+use crate::verdict;
+
+/// An interval that costs so many times as much as a smaller one was held up by something else.
+const HELD_UP: u64 = 2;
 
 /// The values of an arm whose trials wrote `written` bytes at the median, if 1 MiB with one sync at
 /// the end takes `end_ns`.
@@ -74,26 +78,82 @@ pub(super) fn knee(end: &[u64], sweep: &[&[u64]]) -> Option<usize> {
     before_dear.filter(|&(_, price)| price == Price::Cheap).map(|(place, _)| place).last()
 }
 
-/// Marks the knee of each syncing thread for programs: its arm gets a value `is_knee`.
-pub(super) fn mark_knees(schedules: &[Schedule], arms: &mut [ArmResult]) {
-    let end = schedules
-        .iter()
-        .position(|schedule| schedule.when == When::End)
-        .filter(|&end| arms[end].valid);
-    let Some(end) = end.map(|end| blocks(&arms[end]).to_vec()) else {
-        return;
+/// What is looked at for the knee of `sweep`: `end`, and all intervals down to the first dear one.
+pub(super) fn looked_at<'a>(
+    end: &'a ArmResult,
+    sweep: &[(u64, &'a ArmResult)],
+) -> Vec<&'a ArmResult> {
+    let is_dear = |arm: &ArmResult| price(blocks(end), blocks(arm)) == Price::Dear;
+    let first_dear = sweep.iter().position(|(_, arm)| is_dear(arm));
+    let intervals = first_dear.map_or(sweep.len(), |first| first + 1);
+    std::iter::once(end).chain(sweep[..intervals].iter().map(|(_, arm)| *arm)).collect()
+}
+
+/// The intervals that one of the threads syncs, with their valid arms, the largest first.
+pub(super) fn sweep<'a>(
+    schedules: &[Schedule],
+    arms: &'a [ArmResult],
+    syncer: Syncer,
+) -> Vec<(u64, &'a ArmResult)> {
+    let interval = |(schedule, arm): (&Schedule, &'a ArmResult)| match schedule.when {
+        When::Every(bytes) if schedule.syncer == syncer && arm.valid => Some((bytes, arm)),
+        _ => None,
     };
-    for syncer in [Syncer::Writer, Syncer::Background] {
-        let of_syncer = |&arm: &usize| {
-            let interval =
-                matches!(schedules[arm].when, When::Every(_)) && schedules[arm].syncer == syncer;
-            interval && arms[arm].valid
+    schedules.iter().zip(arms).filter_map(interval).collect()
+}
+
+/// Why nothing can be said of a `sweep`, if what it would rest on was not left in peace, or if its
+/// intervals contradict each other: a clause that says what to do.
+pub(super) fn unknown_because(
+    rests_on: &[&ArmResult],
+    sweep: &[(u64, &ArmResult)],
+) -> Option<String> {
+    verdict::disturbed(rests_on).or_else(|| held_up(sweep))
+}
+
+/// Which interval was held up by something else than its syncs, if one costs much more than a smaller
+/// one.
+fn held_up(sweep: &[(u64, &ArmResult)]) -> Option<String> {
+    let pairs = sweep.iter().enumerate().flat_map(|(place, larger)| {
+        sweep[place + 1..].iter().map(move |smaller| (larger, smaller))
+    });
+    let is_held_up = |&(&(_, larger), &(_, smaller)): &(&(u64, &ArmResult), &(u64, &ArmResult))| {
+        let dearer = median(blocks(larger)).zip(median(blocks(smaller)));
+        dearer.is_some_and(|(larger, smaller)| larger > smaller.saturating_mul(HELD_UP))
+            && stats::differ(blocks(larger), blocks(smaller)) == Some(true)
+    };
+    let ((larger_bytes, larger), (smaller_bytes, smaller)) = pairs.into_iter().find(is_held_up)?;
+    Some(format!(
+        "every {} costs {:.2} times one sync at the end and every {} only {:.2} times, so something \
+         else held trials up: measure again on a quiet machine",
+        units::bytes(*larger_bytes),
+        factor(larger)?,
+        units::bytes(*smaller_bytes),
+        factor(smaller)?
+    ))
+}
+
+/// Marks the knee of each syncing thread for programs: its arm gets a value `is_knee`. A thread of which
+/// nothing can be said has none.
+pub(super) fn mark_knees(schedules: &[Schedule], arms: &mut [ArmResult]) {
+    let mut marked = Vec::new();
+    {
+        let end = schedules.iter().position(|schedule| schedule.when == When::End);
+        let Some(end) = end.map(|end| &arms[end]).filter(|end| end.valid) else {
+            return;
         };
-        let sweep: Vec<usize> = (0..arms.len()).filter(of_syncer).collect();
-        let trials: Vec<&[u64]> = sweep.iter().map(|&arm| blocks(&arms[arm])).collect();
-        if let Some(knee) = knee(&end, &trials) {
-            arms[sweep[knee]].values.insert("is_knee".to_owned(), 1.0);
+        for syncer in [Syncer::Writer, Syncer::Background] {
+            let sweep = sweep(schedules, arms, syncer);
+            let trials: Vec<&[u64]> = sweep.iter().map(|(_, arm)| blocks(arm)).collect();
+            if unknown_because(&looked_at(end, &sweep), &sweep).is_none()
+                && let Some(knee) = knee(blocks(end), &trials)
+            {
+                marked.push(sweep[knee].1.name.clone());
+            }
         }
+    }
+    for arm in arms.iter_mut().filter(|arm| marked.contains(&arm.name)) {
+        arm.values.insert("is_knee".to_owned(), 1.0);
     }
 }
 

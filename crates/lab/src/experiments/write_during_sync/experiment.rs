@@ -4,13 +4,14 @@ use std::time::Duration;
 
 use plimsoll_sync::finest_timer;
 
-use super::answer::{answer, article};
+use super::answer::{answer, article, in_short};
 use super::plan::{Rival, all_rivals, arm_name, rates};
 use super::race::{self, Contest, Race, Target};
 use super::values::{Found, usual_ns};
 use crate::error::Result;
 use crate::experiment::{Cost, Experiment, Measured, Profile, Setup};
 use crate::layout::Layout;
+use crate::least::OneBlock;
 use crate::runner::{self, Rule, Size, Watch};
 use crate::stats;
 
@@ -28,7 +29,7 @@ impl Experiment for WriteDuringSync {
     }
 
     fn source(&self) -> &'static str {
-        "article 1, \"fsync() on a different thread: apparently a useless trick\""
+        "\"fsync() on a different thread: apparently a useless trick\""
     }
 
     fn explanation(&self) -> &'static str {
@@ -65,7 +66,10 @@ delays writes with no sync in sight, which the control arm 'no sync' shows."
         let two = |(rival, _): &(Rival, Layout)| 1 + u64::from(rival.target == Target::OtherFile);
         let files: u64 = all_rivals(profile).iter().map(two).sum();
         let disk_bytes = files * rates.records() * rates.write_bytes.max(1);
-        Cost { budget: Duration::from_secs(seconds), disk_bytes }
+        let arms = all_rivals(profile).len();
+        let bytes = rates.records() * rates.write_bytes;
+        let block = OneBlock { time: rates.block, syncs: 3, bytes };
+        Cost::new(Duration::from_secs(seconds), disk_bytes, arms, block)
     }
 
     fn arm_names(&self, profile: Profile) -> Vec<String> {
@@ -84,7 +88,7 @@ delays writes with no sync in sight, which the control arm 'no sync' shows."
             rivals.iter().enumerate().map(race).collect::<plimsoll_sync::Result<_>>()?;
         let size = Size { operations: rates.writes(), time: rates.block };
         let rule = Rule {
-            budget: setup.budget,
+            budget: setup.budget_left(),
             blocks_min: stats::BLOCKS_TO_COMPARE,
             // The question is about the tail, and every block makes it better known.
             precision: 0.0,
@@ -103,7 +107,7 @@ delays writes with no sync in sight, which the control arm 'no sync' shows."
             })
             .collect();
         let claim = article(&found.iter().filter(|found| found.arm.valid).collect::<Vec<_>>());
-        let answer = answer(&found, claim.as_ref());
+        let (answer, in_short) = (answer(&found, claim.as_ref()), in_short(&found));
         let parameters = vec![
             format!("write_bytes={}", rates.write_bytes),
             format!("write_every_us={}", rates.write_every.as_micros()),
@@ -112,7 +116,7 @@ delays writes with no sync in sight, which the control arm 'no sync' shows."
         ];
         let arms = found.into_iter().map(|found| found.arm).collect();
         let claims = claim.into_iter().collect();
-        Ok(Measured { parameters, answer, claims, arms, unavailable: Vec::new() })
+        Ok(Measured { parameters, answer, in_short, claims, arms, unavailable: Vec::new() })
     }
 }
 

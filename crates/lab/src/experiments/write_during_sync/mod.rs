@@ -1,6 +1,6 @@
 //! Does write(2) wait for a sync of the same file in another thread?
 //!
-//! Source: article 1 ("fsync() on a different thread: apparently a useless trick"): a write every
+//! Source: "fsync() on a different thread: apparently a useless trick": a write every
 //! 100 ms, a sync every second, on a disk whose syncs took 40 ms. It found that the write which
 //! met a sync took as long as the sync. On a fast disk its ten writes a second seldom meet a sync,
 //! so the default here writes thousands of times a second and says of every write whether a sync

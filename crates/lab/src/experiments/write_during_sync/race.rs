@@ -13,10 +13,10 @@ use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
 use super::overlap::{self, Span};
+use crate::arm_result::Series;
 use crate::counters::{Elapsed, nanoseconds};
 use crate::layout::{LaidOut, Layout, noise};
 use crate::pace::Pace;
-use crate::result::Series;
 use crate::runner::{Arm, Block};
 use crate::summary::Summary;
 

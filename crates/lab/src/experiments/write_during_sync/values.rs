@@ -6,9 +6,9 @@ use plimsoll_sync::{Promise, System};
 
 use super::plan::{Rival, arm_name, rates};
 use super::race::{self, Outcome, Target};
+use crate::arm_result::{ArmResult, Machine, PerOperation};
 use crate::experiment::Setup;
 use crate::layout::Layout;
-use crate::result::{ArmResult, Machine, PerOperation};
 use crate::runner::Block;
 use crate::summary::Summary;
 use crate::units;
@@ -41,7 +41,8 @@ impl Found {
         let last = rival.syncs.last();
         let promise = last.and_then(|method| method.promise(System::HERE));
         let promise = promise.unwrap_or(Promise::Nothing);
-        let mut warnings = verdict::check_noise(&elapsed, setup.environment.cpus);
+        let mut warnings =
+            verdict::check_noise(&elapsed, setup.environment.cpus, setup.busy_before);
         if operations > 0 {
             // Only where each write syncs itself is it known how much a sync has to write.
             let bytes = if rival.target == Target::EveryWrite { write_bytes } else { 0 };

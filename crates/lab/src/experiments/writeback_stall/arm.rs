@@ -12,11 +12,11 @@ use super::big_file::BigFile;
 use super::plan::{CALM_BYTES, MEASURES, Plan, SYNC, SmallWrite, WRITE, payload_len};
 use super::values::{Trace, restless, series, values};
 use crate::arm::Identity;
+use crate::arm_result::ArmResult;
 use crate::counters::{DirtyPages, nanoseconds};
 use crate::experiment::Setup;
 use crate::layout::{Layout, noise};
 use crate::pace::Pace;
-use crate::result::ArmResult;
 use crate::runner::{Arm, Block};
 use crate::verdict::Asked;
 

@@ -1,6 +1,6 @@
 //! What happens to small durable writes under heavy random writeback?
 //!
-//! Source: article 2 ("buffered writeback torture program", fsync-tester, 2011): one process writes
+//! Source: "buffered writeback torture program" (fsync-tester, 2011): one process writes
 //! random pages of an 8 GiB file as fast as it can, another overwrites a small file once a second
 //! and syncs it. On the xfs of the day one such write took 128.9 s. The article speaks of 4 KiB;
 //! its program writes 1 MiB. It has no control and does not say how fast the random writer was:

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::plan::{CALM_BYTES, MIB};
+use super::plan::{CALM_BYTES, MIB, SmallWrite};
+use crate::arm_result::{ArmResult, Series};
 use crate::counters::{DirtyPages, nanoseconds};
-use crate::result::Series;
+use crate::experiment::Profile;
 use crate::units;
 use crate::warning::{Kind, Warning};
 
@@ -77,6 +78,31 @@ pub(super) fn restless(history: &[Trace]) -> Option<Warning> {
     Some(Warning::new(Kind::OthersWrote, text))
 }
 
+/// Takes from the arms `torture` the warning that the machine was busy, where their control was not: its
+/// blocks lie between theirs, so what kept the machine busy was our own random writer. In the article's
+/// profile the two are a minute each, one after the other, and the one says nothing of the other.
+pub(super) fn take_our_own_noise(
+    profile: Profile,
+    small_writes: &[SmallWrite],
+    arms: &mut [ArmResult],
+) {
+    if profile == Profile::Article {
+        return;
+    }
+    let is_quiet = |write_bytes: u64| {
+        let control = SmallWrite { torture: false, write_bytes };
+        let place = small_writes.iter().position(|&write| write == control)?;
+        Some(!arms.get(place)?.is_noisy())
+    };
+    let ours: Vec<bool> = small_writes
+        .iter()
+        .map(|write| write.torture && is_quiet(write.write_bytes) == Some(true))
+        .collect();
+    for (arm, _) in arms.iter_mut().zip(ours).filter(|(_, is_ours)| *is_ours) {
+        arm.warnings.retain(|warning| warning.kind != Kind::Noisy);
+    }
+}
+
 /// From about how many dirty bytes on the kernel holds writers up: midway between where it begins
 /// to write back and where it stops them (kernel, mm/page-writeback.c, `dirty_freerun_ceiling`).
 /// This is not exact, as the kernel takes shares of the memory that is available, not of all
@@ -138,6 +164,28 @@ mod tests {
         assert!(restless(&[trace(&[], None, 60)]).is_none());
         let warning = restless(&[trace(&[], None, 60), trace(&[], None, 500)]).unwrap();
         assert!(warning.text.contains("501 MiB"), "{warning}");
+    }
+
+    /// "Stop what else runs" was said of the experiment's own writer.
+    #[test]
+    fn the_random_writer_is_not_taken_for_somebody_else() {
+        let small_writes = [false, true].map(|torture| SmallWrite { torture, write_bytes: 4096 });
+        let arm = |is_noisy: bool| {
+            let mut arm = ArmResult::of_summary("an arm", crate::summary::Summary::default());
+            arm.warnings.extend(is_noisy.then(|| Warning::new(Kind::Noisy, "waited 66 %")));
+            arm
+        };
+        for (control_is_noisy, noisy) in [(false, [false, false]), (true, [true, true])] {
+            let mut arms = [arm(control_is_noisy), arm(true)];
+            take_our_own_noise(Profile::Quick, &small_writes, &mut arms);
+            assert_eq!(arms.map(|arm| arm.is_noisy()), noisy);
+        }
+        let mut alone = [arm(true)];
+        take_our_own_noise(Profile::Quick, &small_writes[1..], &mut alone);
+        assert!(alone[0].is_noisy(), "without a control it is not known whose noise it is");
+        let mut in_turn = [arm(false), arm(true)];
+        take_our_own_noise(Profile::Article, &small_writes, &mut in_turn);
+        assert!(in_turn[1].is_noisy(), "nor where the control was another minute");
     }
 
     #[test]
