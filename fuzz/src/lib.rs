@@ -1,4 +1,4 @@
-//! What all targets share: files from bytes, and what must hold of any files whatever.
+//! What all targets share: files and formats from bytes, and what must hold of any whatever.
 
 use std::io::ErrorKind;
 use std::sync::Arc;
@@ -93,9 +93,11 @@ pub fn judge(dir: &Arc<SimDir>) {
         Err(other) => panic!("{other:?}"),
     }
     let accept_loss = match Log::open_in(the_dir(), options()) {
-        Ok((log, _)) => {
+        // Of a log that was closed little is read to open it. The note of that is gone then, and the next open
+        // may see what `verify` did.
+        Ok((log, recovery)) => {
             drop(log);
-            false
+            corrupt && recovery.clean
         }
         Err(Error::Corrupt(wrong)) => {
             assert!(corrupt, "verify does not see {wrong}: {reports:?}");
@@ -129,4 +131,40 @@ pub fn judge(dir: &Arc<SimDir>) {
     log.close().unwrap();
     let (_, again) = Log::open_in(the_dir(), options()).unwrap();
     assert_eq!((again.last_index, again.torn_tail), (last, None));
+}
+
+/// What `read` makes of so many bytes, in memory that they account for, whatever they claim.
+///
+/// # Panics
+/// It takes more at once.
+pub fn bounded<T>(bytes: usize, read: impl FnOnce() -> T) -> T {
+    // The largest of what a byte may stand for is a member of a group, in a tree that is half full.
+    const MOST_FOR_A_BYTE: usize = 32;
+    let (made, most) = taken(read);
+    assert!(most <= (4096 + MOST_FOR_A_BYTE * bytes) as u64, "{most} bytes for {bytes}");
+    made
+}
+
+/// What `make` makes, and how many bytes it held at once on its way.
+pub fn taken<T>(make: impl FnOnce() -> T) -> (T, u64) {
+    let mut made = None;
+    let counted = allocation_counter::measure(|| made = Some(make()));
+    (made.expect("it was made"), counted.bytes_max)
+}
+
+/// These bytes, and their checksum behind them.
+#[must_use]
+pub fn sealed(body: &[u8]) -> Vec<u8> {
+    [body, &XxHash3_64::oneshot(body).to_le_bytes()].concat()
+}
+
+/// The parts of an input, each behind its length in two bytes; the last may be shorter than it says.
+pub fn parts(mut bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+    std::iter::from_fn(move || {
+        let (length, rest) = bytes.split_first_chunk()?;
+        let length = usize::from(u16::from_le_bytes(*length)).min(rest.len());
+        let (part, rest) = rest.split_at(length);
+        bytes = rest;
+        Some(part)
+    })
 }

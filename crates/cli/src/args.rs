@@ -11,8 +11,11 @@ use plimsoll_lab::experiments;
 use plimsoll_lab::session::{Options, PATIENCE};
 use plimsoll_lab::usage::Usage;
 
+use crate::broker_args::BrokerCommand;
+use crate::client_args::{ConsumeArgs, GroupCommand, ProduceArgs, TopicCommand};
 use crate::disk_args::DiskCommand;
 use crate::log_args::LogCommand;
+use crate::serve_args::ServeArgs;
 
 /// Shows how much unsynced data a system may safely carry.
 #[derive(Debug, Parser)]
@@ -28,6 +31,9 @@ use crate::log_args::LogCommand;
   plimsoll log append DIR          a record a line of stdin, safely and fast
   plimsoll log verify DIR          is everything still there?
   plimsoll disk doctor             can power cuts be tried here?
+  plimsoll serve                   a broker for Kafka's clients
+  plimsoll topic list              what a broker has, Plimsoll's or Kafka's
+  plimsoll broker status           what would a power cut take of it now?
 
 Exit status: 0 ok, 1 a check failed, 2 wrong usage or cannot run here, 3 disk explore tested nothing,
 129, 130 or 143 interrupted (hangup, Ctrl-C, SIGTERM)."
@@ -73,6 +79,55 @@ All but doctor and mark need Linux and root."
         /// What to do with it
         #[command(subcommand)]
         command: Box<DiskCommand>,
+    },
+    /// Serve Kafka's clients: a broker on this log
+    #[command(after_help = "Examples:
+  plimsoll serve                                   data in ./plimsoll-data, port 9092 of this machine
+  plimsoll serve --dir /var/lib/plimsoll --listen 127.0.0.1:19092
+  plimsoll serve --listen 0.0.0.0:9092 --advertise broker.example:9092 --allow-anyone
+  plimsoll serve --print-config > plimsoll.toml    every setting, to be changed there
+
+Ctrl-C and SIGTERM: no new work, all that was acknowledged is made durable, and it ends.
+
+Exit status: 0 stopped, all is durable; 2 it cannot run here, or what was
+acknowledged may not all be durable.")]
+    Serve(Box<ServeArgs>),
+    /// Make, change and look at the topics of a broker, Plimsoll's or Kafka's
+    #[command(
+        arg_required_else_help = true,
+        after_help = "Examples:
+  plimsoll topic create orders --partitions 12
+  plimsoll topic describe orders               where it begins and ends, what it promises
+  plimsoll topic list --broker db1:9092"
+    )]
+    Topic {
+        /// What to do with them
+        #[command(subcommand)]
+        command: TopicCommand,
+    },
+    /// Look at the consumer groups of a broker, and set where they go on
+    #[command(
+        arg_required_else_help = true,
+        after_help = "Examples:
+  plimsoll group list
+  plimsoll group describe shoppers             who is in it, and how far behind
+  plimsoll group reset shoppers --topic orders --to-earliest --dry-run"
+    )]
+    Group {
+        /// What to do with them
+        #[command(subcommand)]
+        command: GroupCommand,
+    },
+    /// Send lines to a topic, a record a line
+    Produce(Box<ProduceArgs>),
+    /// Print the records of a topic
+    Consume(ConsumeArgs),
+    /// Ask a broker how it is, or a directory what a broker would keep there
+    #[command(arg_required_else_help = true)]
+    Broker {
+        /// What to ask
+        #[command(subcommand)]
+        command: BrokerCommand,
     },
     /// Print a completion script for a shell
     #[command(after_help = "Examples:

@@ -4,6 +4,8 @@
 //! failed was tested; 129, 130 or 143 interrupted, by a hangup, Ctrl-C or SIGTERM.
 
 mod args;
+mod broker_args;
+mod client_args;
 mod commands;
 mod disk_args;
 mod exit;
@@ -11,6 +13,8 @@ mod help;
 mod interrupt;
 mod log_args;
 mod output;
+mod serve_args;
+mod serve_config;
 mod size;
 
 use std::process::ExitCode;
@@ -22,6 +26,12 @@ fn main() -> ExitCode {
         Command::Lab(lab) => commands::lab::run(*lab),
         Command::Log { command } => commands::log::run(command),
         Command::Disk { command } => commands::disk::run(*command),
+        Command::Broker { command } => commands::broker::run(command),
+        Command::Serve(serve) => commands::serve::run(&serve),
+        Command::Topic { command } => commands::client::topic::run(command),
+        Command::Group { command } => commands::client::group::run(command),
+        Command::Produce(args) => commands::client::produce::run(*args),
+        Command::Consume(args) => commands::client::consume::run(&args),
         Command::Completions { shell } => commands::completions::run(shell),
         Command::Man { dir } => commands::man::run(&dir),
     };

@@ -1,6 +1,8 @@
 //! The commands, one file each.
 
+pub(crate) mod broker;
 pub(crate) mod clean;
+pub(crate) mod client;
 pub(crate) mod compare;
 pub(crate) mod completions;
 pub(crate) mod disk;
@@ -8,3 +10,4 @@ pub(crate) mod lab;
 pub(crate) mod log;
 pub(crate) mod man;
 pub(crate) mod report;
+pub(crate) mod serve;

@@ -1,0 +1,67 @@
+//! One question to a broker over HTTP/1.0, which ends with the connection: so no client is needed.
+
+use std::io::{Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+
+/// How long it may take to connect, and between bytes.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// What an answer may have: of a hundred thousand topics, say.
+const ANSWER_BYTES_MAX: u64 = 64 << 20;
+
+/// What is answered to `GET path`.
+pub(super) fn get(address: &str, path: &str) -> Result<String> {
+    let places = address.to_socket_addrs();
+    let places = places.with_context(|| format!("{address:?} is no address with a port"))?;
+    let mut last = None;
+    for place in places {
+        match TcpStream::connect_timeout(&place, PATIENCE) {
+            Ok(stream) => return ask(stream, address, path),
+            Err(error) => last = Some(error),
+        }
+    }
+    let nobody = format!("no broker answers on {address}; --http says where, as its --http does");
+    match last {
+        Some(error) => Err(error).context(nobody),
+        None => bail!(nobody),
+    }
+}
+
+fn ask(mut stream: TcpStream, address: &str, path: &str) -> Result<String> {
+    stream
+        .set_read_timeout(Some(PATIENCE))
+        .and_then(|()| stream.set_write_timeout(Some(PATIENCE)))?;
+    let request = format!("GET {path} HTTP/1.0\r\nHost: {address}\r\n\r\n");
+    stream.write_all(request.as_bytes()).with_context(|| format!("{address} takes no question"))?;
+    let mut answer = Vec::new();
+    let read = stream.take(ANSWER_BYTES_MAX).read_to_end(&mut answer);
+    read.with_context(|| format!("{address} does not answer"))?;
+    let answer = String::from_utf8(answer).with_context(|| format!("{address} answers no text"))?;
+    let (status, body) = parse(&answer)
+        .with_context(|| format!("what is on {address} does not answer as a broker does"))?;
+    ensure!(status == 200, "{address} answers {status}: {}", body.trim());
+    Ok(body.to_owned())
+}
+
+/// The status and the body of an answer.
+fn parse(answer: &str) -> Option<(u16, &str)> {
+    let (head, body) = answer.split_once("\r\n\r\n")?;
+    let status = head.strip_prefix("HTTP/1.")?.split(' ').nth(1)?;
+    Some((status.parse().ok()?, body))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_has_a_status_and_a_body() {
+        assert_eq!(parse("HTTP/1.0 200 OK\r\na: b\r\n\r\nbody"), Some((200, "body")));
+        assert_eq!(parse("HTTP/1.1 404 Not Found\r\n\r\n"), Some((404, "")));
+        for wrong in ["", "HTTP/1.0 200 OK", "SSH-2.0\r\n\r\n", "HTTP/1.0 ok\r\n\r\n"] {
+            assert_eq!(parse(wrong), None, "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! `plimsoll broker status`: how a broker that runs is.
+
+use std::fmt::Write;
+
+use anyhow::{Context, Result};
+use serde::Deserialize;
+
+use super::ask;
+use crate::exit::Exit;
+use crate::output::{self, counted};
+
+/// What `/status` answers. A newer broker may say more.
+#[derive(Debug, Deserialize)]
+struct Status {
+    version: String,
+    cluster: String,
+    dir: String,
+    acknowledged: String,
+    connections: u64,
+    topics: u64,
+    partitions: u64,
+    groups: u64,
+    shards: Vec<Shard>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Shard {
+    number: u32,
+    holds: String,
+    offline: Option<String>,
+    committed: u64,
+    durable: u64,
+    at_risk_bytes: u64,
+    at_risk_ms: u64,
+}
+
+pub(super) fn run(http: &str, json: bool) -> Result<Exit> {
+    let answer = ask::get(http, "/status")?;
+    let read = serde_json::from_str(&answer);
+    let status: Status = read.with_context(|| format!("what {http} answers is no status"))?;
+    output::text(&if json { answer } else { said(&status) })?;
+    let is_offline = status.shards.iter().any(|shard| shard.offline.is_some());
+    Ok(if is_offline { Exit::CheckFailed } else { Exit::Ok })
+}
+
+fn said(status: &Status) -> String {
+    let Status { version, cluster, dir, acknowledged, connections, .. } = status;
+    let bytes: u64 = status.shards.iter().map(|shard| shard.at_risk_bytes).sum();
+    let oldest = status.shards.iter().map(|shard| shard.at_risk_ms).max().unwrap_or(0);
+    let mut said = match bytes {
+        0 => {
+            "a power cut would take nothing now: every acknowledged record is durable\n".to_owned()
+        }
+        _ => format!(
+            "a power cut would take at most {bytes} bytes now, acknowledged and not durable for up to \
+             {oldest} ms\n"
+        ),
+    };
+    said += &format!(
+        "{}, {}, {}, {}; an acknowledged record is {acknowledged}\n",
+        counted(status.topics, "topic"),
+        counted(status.partitions, "partition"),
+        counted(status.groups, "group"),
+        counted(*connections, "connection"),
+    );
+    said += &format!("plimsoll {version}, data in {dir}, cluster {cluster}\n\n");
+    said += &format!(
+        "{:<32} {:>12} {:>12} {:>14} {:>8}\n",
+        "shard", "C", "D", "bytes at risk", "oldest"
+    );
+    for shard in &status.shards {
+        let name = format!("{} {}", shard.number, shard.holds);
+        writeln!(
+            said,
+            "{name:<32} {:>12} {:>12} {:>14} {:>5} ms",
+            shard.committed, shard.durable, shard.at_risk_bytes, shard.at_risk_ms
+        )
+        .expect("memory takes what is written");
+        if let Some(why) = &shard.offline {
+            said += &format!("  OFFLINE: {why}\n");
+        }
+    }
+    said
+}

@@ -1,0 +1,187 @@
+//! `plimsoll serve`: a broker for Kafka's clients.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context, Result, anyhow, bail};
+use plimsoll_log::Policy;
+use plimsoll_server::broker::{Node, Options, Promise};
+use plimsoll_server::http::Http;
+use plimsoll_server::net::Listener;
+use tokio::sync::watch;
+
+use crate::exit::Exit;
+use crate::interrupt;
+use crate::output;
+use crate::serve_args::{NO_MEMORY, ServeArgs};
+use crate::serve_config::Config;
+
+/// Serves until it is asked to stop.
+pub(crate) fn run(args: &ServeArgs) -> Result<Exit> {
+    let config = Config::of(args)?;
+    if args.typed.print_config {
+        output::text(&config.print())?;
+        return Ok(Exit::Ok);
+    }
+    serve(&config)
+}
+
+fn serve(config: &Config) -> Result<Exit> {
+    check_who_may(config, config.listen)?;
+    if let Some(http) = config.http.0 {
+        check_who_may(config, http)?;
+    }
+    let advertised = config.advertise.as_deref().map(host_and_port).transpose()?;
+    let options = options(config)?;
+    let (stop, stopped) = watch::channel(false);
+    interrupt::on_interrupt(move || {
+        stop.send(true).ok();
+    })?;
+    let opened = Node::open(&config.dir, options);
+    let node = opened.with_context(|| format!("the broker in {}", config.dir.display()))?;
+    let runtime = node.runtime().clone();
+    let (mut listener, mut http) = match runtime.block_on(bind(config)) {
+        Ok(bound) => bound,
+        Err(taken) => {
+            // It ends in order: otherwise the next start would doubt a run that served nobody.
+            node.close().context("what was acknowledged may not all be durable")?;
+            return Err(taken);
+        }
+    };
+    let node = Arc::new(node);
+    if let Some((host, port)) = advertised {
+        http = http.map(|http| http.advertise(host.clone()));
+        listener = listener.advertise(host, port);
+    }
+    say_where(&node, config, &listener, http.as_ref())?;
+    let answering = http.map(|http| {
+        let (node, counters) = (Arc::clone(&node), listener.counters());
+        runtime.spawn(http.serve(node, counters, stopped.clone()))
+    });
+    let serving = runtime.spawn(listener.serve(Arc::clone(&node), stopped));
+    let served = runtime.block_on(serving);
+    if let Some(answering) = answering {
+        // A panic there was printed there.
+        drop(runtime.block_on(answering));
+    }
+    output::news("stopping: what was acknowledged is being made durable");
+    let node = Arc::into_inner(node).ok_or_else(|| anyhow!("a connection is still open"))?;
+    let synced = node.close();
+    served.context("the task that serves has failed")?.context("the address is gone")?;
+    synced.context("what was acknowledged may not all be durable")?;
+    output::news("stopped: everything is durable");
+    Ok(Exit::Ok)
+}
+
+/// Takes the addresses that clients and operators are to find.
+async fn bind(config: &Config) -> Result<(Listener, Option<Http>)> {
+    let address = config.listen;
+    let listener = Listener::bind(address, config.limits).await;
+    let listener = listener
+        .with_context(|| format!("cannot listen on {address}; --listen says where else"))?;
+    let Some(address) = config.http.0 else { return Ok((listener, None)) };
+    let http = Http::bind(address).await;
+    let http = http
+        .with_context(|| format!("cannot listen on {address}; --http says where else, or none"))?;
+    Ok((listener, Some(http)))
+}
+
+/// Nobody says who they are: only this machine is served, unless that is said to be wanted.
+fn check_who_may(config: &Config, listen: SocketAddr) -> Result<()> {
+    if listen.ip().is_loopback() || config.allow_anyone {
+        return Ok(());
+    }
+    bail!(
+        "{listen} can be reached by others, and there is no authentication yet: whoever reaches it may \
+         read, write and delete everything; --allow-anyone says that this is wanted"
+    )
+}
+
+fn host_and_port(text: &str) -> Result<(String, u16)> {
+    let split = text.rsplit_once(':').filter(|(host, _)| !host.is_empty());
+    let (host, port) = split.with_context(|| format!("{text:?} is not HOST:PORT"))?;
+    let port = port.parse().with_context(|| format!("{port:?} is no port"))?;
+    Ok((host.to_owned(), port))
+}
+
+fn options(config: &Config) -> Result<Options> {
+    let memory = Some(config.memory.clone()).filter(|memory| memory != Path::new("none"));
+    let knee = match &config.profile {
+        Some(path) => Some(knee(path)?),
+        None => None,
+    };
+    Ok(Options {
+        memory,
+        auto_create: !config.no_auto_create,
+        partitions: config.partitions,
+        partitions_max: config.partitions_max,
+        knee,
+        flush: config.flush,
+        ring_bytes: config.ring_bytes,
+        tail_bytes: config.tail_bytes,
+        groups: config.groups.clone(),
+    })
+}
+
+/// The age at which the lab found that syncs begin to cost little.
+fn knee(path: &Path) -> Result<std::time::Duration> {
+    let name = path.display();
+    let profile = fs::read_to_string(path).with_context(|| format!("cannot read {name}"))?;
+    match Policy::auto(&profile).with_context(|| format!("{name} cannot be used"))? {
+        Policy::Interval { max_age, .. } => Ok(max_age),
+        other => bail!("{name} says {other:?}, which is no interval"),
+    }
+}
+
+/// What an acknowledgement survives, and where that is not what was asked for, who says why.
+fn survives(promise: Promise, memory: &Path) -> String {
+    let kernel = "is with the kernel: a crash of this process loses nothing";
+    match promise {
+        Promise::Memory => {
+            "is in memory that outlives this process: a crash of it loses nothing".to_owned()
+        }
+        Promise::Kernel if memory == Path::new(NO_MEMORY) => kernel.to_owned(),
+        Promise::Kernel => format!(
+            "{kernel} (each waits for that, as {memory} cannot have the rings: plimsoll broker doctor \
+             looks why)",
+            memory = memory.display()
+        ),
+    }
+}
+
+/// What a power cut may take of what was acknowledged.
+fn risk(flush: Policy) -> String {
+    match flush {
+        Policy::Interval { max_age, .. } => {
+            let age = humantime::format_duration(max_age);
+            format!("those of the last {age}, and at most of twice that")
+        }
+        Policy::Never => "all since a segment was full".to_owned(),
+        Policy::Always => "none of them".to_owned(),
+    }
+}
+
+/// What it is, what an acknowledgement survives, and what to try.
+fn say_where(node: &Node, config: &Config, listener: &Listener, http: Option<&Http>) -> Result<()> {
+    let address = listener.address().context("the address is gone")?;
+    let survives = survives(node.promise(), &config.memory);
+    output::news(&format!(
+        "plimsoll serves Kafka's clients on {address}, data in {dir}
+an acknowledged record {survives}; a power cut may take {risk}
+of the last run: {verdict}
+a topic with flush.messages=1 acknowledges what is durable: a power cut takes nothing of it
+try: kcat -b {address} -t first -P   (then type lines)
+     kcat -b {address} -t first -C
+     plimsoll topic list --broker {address}",
+        dir = node.dir().display(),
+        risk = risk(config.flush),
+        verdict = node.verdict(),
+    ));
+    if let Some(http) = http {
+        let address = http.address().context("the address is gone")?;
+        output::news(&format!("status page, health and metrics: http://{address}/"));
+    }
+    Ok(())
+}

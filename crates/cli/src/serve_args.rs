@@ -1,0 +1,126 @@
+//! What can be typed after `plimsoll serve`.
+
+use std::net::{AddrParseError, SocketAddr};
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use clap::parser::ValueSource;
+use clap::{ArgMatches, Args, Command, Error, FromArgMatches};
+use serde::{Deserialize, Serialize};
+
+/// What `--memory` says where an acknowledgement is to wait for the kernel.
+pub(crate) const NO_MEMORY: &str = "none";
+
+/// What was typed, and what of it was typed, and not the environment's or a default.
+#[derive(Debug)]
+pub(crate) struct ServeArgs {
+    pub(crate) typed: Typed,
+    matches: ArgMatches,
+}
+
+/// How the broker runs. A file of settings has a key for each, of the same name.
+#[derive(Debug, Args)]
+pub(crate) struct Typed {
+    /// Where its data is; made if it is not there
+    #[arg(long, value_name = "DIR", env = "PLIMSOLL_DIR", default_value = "plimsoll-data")]
+    pub(crate) dir: PathBuf,
+    /// Where clients are served
+    #[arg(long, value_name = "ADDR", env = "PLIMSOLL_LISTEN", default_value = "127.0.0.1:9092")]
+    pub(crate) listen: SocketAddr,
+    /// Where health, metrics and the status page are; 'none': nowhere
+    #[arg(long, value_name = "ADDR", env = "PLIMSOLL_HTTP", default_value = "127.0.0.1:9093")]
+    pub(crate) http: HttpAddress,
+    /// What clients are told to connect to, where that is not the address that it listens on
+    #[arg(long, value_name = "HOST:PORT", env = "PLIMSOLL_ADVERTISE")]
+    pub(crate) advertise: Option<String>,
+    /// Serve others than this machine, though nobody has to say who they are: whoever reaches the address
+    /// may read, write and delete everything
+    #[arg(long, env = "PLIMSOLL_ALLOW_ANYONE")]
+    pub(crate) allow_anyone: bool,
+    /// A directory on tmpfs for what is acknowledged and not with the kernel yet; 'none': an
+    /// acknowledgement waits for the kernel
+    #[arg(long, value_name = "DIR", env = "PLIMSOLL_MEMORY", default_value = "/dev/shm/plimsoll")]
+    pub(crate) memory: PathBuf,
+    /// Partitions of a topic for which no number is given
+    #[arg(
+        long,
+        value_name = "N",
+        env = "PLIMSOLL_PARTITIONS",
+        default_value_t = 1,
+        value_parser = clap::value_parser!(u32).range(1..=100_000)
+    )]
+    pub(crate) partitions: u32,
+    /// Refuse topics that are not there, instead of making them
+    #[arg(long, env = "PLIMSOLL_NO_AUTO_CREATE")]
+    pub(crate) no_auto_create: bool,
+    /// What `plimsoll lab` found out about this disk, for topics with plimsoll.flush=auto
+    #[arg(long, value_name = "FILE", env = "PLIMSOLL_PROFILE")]
+    pub(crate) profile: Option<PathBuf>,
+    /// A file of settings, which the environment and flags override [default: ./plimsoll.toml if it is
+    /// there]
+    #[arg(long, value_name = "FILE", env = "PLIMSOLL_CONFIG")]
+    pub(crate) config: Option<PathBuf>,
+    /// Print the settings that hold as such a file, with where each comes from, and do no more
+    #[arg(long)]
+    pub(crate) print_config: bool,
+}
+
+/// Where operators are answered, if they are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(try_from = "String", into = "String")]
+pub(crate) struct HttpAddress(pub(crate) Option<SocketAddr>);
+
+impl FromStr for HttpAddress {
+    type Err = AddrParseError;
+
+    fn from_str(text: &str) -> Result<Self, AddrParseError> {
+        if text == "none" {
+            Ok(Self(None))
+        } else {
+            text.parse().map(|address| Self(Some(address)))
+        }
+    }
+}
+
+impl TryFrom<String> for HttpAddress {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+            .map_err(|_wrong| format!("{text:?} is neither an address with a port nor none"))
+    }
+}
+
+impl From<HttpAddress> for String {
+    fn from(address: HttpAddress) -> Self {
+        address.0.map_or_else(|| "none".to_owned(), |address| address.to_string())
+    }
+}
+
+impl ServeArgs {
+    /// Where the value of an argument comes from; `None` if it has none.
+    pub(crate) fn source(&self, id: &str) -> Option<ValueSource> {
+        self.matches.value_source(id)
+    }
+}
+
+impl Args for ServeArgs {
+    fn augment_args(command: Command) -> Command {
+        Typed::augment_args(command)
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Typed::augment_args_for_update(command)
+    }
+}
+
+impl FromArgMatches for ServeArgs {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
+        Ok(Self { typed: Typed::from_arg_matches(matches)?, matches: matches.clone() })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
+        self.matches = matches.clone();
+        self.typed.update_from_arg_matches(matches)
+    }
+}

@@ -1,0 +1,6 @@
+//! `plimsoll serve` as a process, and the commands that ask it.
+#![cfg(unix)]
+
+mod client;
+mod operator;
+mod serving;

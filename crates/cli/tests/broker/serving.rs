@@ -1,0 +1,105 @@
+//! A broker that runs, and the program beside it.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+
+use tempfile::TempDir;
+
+/// The program, whatever the environment of the tests says.
+pub(crate) fn plimsoll(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
+    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("PLIMSOLL_")) {
+        command.env_remove(name);
+    }
+    command.args(args);
+    command
+}
+
+pub(crate) fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+/// A broker on free ports. It ends with the test.
+pub(crate) struct Broker {
+    child: Child,
+    /// Where clients are served.
+    pub(crate) addr: String,
+    /// Where operators are answered.
+    pub(crate) http: String,
+    /// Its data, where the test does not look into it.
+    dir: Option<TempDir>,
+}
+
+impl Broker {
+    /// With its data in a directory of its own.
+    pub(crate) fn fresh() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let config = dir.path().join("plimsoll.toml");
+        // Who joins an empty group does not wait for others.
+        fs::write(&config, "[groups]\ninitial-rebalance-delay = \"0s\"\n").unwrap();
+        let config = ["--config", config.to_str().unwrap()];
+        let mut broker = Self::serve(&dir.path().join("data"), &config);
+        broker.dir = Some(dir);
+        broker
+    }
+
+    pub(crate) fn start(dir: &Path) -> Self {
+        Self::serve(dir, &[])
+    }
+
+    fn serve(dir: &Path, more: &[&str]) -> Self {
+        let anywhere = ["--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--memory", "none"];
+        let mut serve = plimsoll(&["serve", "--dir"]);
+        let mut child =
+            serve.arg(dir).args(anywhere).args(more).stderr(Stdio::piped()).spawn().unwrap();
+        let mut news = BufReader::new(child.stderr.take().unwrap());
+        let mut said = |before: &str| loop {
+            let mut line = String::new();
+            assert!(news.read_line(&mut line).unwrap() > 0, "it ended before it said {before:?}");
+            if let Some((_, behind)) = line.trim_end().split_once(before) {
+                break behind.trim_end_matches('/').split(',').next().unwrap().to_owned();
+            }
+        };
+        let (addr, http) = (said("serves Kafka's clients on "), said("http://"));
+        // It goes on saying things.
+        std::thread::spawn(move || std::io::copy(&mut news, &mut std::io::sink()));
+        Self { child, addr, http, dir: None }
+    }
+
+    /// Runs the program with this broker.
+    pub(crate) fn run(&self, line: &str, input: &str) -> Output {
+        let mut asking = plimsoll(&line.split(' ').collect::<Vec<_>>())
+            .env("PLIMSOLL_BROKER", &self.addr)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        // Who refuses does not read.
+        asking.stdin.take().unwrap().write_all(input.as_bytes()).ok();
+        asking.wait_with_output().unwrap()
+    }
+
+    /// Its answer, where it succeeds.
+    pub(crate) fn ok(&self, line: &str) -> String {
+        let output = self.run(line, "");
+        assert_eq!(output.status.code(), Some(0), "{line}: {}", text(&output.stderr));
+        text(&output.stdout)
+    }
+
+    /// Asks it to stop; its exit status.
+    pub(crate) fn stop(mut self) -> Option<i32> {
+        let pid = self.child.id().to_string();
+        assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+        self.child.wait().unwrap().code()
+    }
+}
+
+impl Drop for Broker {
+    fn drop(&mut self) {
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+}

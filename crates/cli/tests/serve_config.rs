@@ -1,0 +1,148 @@
+//! `plimsoll serve --print-config`: a flag before the environment, that before a file, that before the
+//! default, and each says where it comes from.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+/// Asks in a directory, with an environment of its own.
+fn ask(dir: &Path, environment: &[(&str, &str)], args: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
+    command.current_dir(dir).arg("serve").arg("--print-config").args(args);
+    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("PLIMSOLL_")) {
+        command.env_remove(name);
+    }
+    command.envs(environment.iter().copied()).output().unwrap()
+}
+
+fn printed(dir: &Path, environment: &[(&str, &str)], args: &[&str]) -> String {
+    let output = ask(dir, environment, args);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// The line of a key, without what aligns it.
+fn line(printed: &str, key: &str) -> String {
+    let found = printed.lines().find(|line| line.trim_start_matches("# ").starts_with(key));
+    let words = found.unwrap_or_else(|| panic!("no {key} in\n{printed}")).split_whitespace();
+    words.collect::<Vec<_>>().join(" ")
+}
+
+fn refused(file: &str) -> String {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("plimsoll.toml"), file).unwrap();
+    let output = ask(dir.path(), &[], &[]);
+    assert_eq!(output.status.code(), Some(2), "{file}");
+    String::from_utf8(output.stderr).unwrap()
+}
+
+#[test]
+fn a_flag_beats_the_environment_beats_a_file_beats_the_default() {
+    let dir = tempfile::tempdir().unwrap();
+    let (port, environment) = ("partitions", [("PLIMSOLL_PARTITIONS", "3")]);
+    let none = printed(dir.path(), &[], &[]);
+    assert_eq!(line(&none, port), "partitions = 1 # default");
+    fs::write(dir.path().join("plimsoll.toml"), "partitions = 2\n").unwrap();
+    let filed = printed(dir.path(), &[], &[]);
+    assert_eq!(line(&filed, port), "partitions = 2 # file: plimsoll.toml");
+    let set = printed(dir.path(), &environment, &[]);
+    assert_eq!(line(&set, port), "partitions = 3 # environment: PLIMSOLL_PARTITIONS");
+    let typed = printed(dir.path(), &environment, &["--partitions", "4"]);
+    assert_eq!(line(&typed, port), "partitions = 4 # flag: --partitions");
+    // A flag that says the default is typed all the same.
+    let typed = printed(dir.path(), &environment, &["--partitions", "1"]);
+    assert_eq!(line(&typed, port), "partitions = 1 # flag: --partitions");
+}
+
+#[test]
+fn what_is_printed_is_a_file_that_says_the_same() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = "listen = \"127.0.0.1:1\"\nhttp = \"none\"\n[flush]\nage = \"250ms\"\n\
+                [groups]\noffsets-retention = \"1day\"\n[limits]\nconnections = 7\n";
+    fs::write(dir.path().join("first.toml"), file).unwrap();
+    let first = printed(dir.path(), &[], &["--config", "first.toml", "--allow-anyone"]);
+    for said in [
+        "http = \"none\" # file: first.toml",
+        "age = \"250ms\" # file: first.toml",
+        "connections = 7 # file: first.toml",
+        "allow-anyone = true # flag: --allow-anyone",
+        "# advertise # not set",
+        "ring-bytes = \"32MiB\" # default",
+    ] {
+        let key = said.trim_start_matches("# ").split(' ').next().unwrap();
+        assert_eq!(line(&first, key), said);
+    }
+    fs::write(dir.path().join("second.toml"), &first).unwrap();
+    let second = printed(dir.path(), &[], &["--config", "second.toml"]);
+    let values = |printed: &str| -> Vec<String> {
+        printed.lines().map(|line| line.split(" #").next().unwrap().trim_end().to_owned()).collect()
+    };
+    assert_eq!(values(&first), values(&second));
+    assert!(!second.contains("# default"), "all of it is in the file now:\n{second}");
+}
+
+#[test]
+fn what_a_file_says_wrongly_is_told_with_its_line() {
+    for (file, said) in [
+        ("dir = \"d\"\nlisten-on = \"127.0.0.1:1\"\n", "line 2"),
+        ("dir = \"d\"\nlisten-on = \"127.0.0.1:1\"\n", "unknown field `listen-on`"),
+        ("[flush]\nage = \"1s\"\nbytes = \"64MB\"\n", "line 3"),
+        ("[flush]\nage = \"1\"\n", "a number and a unit"),
+        ("[groups]\nmembers = 3\n", "unknown field `members`"),
+        ("partitions = \"many\"\n", "line 1"),
+        ("partitions = 0\n", "1 to 100000"),
+        ("listen = \"somewhere\"\n", "line 1"),
+        ("http = \"nowhere\"\n", "neither an address"),
+        ("dir = \n", "line 1"),
+        ("[limits]\nconnections = 0\n", "nobody could be served"),
+        ("[groups]\nsession-min = \"1h\"\n", "no session could be"),
+        // It held 24 days, and printed 100.
+        ("[groups]\nsession-max = \"100days\"\n", "groups.session-max is more than Kafka can say"),
+        ("[flush]\nage = \"0s\"\n", "must be more than 0"),
+        ("[flush]\nbytes = \"0B\"\n", "must be more than 0"),
+    ] {
+        let told = refused(file);
+        assert!(told.contains(said), "{file}: {told}");
+    }
+}
+
+#[test]
+fn a_file_that_is_named_must_be_there() {
+    let dir = tempfile::tempdir().unwrap();
+    let output = ask(dir.path(), &[], &["--config", "none.toml"]);
+    assert_eq!(output.status.code(), Some(2));
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert!(told.contains("cannot read none.toml"), "{told}");
+}
+
+/// It was a panic.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_path_that_no_file_can_say_is_refused() {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+
+    let dir = tempfile::tempdir().unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
+    command.current_dir(dir.path()).args(["serve", "--print-config", "--dir"]);
+    let output = command.arg(OsStr::from_bytes(b"d\xff")).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert!(told.contains("is not UTF-8"), "{told}");
+}
+
+#[test]
+fn every_flag_has_its_key() {
+    let dir = tempfile::tempdir().unwrap();
+    let help = Command::new(env!("CARGO_BIN_EXE_plimsoll")).args(["serve", "--help"]).output();
+    let help = String::from_utf8(help.unwrap().stdout).unwrap();
+    let flags = help.lines().filter_map(|line| line.trim_start().strip_prefix("--"));
+    let flags = flags.map(|flag| flag.split([' ', '=']).next().unwrap());
+    let printed = printed(dir.path(), &[], &[]);
+    let mut count = 0;
+    for flag in flags.filter(|flag| !["config", "print-config", "help"].contains(flag)) {
+        line(&printed, flag);
+        count += 1;
+    }
+    assert!(count >= 9, "{count} flags were found in\n{help}");
+}

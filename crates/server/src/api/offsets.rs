@@ -1,0 +1,189 @@
+//! ListOffsets, OffsetsForLeaderEpoch and DeleteRecords.
+
+use std::sync::Arc;
+
+use super::patience::Patience;
+use super::session::{Located, Session, check_epoch};
+use crate::broker::{Ends, Node, Reading};
+use crate::kafka::batch::Batch;
+use crate::kafka::error::ErrorCode;
+use crate::kafka::message::{
+    DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsResponse, DeletedRecordsPartition,
+    DeletedRecordsTopic, EpochEnd, EpochEndTopic, EpochPartition, ListOffsetsPartition,
+    ListOffsetsRequest, ListOffsetsResponse, ListedOffset, ListedOffsetsTopic,
+    OffsetsForLeaderEpochRequest, OffsetsForLeaderEpochResponse,
+};
+use crate::kafka::records;
+use crate::shard::Item;
+
+/// The next offset.
+const LATEST: i64 = -1;
+/// The first offset.
+const EARLIEST: i64 = -2;
+/// Bytes to which one batch may be decompressed, to find a timestamp in it.
+const DECOMPRESSED_MAX: usize = 64 << 20;
+/// Batches whose header names a later timestamp than their records have, before the search ends.
+const MISLEADING_MAX: usize = 16;
+
+pub(super) async fn list(session: Session, request: ListOffsetsRequest) -> ListOffsetsResponse {
+    let mut response = ListOffsetsResponse::default();
+    for topic in &request.topics {
+        let mut partitions = Vec::with_capacity(topic.partitions.len());
+        for asked in &topic.partitions {
+            let partition_index = asked.partition_index;
+            let listed = list_one(&session, &topic.name, asked, request.isolation_level).await;
+            partitions.push(match listed {
+                Ok(listed) => ListedOffset { partition_index, ..listed },
+                Err(error_code) => {
+                    ListedOffset { partition_index, error_code, ..ListedOffset::default() }
+                }
+            });
+        }
+        response.topics.push(ListedOffsetsTopic { name: topic.name.clone(), partitions });
+    }
+    response
+}
+
+async fn list_one(
+    session: &Session,
+    topic: &str,
+    asked: &ListOffsetsPartition,
+    isolation_level: i8,
+) -> Result<ListedOffset, ErrorCode> {
+    let (at, ends) = find(session, topic, asked.partition_index)?;
+    check_epoch(asked.current_leader_epoch, ends.epoch)?;
+    let leader_epoch = ends.epoch;
+    let at_offset = |offset| ListedOffset { offset, leader_epoch, ..ListedOffset::default() };
+    match asked.timestamp {
+        LATEST => Ok(at_offset(at.end(ends, isolation_level))),
+        EARLIEST => Ok(at_offset(ends.start)),
+        timestamp @ 0.. => match at_time(&at, ends, timestamp).await? {
+            Some((offset, timestamp)) => Ok(ListedOffset { timestamp, ..at_offset(offset) }),
+            None => Ok(ListedOffset::default()),
+        },
+        _ => Err(ErrorCode::UnsupportedVersion),
+    }
+}
+
+/// The first record with this timestamp or a later one: its offset and timestamp.
+async fn at_time(
+    at: &Located,
+    ends: Ends,
+    timestamp: i64,
+) -> Result<Option<(i64, i64)>, ErrorCode> {
+    let mut from = {
+        let shard = at.shard.replica.lock();
+        let partition = shard.state.partition(at.opening);
+        let partition = partition.ok_or(ErrorCode::UnknownTopicOrPartition)?;
+        let Some(point) = partition.point_at_time(timestamp) else { return Ok(None) };
+        point.base_offset.max(ends.start)
+    };
+    let mut misled = 0;
+    while from < ends.committed && misled < MISLEADING_MAX {
+        // One batch, whatever its size.
+        let (opening, end) = (at.opening, ends.committed);
+        let reading = Reading { opening, from, end, bytes_max: 1 };
+        let read = at.shard.read(reading).await.map_err(|_failed| ErrorCode::KafkaStorageError)?;
+        let Some(mut bytes) = read.batches.into_iter().next() else { return Ok(None) };
+        let batch = Batch::take(&mut bytes).ok().flatten().ok_or(ErrorCode::CorruptMessage)?;
+        from = batch.header().last_offset() + 1;
+        if batch.header().max_timestamp() < timestamp {
+            continue;
+        }
+        let found = records::first_since(&batch, timestamp, DECOMPRESSED_MAX);
+        if let Some(found) = found.map_err(|_wrong| ErrorCode::CorruptMessage)? {
+            return Ok(Some(found));
+        }
+        misled += 1;
+    }
+    Ok(None)
+}
+
+fn find(session: &Session, topic: &str, number: i32) -> Result<(Located, Ends), ErrorCode> {
+    let at = session.locate(&session.node.topics.catalog(), topic, number)?;
+    let ends = at.shard.ends(at.opening).ok_or(ErrorCode::UnknownTopicOrPartition)?;
+    Ok((at, ends))
+}
+
+pub(super) fn for_epochs(
+    session: &Session,
+    request: &OffsetsForLeaderEpochRequest,
+) -> OffsetsForLeaderEpochResponse {
+    let topics = request.topics.iter().map(|topic| {
+        let partitions = topic.partitions.iter().map(|asked| {
+            let partition = asked.partition;
+            match end_of(session, &topic.topic, asked) {
+                Ok((leader_epoch, end_offset)) => {
+                    EpochEnd { partition, leader_epoch, end_offset, ..EpochEnd::default() }
+                }
+                Err(error_code) => EpochEnd { partition, error_code, ..EpochEnd::default() },
+            }
+        });
+        EpochEndTopic { topic: topic.topic.clone(), partitions: partitions.collect() }
+    });
+    OffsetsForLeaderEpochResponse { topics: topics.collect(), ..Default::default() }
+}
+
+/// The last epoch that is not above the one that is asked for, and where it ended; -1 and -1 if none is
+/// known.
+fn end_of(session: &Session, topic: &str, asked: &EpochPartition) -> Result<(i32, i64), ErrorCode> {
+    let (at, ends) = find(session, topic, asked.partition)?;
+    check_epoch(asked.current_leader_epoch, ends.epoch)?;
+    if asked.leader_epoch == ends.epoch {
+        return Ok((ends.epoch, ends.committed));
+    }
+    let shard = at.shard.replica.lock();
+    let partition = shard.state.partition(at.opening);
+    let end = partition.and_then(|partition| partition.end_of_epoch(asked.leader_epoch));
+    Ok(end.filter(|_| asked.leader_epoch < ends.epoch).unwrap_or((-1, -1)))
+}
+
+pub(super) async fn delete_records(
+    session: Session,
+    request: DeleteRecordsRequest,
+) -> DeleteRecordsResponse {
+    let mut response = DeleteRecordsResponse::default();
+    let patience = Patience::of(request.timeout_ms);
+    for topic in &request.topics {
+        let mut partitions = Vec::with_capacity(topic.partitions.len());
+        for asked in &topic.partitions {
+            let partition_index = asked.partition_index;
+            partitions.push(match trim(&session, &topic.name, asked, patience).await {
+                Ok(low_watermark) => DeletedRecordsPartition {
+                    partition_index,
+                    low_watermark,
+                    ..DeletedRecordsPartition::default()
+                },
+                Err(error_code) => {
+                    DeletedRecordsPartition { partition_index, low_watermark: -1, error_code }
+                }
+            });
+        }
+        response.topics.push(DeletedRecordsTopic { name: topic.name.clone(), partitions });
+    }
+    response
+}
+
+/// Where the partition begins then.
+async fn trim(
+    session: &Session,
+    topic: &str,
+    asked: &DeleteRecordsPartition,
+    patience: Patience,
+) -> Result<i64, ErrorCode> {
+    let (at, ends) = find(session, topic, asked.partition_index)?;
+    let start = if asked.offset == LATEST { ends.committed } else { asked.offset };
+    if !(0..=ends.committed).contains(&start) {
+        return Err(ErrorCode::OffsetOutOfRange);
+    }
+    if start > ends.start {
+        // Deleted with the topic in the meantime, the shard has nothing to trim: control holds its turn.
+        let trim = Item::Trim { opening: at.opening, start };
+        let shard = Arc::clone(&at.shard);
+        let act = move |node: Arc<Node>| async move {
+            node.topics.act_on(&shard, at.opening, trim).await
+        };
+        session.within(patience, act).await.map_err(|why| why.code)?;
+    }
+    at.shard.start(at.opening).ok_or(ErrorCode::UnknownTopicOrPartition)
+}

@@ -1,0 +1,188 @@
+//! Produce and InitProducerId.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::FutureExt;
+use tokio::sync::oneshot;
+
+use super::Answer;
+use super::patience::Patience;
+use super::problem::Problem;
+use super::session::{Located, Session};
+use crate::broker::{Appended, Node};
+use crate::kafka::batch::Batch;
+use crate::kafka::error::ErrorCode;
+use crate::kafka::message::{
+    InitProducerIdRequest, InitProducerIdResponse, ProducePartition, ProduceRequest,
+    ProduceResponse, ProducedPartition, ProducedTopic,
+};
+use crate::shard::{self, Misplaced, Refused};
+
+/// A batch that waits to be agreed on.
+struct Submitted {
+    at: Located,
+    appended: oneshot::Receiver<Appended>,
+    /// The time that its records got, if not their producer's.
+    append_time: Option<u64>,
+}
+
+/// Submits all batches as it is called; the future waits for them.
+pub(super) fn produce(session: &Session, request: ProduceRequest, version: i16) -> Answer {
+    let ProduceRequest { transactional_id, acks, timeout_ms, topic_data } = request;
+    let refused = match acks {
+        _ if transactional_id.is_some() => Some(ErrorCode::TransactionalIdAuthorizationFailed),
+        -1..=1 => None,
+        _ => Some(ErrorCode::InvalidRequiredAcks),
+    };
+    let submit = |topic: &str, partition: ProducePartition| match refused {
+        Some(code) => Err(Problem::from(code)),
+        None => submit(session, topic, partition, version),
+    };
+    let submitted: Vec<(String, Vec<_>)> = topic_data
+        .into_iter()
+        .map(|topic| {
+            let partitions = topic.partition_data.into_iter();
+            let submitted = partitions
+                .map(|partition| (partition.index, submit(&topic.name, partition)))
+                .collect();
+            (topic.name, submitted)
+        })
+        .collect();
+    async move {
+        // The broker's clock, not the client's: a negative timeout waits not at all.
+        let timeout = Duration::from_millis(u64::try_from(timeout_ms).unwrap_or(0));
+        let deadline = tokio::time::Instant::now() + timeout;
+        let mut response = ProduceResponse::default();
+        for (name, partitions) in submitted {
+            let mut topic = ProducedTopic { name, ..ProducedTopic::default() };
+            for (index, submitted) in partitions {
+                let outcome = match submitted {
+                    Ok(submitted) => match tokio::time::timeout_at(deadline, wait(submitted)).await
+                    {
+                        Ok(outcome) => outcome,
+                        Err(_elapsed) => Err(ErrorCode::RequestTimedOut.into()),
+                    },
+                    Err(problem) => Err(problem),
+                };
+                topic.partition_responses.push(told(index, outcome));
+            }
+            response.responses.push(topic);
+        }
+        // Whoever asked for no answer gets none.
+        (acks != 0).then(|| response.into())
+    }
+    .boxed()
+}
+
+fn submit(
+    session: &Session,
+    topic: &str,
+    partition: ProducePartition,
+    version: i16,
+) -> Result<Submitted, Problem> {
+    let at = session.locate(&session.node.topics.catalog(), topic, partition.index)?;
+    if at.shard.has_failed() {
+        return Err(ErrorCode::KafkaStorageError.into());
+    }
+    let verbatim = partition.records.clone();
+    let batch = Batch::produced(partition.records, version)
+        .map_err(|wrong| Problem::new(wrong.error_code(), wrong.to_string()))?;
+    let append_time = at.settings.append_timestamps.then(|| session.node.now());
+    let bytes = match append_time {
+        Some(time) => stamped(batch, time),
+        None => verbatim.expect("a batch was read from it"),
+    };
+    let room = at.shard.batch_bytes_max();
+    if bytes.len() as u64 > room {
+        let message = format!("a batch of {} bytes, where {room} have room", bytes.len());
+        return Err(Problem::new(ErrorCode::MessageTooLarge, message));
+    }
+    let appended = at.shard.append(session.connection, at.opening, bytes);
+    Ok(Submitted { at, appended, append_time })
+}
+
+/// The batch, with the time at which it came.
+fn stamped(mut batch: Batch, time: u64) -> Bytes {
+    batch.stamp_append_time(i64::try_from(time).unwrap_or(i64::MAX));
+    batch.pieces().concat().into()
+}
+
+/// The base offset, the time if it is not the producer's, and where the partition begins.
+async fn wait(submitted: Submitted) -> Result<(i64, Option<u64>, i64), Problem> {
+    let Submitted { at, appended, append_time } = submitted;
+    let storage = || Problem::from(ErrorCode::KafkaStorageError);
+    let Appended { answer, index } = appended.await.map_err(|_gone| storage())?;
+    let base_offset = match answer {
+        shard::Answer::Appended { base_offset, .. } | shard::Answer::Repeated { base_offset } => {
+            base_offset
+        }
+        shard::Answer::Refused(refused) => return Err(told_of(refused)),
+        shard::Answer::NotLeader => return Err(storage()),
+    };
+    if at.settings.waits_for_disk {
+        // In a shard of its own it is durable by now; a topic that was given this setting later is not
+        // in one.
+        let index = index.unwrap_or_else(|| at.shard.replica.lock().state.applied());
+        at.shard.wait_durable(index).await.map_err(|_failed| storage())?;
+    }
+    if let Some(ms) = at.settings.flush_ms {
+        at.shard.sync_within(ms);
+    }
+    // A topic that went meanwhile had the batch.
+    let gone = || Problem::from(ErrorCode::UnknownTopicOrPartition);
+    let start = at.shard.start(at.opening).ok_or_else(gone)?;
+    Ok((base_offset, append_time, start))
+}
+
+fn told_of(refused: Refused) -> Problem {
+    let code = match refused {
+        Refused::NotHere => ErrorCode::NotLeaderOrFollower,
+        Refused::TooLarge { .. } => ErrorCode::MessageTooLarge,
+        Refused::NotABatch(_) => ErrorCode::CorruptMessage,
+        Refused::Misplaced(Misplaced::OutOfOrder { .. }) => ErrorCode::OutOfOrderSequenceNumber,
+        Refused::Misplaced(Misplaced::Fenced { .. }) => ErrorCode::InvalidProducerEpoch,
+        Refused::NeedsCeiling(_) | Refused::Exhausted => ErrorCode::UnknownServerError,
+    };
+    Problem::new(code, refused.to_string())
+}
+
+fn told(index: i32, outcome: Result<(i64, Option<u64>, i64), Problem>) -> ProducedPartition {
+    match outcome {
+        Ok((base_offset, time, log_start_offset)) => ProducedPartition {
+            index,
+            base_offset,
+            log_append_time_ms: time.map_or(-1, |time| i64::try_from(time).unwrap_or(i64::MAX)),
+            log_start_offset,
+            ..ProducedPartition::default()
+        },
+        Err(Problem { code, message }) => ProducedPartition {
+            index,
+            error_code: code,
+            base_offset: -1,
+            error_message: message,
+            ..ProducedPartition::default()
+        },
+    }
+}
+
+/// An id that nobody had. Transactions are refused with the error that ends every client's attempt.
+pub(super) async fn init_producer_id(
+    session: Session,
+    request: InitProducerIdRequest,
+) -> InitProducerIdResponse {
+    let refused = |error_code| InitProducerIdResponse {
+        error_code,
+        producer_epoch: -1,
+        ..InitProducerIdResponse::default()
+    };
+    if request.transactional_id.is_some() {
+        return refused(ErrorCode::TransactionalIdAuthorizationFailed);
+    }
+    let draw = |node: Arc<Node>| async move { node.topics.producer().await };
+    match session.within(Patience::unless_said(), draw).await {
+        Ok(producer_id) => InitProducerIdResponse { producer_id, ..Default::default() },
+        Err(why) => refused(why.code),
+    }
+}

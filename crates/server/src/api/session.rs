@@ -1,0 +1,120 @@
+//! [`Session`]: who asks, and of which node.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use tokio::sync::{mpsc, watch};
+
+use crate::broker::{DataShard, Ends, Node, Refused};
+use crate::control::{Catalog, FlushClass, Impossible, Topic};
+use crate::kafka::error::ErrorCode;
+use crate::shard::Opening;
+
+/// The id of the node, as clients know it.
+pub(crate) const NODE_ID: i32 = 1;
+/// The isolation level `read_committed`.
+pub(super) const READ_COMMITTED: i8 = 1;
+
+/// A connection's view of its node.
+#[derive(Debug, Clone)]
+pub(crate) struct Session {
+    pub(crate) node: Arc<Node>,
+    /// The number of the connection.
+    pub(crate) connection: u64,
+    /// Where the client is.
+    pub(crate) peer: Arc<str>,
+    /// Where clients are told to find the node.
+    pub(crate) host: Arc<str>,
+    pub(crate) port: u16,
+    /// True once the node is about to close: nobody waits for more then.
+    pub(crate) stop: watch::Receiver<bool>,
+    /// Held by all that hold the node for a client, also where its connection is gone. It is closed once
+    /// nobody is served any more.
+    pub(crate) alive: mpsc::Sender<Infallible>,
+}
+
+/// Where a partition is, and what holds for it.
+#[derive(Debug, Clone)]
+pub(crate) struct Located {
+    pub(crate) shard: Arc<DataShard>,
+    pub(crate) opening: Opening,
+    pub(crate) settings: Applied,
+}
+
+impl Located {
+    /// The offset that a client reads up to: of what is acknowledged, or with `read_committed` of what is
+    /// stable.
+    pub(crate) fn end(&self, ends: Ends, isolation_level: i8) -> i64 {
+        match isolation_level {
+            READ_COMMITTED if self.settings.committed_is_durable => ends.durable,
+            _ => ends.committed,
+        }
+    }
+}
+
+/// What of a topic's settings requests look at.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Applied {
+    /// `read_committed` reads what is durable.
+    pub(crate) committed_is_durable: bool,
+    /// A record is acknowledged once it is durable.
+    pub(crate) waits_for_disk: bool,
+    /// A sync of a record begins so soon.
+    pub(crate) flush_ms: Option<u64>,
+    pub(crate) append_timestamps: bool,
+}
+
+impl Session {
+    /// Where a partition takes records.
+    pub(crate) fn locate(
+        &self,
+        catalog: &Catalog,
+        topic: &str,
+        number: i32,
+    ) -> Result<Located, ErrorCode> {
+        let unknown = ErrorCode::UnknownTopicOrPartition;
+        let (_, found) = catalog.find(topic).ok_or(unknown)?;
+        let place = u32::try_from(number).ok().and_then(|number| catalog.place(topic, number));
+        let (opening, extent) = place.ok_or(unknown)?;
+        let shard = Arc::clone(self.node.topics.shard(extent.shard));
+        Ok(Located { shard, opening, settings: self.applied(found) })
+    }
+
+    fn applied(&self, topic: &Topic) -> Applied {
+        let settings = &topic.settings;
+        let knee = self.node.options.knee.filter(|_| settings.flushes_at_the_knee());
+        let knee = knee.and_then(|knee| u64::try_from(knee.as_millis()).ok());
+        Applied {
+            committed_is_durable: settings.committed_is_durable(),
+            waits_for_disk: settings.flush_class() == FlushClass::Durable,
+            flush_ms: settings.flush_ms().into_iter().chain(knee).min(),
+            append_timestamps: settings.of_partition().append_timestamps,
+        }
+    }
+}
+
+/// Whether a client's leader epoch is that of the partition; -1 is any.
+pub(crate) fn check_epoch(clients: i32, ours: i32) -> Result<(), ErrorCode> {
+    match clients {
+        -1 => Ok(()),
+        _ if clients < ours => Err(ErrorCode::FencedLeaderEpoch),
+        _ if clients > ours => Err(ErrorCode::UnknownLeaderEpoch),
+        _ => Ok(()),
+    }
+}
+
+/// What a client is told of a change that is not made.
+pub(crate) fn code_of(refused: &Refused) -> ErrorCode {
+    match refused {
+        Refused::Impossible(impossible) => match impossible {
+            Impossible::Exists(_) | Impossible::IdExists => ErrorCode::TopicAlreadyExists,
+            Impossible::NoSuchTopic | Impossible::Deleted(_) | Impossible::NotDeleted(_) => {
+                ErrorCode::UnknownTopicOrPartition
+            }
+            Impossible::TooManyPartitions(_) => ErrorCode::InvalidPartitions,
+            Impossible::Exhausted | Impossible::Backwards(..) => ErrorCode::UnknownServerError,
+        },
+        Refused::Full { .. } => ErrorCode::InvalidPartitions,
+        Refused::Failed(_) => ErrorCode::KafkaStorageError,
+    }
+}

@@ -1,0 +1,180 @@
+//! CreateTopics, DeleteTopics and CreatePartitions. Answered once it is done, not once it is begun.
+
+use std::sync::Arc;
+
+use super::patience::Patience;
+use super::problem::Problem;
+use super::session::{NODE_ID, Session};
+use crate::broker::{Asked, Node};
+use crate::control::{TopicSettings, check_name};
+use crate::groups::Answer;
+use crate::kafka::error::ErrorCode;
+use crate::kafka::message::{
+    CreatableTopic, CreatePartitionsRequest, CreatePartitionsResponse, CreateTopicsRequest,
+    CreateTopicsResponse, CreatedTopic, DeleteTopicsRequest, DeleteTopicsResponse, DeletedTopic,
+    GrowingTopic, GrownTopic, TopicConfig,
+};
+
+pub(super) async fn create(session: Session, request: CreateTopicsRequest) -> CreateTopicsResponse {
+    let CreateTopicsRequest { topics, timeout_ms, validate_only, .. } = request;
+    let (mut response, patience) = (CreateTopicsResponse::default(), Patience::of(timeout_ms));
+    for topic in topics {
+        let name = topic.name.clone();
+        let created = create_one(&session, topic, validate_only, patience).await;
+        response.topics.push(match created {
+            Ok(()) => CreatedTopic { name, ..CreatedTopic::default() },
+            Err(Problem { code: error_code, message: error_message }) => {
+                CreatedTopic { name, error_code, error_message }
+            }
+        });
+    }
+    response
+}
+
+async fn create_one(
+    session: &Session,
+    topic: CreatableTopic,
+    validate_only: bool,
+    patience: Patience,
+) -> Result<(), Problem> {
+    check_name(&topic.name)
+        .map_err(|why| Problem::new(ErrorCode::InvalidTopicException, why.to_string()))?;
+    let partitions = partitions_of(session, &topic)?;
+    let settings = settings_of(session, &topic.configs)?;
+    if session.node.topics.catalog().find(&topic.name).is_some() {
+        let exists = format!("the topic {} exists", topic.name);
+        return Err(Problem::new(ErrorCode::TopicAlreadyExists, exists));
+    }
+    if !validate_only {
+        let create = move |node: Arc<Node>| async move {
+            node.topics.create(&topic.name, partitions, settings).await
+        };
+        session.within(patience, create).await?;
+    }
+    Ok(())
+}
+
+/// How many partitions a topic is to have; all are on this node.
+fn partitions_of(session: &Session, topic: &CreatableTopic) -> Result<u32, Problem> {
+    let here = |brokers: &[i32]| brokers == [NODE_ID];
+    if !topic.assignments.is_empty() {
+        if !topic.assignments.iter().all(|assignment| here(&assignment.broker_ids)) {
+            return Err(one_broker(ErrorCode::InvalidReplicaAssignment));
+        }
+        return u32::try_from(topic.assignments.len()).map_err(|_large| too_many());
+    }
+    if !matches!(topic.replication_factor, -1 | 1) {
+        return Err(one_broker(ErrorCode::InvalidReplicationFactor));
+    }
+    match topic.num_partitions {
+        -1 => Ok(session.node.options.partitions),
+        number @ 1.. => u32::try_from(number).map_err(|_large| too_many()),
+        _ => {
+            let message = "a topic has at least one partition";
+            Err(Problem::new(ErrorCode::InvalidPartitions, message))
+        }
+    }
+}
+
+fn one_broker(code: ErrorCode) -> Problem {
+    Problem::new(code, "this cluster has one broker, number 1: a partition has one replica")
+}
+
+fn too_many() -> Problem {
+    Problem::new(ErrorCode::InvalidPartitions, "too many partitions")
+}
+
+fn settings_of(session: &Session, configs: &[TopicConfig]) -> Result<TopicSettings, Problem> {
+    let mut settings = TopicSettings::default();
+    for config in configs {
+        settings.set(&config.name, config.value.as_deref())?;
+    }
+    check_knee(session, &settings)?;
+    Ok(settings)
+}
+
+/// `plimsoll.flush=auto` means what the lab measured, which must have been given.
+pub(super) fn check_knee(session: &Session, settings: &TopicSettings) -> Result<(), Problem> {
+    if !settings.flushes_at_the_knee() || session.node.options.knee.is_some() {
+        return Ok(());
+    }
+    let message = "plimsoll.flush=auto needs a profile of this disk: run `plimsoll lab`, and give the \
+                   broker its durability-profile.json by --profile";
+    Err(Problem::new(ErrorCode::InvalidConfig, message))
+}
+
+pub(super) async fn delete(session: Session, request: DeleteTopicsRequest) -> DeleteTopicsResponse {
+    let mut response = DeleteTopicsResponse::default();
+    let patience = Patience::of(request.timeout_ms);
+    for name in request.topic_names {
+        let error_code = match delete_one(&session, &name, patience).await {
+            Ok(()) => ErrorCode::None,
+            Err(problem) => problem.code,
+        };
+        response.responses.push(DeletedTopic { name, error_code });
+    }
+    response
+}
+
+async fn delete_one(session: &Session, name: &str, patience: Patience) -> Result<(), Problem> {
+    let id = session.node.topics.catalog().find(name).map(|(id, _)| id);
+    let id = id.ok_or_else(Problem::no_topic)?;
+    let gone = Asked::TopicIsGone(name.to_owned());
+    let delete = move |node: Arc<Node>| async move {
+        node.topics.delete(id).await?;
+        // Offsets in it go, so that another of its name begins anew.
+        let told = node.groups.ask(gone).await;
+        debug_assert!(matches!(told, Answer::Done | Answer::Refused(_)), "{told:?}");
+        Ok(())
+    };
+    session.within(patience, delete).await
+}
+
+pub(super) async fn grow(
+    session: Session,
+    request: CreatePartitionsRequest,
+) -> CreatePartitionsResponse {
+    let CreatePartitionsRequest { topics, timeout_ms, validate_only, .. } = request;
+    let (mut response, patience) = (CreatePartitionsResponse::default(), Patience::of(timeout_ms));
+    for topic in topics {
+        let grown = grow_one(&session, &topic, validate_only, patience).await;
+        let name = topic.name;
+        response.results.push(match grown {
+            Ok(()) => GrownTopic { name, ..GrownTopic::default() },
+            Err(Problem { code: error_code, message: error_message }) => {
+                GrownTopic { name, error_code, error_message }
+            }
+        });
+    }
+    response
+}
+
+async fn grow_one(
+    session: &Session,
+    topic: &GrowingTopic,
+    validate_only: bool,
+    patience: Patience,
+) -> Result<(), Problem> {
+    let (id, there) = {
+        let catalog = session.node.topics.catalog();
+        let found = catalog.find(&topic.name).map(|(id, found)| (id, found.partitions.len()));
+        found.ok_or_else(Problem::no_topic)?
+    };
+    let more = usize::try_from(topic.count).ok().and_then(|count| count.checked_sub(there));
+    let more = more.filter(|more| *more > 0).and_then(|more| u32::try_from(more).ok());
+    let more = more.ok_or_else(|| {
+        let message = format!("the topic has {there} partitions, and can only have more");
+        Problem::new(ErrorCode::InvalidPartitions, message)
+    })?;
+    if let Some(assignments) = &topic.assignments
+        && !assignments.iter().all(|assignment| assignment.broker_ids == [NODE_ID])
+    {
+        return Err(one_broker(ErrorCode::InvalidReplicaAssignment));
+    }
+    if !validate_only {
+        session
+            .within(patience, move |node| async move { node.topics.grow(id, more).await })
+            .await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,331 @@
+//! [`Coordinator`]: the groups' shard, and the task that coordinates.
+//!
+//! What the pure coordinator decides is agreed on, durable, and applied, in that order; only then
+//! are those who wait for it answered.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::StreamExt;
+use futures_util::future::BoxFuture;
+use futures_util::stream::FuturesOrdered;
+use plimsoll_log::{Ack, Crew};
+use plimsoll_sync::Dir;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, MissedTickBehavior};
+
+use super::error::Failed;
+use super::keeper::{Keeper, Kept};
+use super::layout::{self, GROUPS as NUMBER};
+use super::options::small_log;
+use super::snapshot;
+use crate::cluster::{self, Apply, Committed, Group, Leadership, Stop};
+use crate::groups::{
+    Answer, Beat, Change, Commit, Groups, Join, Leave, Refusal, Settings, Step, Store, Sync,
+    TopicPartition,
+};
+
+/// How often offsets are looked at that may have been kept long enough.
+const EXPIRE: Duration = Duration::from_secs(300);
+
+/// How long a client waits for a disk; as Kafka's `offsets.commit.timeout.ms`.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// What a coordinator is asked.
+#[derive(Debug)]
+pub(crate) enum Asked {
+    /// With the id that the member gets if it has none.
+    Join(Join, String),
+    Sync(Sync),
+    Beat(Beat),
+    Leave(Leave),
+    Commit(Commit),
+    Forget(String, Vec<TopicPartition>),
+    Delete(String),
+    /// There is no such topic any more.
+    TopicIsGone(String),
+}
+
+/// Bytes of an offset's entry beside its texts, at most.
+const OFFSET_BYTES: usize = 64;
+
+impl Asked {
+    /// How large the change may become that it asks for, where nothing else bounds that.
+    fn bytes(&self) -> usize {
+        let offset = |at: &TopicPartition| at.topic.len() + OFFSET_BYTES;
+        match self {
+            Self::Commit(commit) => {
+                let metadata = |text: &Option<String>| text.as_ref().map_or(0, String::len);
+                let offsets = commit.offsets.iter();
+                let bytes =
+                    offsets.map(|(at, offset_of)| offset(at) + metadata(&offset_of.metadata));
+                commit.group.len() + bytes.sum::<usize>()
+            }
+            Self::Forget(group, partitions) => {
+                group.len() + partitions.iter().map(offset).sum::<usize>()
+            }
+            _ => 0,
+        }
+    }
+}
+
+/// The groups of a node.
+#[derive(Debug)]
+pub(crate) struct Coordinator {
+    pub(super) group: Arc<Group<Stores>>,
+    store: Arc<RwLock<Store>>,
+    groups: Arc<Mutex<Groups>>,
+    asks: mpsc::UnboundedSender<(Asked, oneshot::Sender<Answer>)>,
+    task: JoinHandle<()>,
+    keeper: Arc<Keeper>,
+    keeping: JoinHandle<()>,
+}
+
+/// Applies what was agreed on.
+#[derive(Debug)]
+pub(crate) struct Stores {
+    store: Arc<RwLock<Store>>,
+    applied_bytes: Arc<AtomicU64>,
+}
+
+impl Apply for Stores {
+    type Answer = ();
+
+    fn apply(&mut self, _: u64, _: u64, payload: Option<&Bytes>) -> Result<(), Stop> {
+        let Some(bytes) = payload else { return Ok(()) };
+        self.applied_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        let change = Change::decode(bytes).map_err(|why| Stop(why.to_string()))?;
+        let mut store = self.store.write().unwrap_or_else(PoisonError::into_inner);
+        store.apply(&change).map_err(|why| Stop(why.to_string()))
+    }
+}
+
+impl Kept for Stores {
+    fn encode(&self) -> Vec<u8> {
+        read(&self.store).encode()
+    }
+
+    fn needs_from(&self) -> Option<u64> {
+        None
+    }
+}
+
+impl Coordinator {
+    /// Opens the shard in its directory, and coordinates.
+    pub(crate) fn open(
+        dir: &Arc<dyn Dir>,
+        crew: &Arc<Crew>,
+        settings: Settings,
+        clock: fn() -> u64,
+    ) -> Result<Self, Failed> {
+        let failed = |why| Failed::Shard { number: NUMBER, why };
+        let root = dir;
+        let dir = root.create_dir(&layout::shard(NUMBER)).map_err(Failed::Directory)?;
+        let (start, store) = snapshot::open(&**root, NUMBER, Store::decode)?;
+        let options = cluster::Options {
+            node: 1,
+            promise: Ack::Durable,
+            must_sync: |_| true,
+            start,
+            log: small_log(),
+            crew: Some(Arc::clone(crew)),
+        };
+        let store = Arc::new(RwLock::new(store));
+        let applied_bytes = Arc::<AtomicU64>::default();
+        let keeper = Arc::new(Keeper::new(root, NUMBER, Arc::clone(&applied_bytes)));
+        let stores = Stores { store: Arc::clone(&store), applied_bytes };
+        let (group, _) = Group::open(&dir, options, stores).map_err(failed)?;
+        let leadership = group.runtime().block_on(group.wait_to_lead()).map_err(failed)?;
+        let loaded = Groups::load(settings, &read(&store), clock());
+        let groups = Arc::new(Mutex::new(loaded));
+        let group = Arc::new(group);
+        let (asks, asked) = mpsc::unbounded_channel();
+        let work = Work {
+            group: Arc::clone(&group),
+            leadership,
+            store: Arc::clone(&store),
+            groups: Arc::clone(&groups),
+            replies: HashMap::new(),
+            next_ticket: 0,
+            on_its_way: FuturesOrdered::new(),
+            clock,
+            last_now: 0,
+        };
+        let task = group.runtime().spawn(async move {
+            if let Some(why) = work.coordinate(asked).await {
+                tracing::error!(shard = NUMBER, %why, "the groups are offline");
+            }
+        });
+        let keeping = group.runtime().spawn(Arc::clone(&keeper).keep(Arc::clone(&group)));
+        Ok(Self { group, store, groups, asks, task, keeper, keeping })
+    }
+
+    /// Asks, and waits for the answer.
+    pub(crate) async fn ask(&self, asked: Asked) -> Answer {
+        let (reply, answer) = oneshot::channel();
+        if asked.bytes() as u64 > self.group.max_payload_bytes() {
+            return Answer::Refused(Refusal::PolicyViolation);
+        }
+        // These wait for members, the others for a disk.
+        let may_last = matches!(asked, Asked::Join(..) | Asked::Sync(_));
+        // Where the task has ended, so has the answer.
+        self.asks.send((asked, reply)).ok();
+        let answer = match may_last {
+            true => answer.await.ok(),
+            false => tokio::time::timeout(PATIENCE, answer).await.ok().and_then(Result::ok),
+        };
+        // It may still be agreed on: who is told this looks for the coordinator, and asks again.
+        answer.unwrap_or(Answer::Refused(Refusal::NotCoordinator))
+    }
+
+    /// What is agreed on.
+    pub(crate) fn store(&self) -> RwLockReadGuard<'_, Store> {
+        read(&self.store)
+    }
+
+    /// The groups as they are here and now.
+    pub(crate) fn groups(&self) -> MutexGuard<'_, Groups> {
+        self.groups.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn close(self) -> Result<(), Failed> {
+        let Self { group, asks, task, keeper, keeping, .. } = self;
+        drop(asks);
+        keeping.abort();
+        // A panic there was printed there.
+        let runtime = group.runtime().clone();
+        drop((runtime.block_on(task), runtime.block_on(keeping)));
+        let kept = runtime.block_on(keeper.keep_now(&group));
+        let group = Arc::into_inner(group).expect("nobody uses groups that are closed");
+        group.close().map_err(|why| Failed::Shard { number: NUMBER, why })?;
+        kept
+    }
+}
+
+fn read(store: &RwLock<Store>) -> RwLockReadGuard<'_, Store> {
+    store.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The task that coordinates.
+struct Work {
+    group: Arc<Group<Stores>>,
+    leadership: Leadership,
+    store: Arc<RwLock<Store>>,
+    groups: Arc<Mutex<Groups>>,
+    replies: HashMap<u64, oneshot::Sender<Answer>>,
+    next_ticket: u64,
+    /// Changes that are being agreed on, each with its number.
+    on_its_way: FuturesOrdered<BoxFuture<'static, (u64, cluster::Result<Committed<()>>)>>,
+    clock: fn() -> u64,
+    last_now: u64,
+}
+
+impl Work {
+    async fn coordinate(
+        mut self,
+        mut asked: mpsc::UnboundedReceiver<(Asked, oneshot::Sender<Answer>)>,
+    ) -> Option<cluster::Error> {
+        let mut expire = tokio::time::interval(EXPIRE);
+        expire.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let why = loop {
+            let alarm = self.alarm();
+            tokio::select! {
+                biased;
+                Some((number, committed)) = self.on_its_way.next() => match committed {
+                    Ok(_) => {
+                        let answers = self.groups().agreed(number);
+                        self.answer(answers);
+                    }
+                    Err(why) => break Some(why),
+                },
+                ask = asked.recv() => match ask {
+                    Some((ask, reply)) => {
+                        let step = self.take(ask, reply);
+                        if let Err(why) = self.carry_out(step).await {
+                            break Some(why);
+                        }
+                    }
+                    None => break None,
+                },
+                () = tokio::time::sleep_until(alarm) => {
+                    let now = self.now();
+                    let step = self.groups().tick(now);
+                    if let Err(why) = self.carry_out(step).await {
+                        break Some(why);
+                    }
+                }
+                _ = expire.tick() => {
+                    let now = self.now();
+                    let step = self.groups().expire(&read(&self.store), now);
+                    if let Err(why) = self.carry_out(step).await {
+                        break Some(why);
+                    }
+                }
+            }
+        };
+        // Dropped replies say that another coordinates.
+        asked.close();
+        why
+    }
+
+    fn groups(&self) -> MutexGuard<'_, Groups> {
+        self.groups.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The time, which does not go back.
+    fn now(&mut self) -> u64 {
+        self.last_now = self.last_now.max((self.clock)());
+        self.last_now
+    }
+
+    fn alarm(&mut self) -> Instant {
+        const LONG: Duration = Duration::from_secs(3600);
+        let now = self.now();
+        let left = self.groups().next_deadline().map(|at| at.saturating_sub(now));
+        Instant::now() + left.map_or(LONG, Duration::from_millis)
+    }
+
+    fn take(&mut self, asked: Asked, reply: oneshot::Sender<Answer>) -> Step {
+        let (ticket, now) = (self.next_ticket, self.now());
+        self.next_ticket += 1;
+        self.replies.insert(ticket, reply);
+        let mut groups = self.groups();
+        let store = read(&self.store);
+        match asked {
+            Asked::Join(join, fresh) => groups.join(join, fresh, ticket, now),
+            Asked::Sync(sync) => groups.sync(sync, ticket, now),
+            Asked::Beat(beat) => groups.beat(&beat, ticket, now),
+            Asked::Leave(leave) => groups.leave(&leave, ticket, now),
+            Asked::Commit(commit) => groups.commit(commit, &store, ticket, now),
+            Asked::Forget(group, partitions) => groups.forget(&group, partitions, ticket, now),
+            Asked::Delete(group) => groups.delete(&group, ticket, now),
+            Asked::TopicIsGone(topic) => {
+                let mut step = groups.topic_is_gone(topic);
+                step.answers.push((ticket, Answer::Done));
+                step
+            }
+        }
+    }
+
+    /// Has the changes agreed on in their order, and says what may be said now.
+    async fn carry_out(&mut self, step: Step) -> cluster::Result<()> {
+        for (number, change) in step.changes {
+            let committed = self.group.submit(self.leadership, change.encode().into()).await?;
+            self.on_its_way.push_back(Box::pin(async move { (number, committed.await) }));
+        }
+        self.answer(step.answers);
+        Ok(())
+    }
+
+    fn answer(&mut self, answers: Vec<(u64, Answer)>) {
+        for (ticket, answer) in answers {
+            let reply = self.replies.remove(&ticket).expect("each ticket is answered once");
+            // A connection that is gone asks for nothing.
+            reply.send(answer).ok();
+        }
+    }
+}

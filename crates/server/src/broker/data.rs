@@ -1,0 +1,265 @@
+//! [`DataShard`]: a shard of records: its group, its replica, and the door to its leader.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use plimsoll_log::Ack;
+use plimsoll_sync::Dir;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
+
+use super::error::Failed;
+use super::keeper::Keeper;
+use super::layout;
+use super::leader::{Appended, Ask, Begin, lead};
+use super::replica::{Applier, Replica};
+use super::snapshot;
+use crate::cluster::{self, Group, Leadership};
+use crate::run::Run;
+use crate::shard::{
+    Answer, BATCH_OVERHEAD_BYTES, Entry, Fence, Item, Opening, Partition, Proposer, State,
+};
+
+/// A shard of records.
+#[derive(Debug)]
+pub(crate) struct DataShard {
+    pub(crate) number: u32,
+    pub(crate) group: Arc<Group<Applier>>,
+    pub(crate) replica: Arc<Replica>,
+    asks: mpsc::UnboundedSender<Ask>,
+    leader: JoinHandle<()>,
+    keeper: Arc<Keeper>,
+    keeping: JoinHandle<()>,
+    has_failed: Arc<AtomicBool>,
+    /// When the next sync is due that a topic asked for by its age.
+    due: Mutex<Option<Instant>>,
+}
+
+/// The offsets of a partition that clients ask for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Ends {
+    pub(crate) start: i64,
+    /// C: below it all is acknowledged, or was fenced.
+    pub(crate) committed: i64,
+    /// D: below it all is durable.
+    pub(crate) durable: i64,
+    pub(crate) epoch: i32,
+}
+
+/// A shard that leads its group, and takes nothing yet.
+pub(super) struct Opened {
+    number: u32,
+    group: Arc<Group<Applier>>,
+    replica: Arc<Replica>,
+    leadership: Leadership,
+    keeper: Arc<Keeper>,
+    /// The last log index that its recovery found.
+    pub(super) recovered: u64,
+}
+
+impl Opened {
+    /// Opens a shard in its directory, and waits until it leads: all that its recovery found is durable
+    /// then.
+    pub(super) fn open(
+        root: &Arc<dyn Dir>,
+        number: u32,
+        promise: Ack,
+        log: plimsoll_log::Options,
+        tail_bytes: usize,
+    ) -> Result<Self, Failed> {
+        let failed = |why| Failed::Shard { number, why };
+        let dir = root.create_dir(&layout::shard(number)).map_err(Failed::Directory)?;
+        let (start, state) = snapshot::open(&**root, number, State::decode)?;
+        let must_sync =
+            |bytes: &[u8]| Entry::decode(bytes).is_ok_and(|entry| entry.must_be_durable);
+        let options = cluster::Options { node: 1, promise, must_sync, start, log, crew: None };
+        let replica = Arc::new(Replica::new(state, tail_bytes));
+        let applier = Applier(Arc::clone(&replica));
+        let (group, recovery) = Group::open(&dir, options, applier).map_err(failed)?;
+        let leadership = group.runtime().block_on(group.wait_to_lead()).map_err(failed)?;
+        // A leadership begins once all that it applied is durable.
+        if let Some(applied) = group.applied() {
+            group.runtime().block_on(group.wait_durable(applied)).map_err(failed)?;
+        }
+        let keeper = Keeper::new(root, number, Arc::clone(&replica.applied_bytes));
+        let (group, keeper) = (Arc::new(group), Arc::new(keeper));
+        let recovered = recovery.last_index;
+        Ok(Self { number, group, replica, leadership, keeper, recovered })
+    }
+
+    /// Goes on behind what may be gone. Durable on return.
+    pub(super) fn fence(&self, fence: Fence, now: u64) -> Result<(), Failed> {
+        let act = {
+            let state = &self.replica.lock().state;
+            Proposer::new(state, now).act(state, now, &[Item::Fence(fence)])
+        };
+        let act = act.expect("a fence is something to agree on");
+        let proposed = self.group.propose(self.leadership, act.bytes);
+        let fenced = self.group.runtime().block_on(proposed);
+        fenced.map(drop).map_err(|why| Failed::Shard { number: self.number, why })
+    }
+
+    /// The last log index that is durable, as the shard counts.
+    pub(super) fn durable(&self) -> u64 {
+        durable(&self.group)
+    }
+
+    /// Takes what is asked from here on. `run` is told of what is acknowledged, where that is before it is
+    /// durable.
+    pub(super) fn lead(self, run: Option<Arc<Run>>, clock: fn() -> u64) -> DataShard {
+        let Self { number, group, replica, leadership, keeper, .. } = self;
+        if let Some(run) = &run {
+            replica.testify(Arc::clone(run), number);
+        }
+        let (asks, asked) = mpsc::unbounded_channel();
+        let has_failed = Arc::new(AtomicBool::new(false));
+        let begin = Begin {
+            group: Arc::clone(&group),
+            replica: Arc::clone(&replica),
+            leadership,
+            run,
+            clock,
+        };
+        let leader = group.runtime().spawn({
+            let has_failed = Arc::clone(&has_failed);
+            async move {
+                if let Some(why) = lead(begin, asked).await {
+                    tracing::error!(shard = number, %why, "the shard is offline");
+                    has_failed.store(true, Ordering::Relaxed);
+                }
+            }
+        });
+        let keeping = group.runtime().spawn(Arc::clone(&keeper).keep(Arc::clone(&group)));
+        let due = Mutex::new(None);
+        DataShard { number, group, replica, asks, leader, keeper, keeping, has_failed, due }
+    }
+}
+
+impl DataShard {
+    /// Whether its disk or its engine has failed: nothing is taken any more, what is in memory or can
+    /// be read is served.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.has_failed.load(Ordering::Relaxed)
+    }
+
+    /// The largest batch that an entry has room for.
+    pub(crate) fn batch_bytes_max(&self) -> u64 {
+        self.group.max_payload_bytes().saturating_sub(BATCH_OVERHEAD_BYTES as u64)
+    }
+
+    /// Has a batch wait for the next entry.
+    pub(crate) fn append(
+        &self,
+        connection: u64,
+        opening: Opening,
+        batch: Bytes,
+    ) -> oneshot::Receiver<Appended> {
+        let (reply, appended) = oneshot::channel();
+        let ask = Ask::Append { connection, opening, batch, reply };
+        if let Err(mpsc::error::SendError(Ask::Append { reply, .. })) = self.asks.send(ask) {
+            // Who asked is told.
+            reply.send(Appended { answer: Answer::NotLeader, index: None }).ok();
+        }
+        appended
+    }
+
+    /// Has acts agreed on, if there are any; they are applied and durable on return.
+    pub(crate) async fn act(&self, items: Vec<Item<'static>>) -> Result<(), Failed> {
+        if items.is_empty() {
+            return Ok(());
+        }
+        let (reply, done) = oneshot::channel();
+        let offline = || Failed::Offline { number: self.number };
+        self.asks.send(Ask::Act { items, reply }).map_err(|_closed| offline())?;
+        done.await.map_err(|_gone| offline())
+    }
+
+    /// The last log index that is durable, as the shard counts.
+    pub(crate) fn durable(&self) -> u64 {
+        durable(&self.group)
+    }
+
+    /// Waits until an entry is durable, by the shard's index, and asks for that.
+    pub(crate) async fn wait_durable(&self, index: u64) -> Result<(), Failed> {
+        let Some(index) = index.checked_sub(1) else { return Ok(()) };
+        let failed = |why| Failed::Shard { number: self.number, why };
+        self.group.wait_durable(index).await.map_err(failed)
+    }
+
+    /// The oldest offset of a partition that can be read; `None` if it is not here.
+    pub(crate) fn start(&self, opening: Opening) -> Option<i64> {
+        self.replica.lock().state.partition(opening).map(Partition::start)
+    }
+
+    /// The offsets of a partition; `None` if it is not here.
+    pub(crate) fn ends(&self, opening: Opening) -> Option<Ends> {
+        let durable = self.durable();
+        let shard = self.replica.lock();
+        let partition = shard.state.partition(opening)?;
+        Some(Ends::of(partition, shard.state.turns(), durable))
+    }
+
+    /// Has a sync of all that is applied begin in so many milliseconds at the latest.
+    pub(crate) fn sync_within(self: &Arc<Self>, ms: u64) {
+        let at = Instant::now() + Duration::from_millis(ms);
+        let mut due = self.due.lock().unwrap_or_else(PoisonError::into_inner);
+        if due.is_some_and(|due| due <= at) {
+            return;
+        }
+        *due = Some(at);
+        drop(due);
+        let shard = Arc::downgrade(self);
+        self.group.runtime().spawn(async move {
+            tokio::time::sleep_until(at.into()).await;
+            let Some(shard) = shard.upgrade() else { return };
+            {
+                let mut due = shard.due.lock().unwrap_or_else(PoisonError::into_inner);
+                if *due != Some(at) {
+                    return;
+                }
+                *due = None;
+            }
+            let synced = shard.group.applied().map(|applied| shard.group.wait_durable(applied));
+            drop(shard);
+            if let Some(synced) = synced
+                && let Err(why) = synced.await
+            {
+                tracing::error!(%why, "a sync failed");
+            }
+        });
+    }
+
+    /// Takes no more, has all that was taken agreed on or refused, and makes it durable, with its state.
+    /// Returns the last log index.
+    pub(super) fn close(self) -> Result<u64, Failed> {
+        let Self { number, group, asks, leader, keeper, keeping, .. } = self;
+        drop(asks);
+        keeping.abort();
+        // A panic there was printed there.
+        let runtime = group.runtime().clone();
+        drop((runtime.block_on(leader), runtime.block_on(keeping)));
+        let kept = runtime.block_on(keeper.keep_now(&group));
+        let group = Arc::into_inner(group).expect("nobody uses a shard that is closed");
+        let last = group.applied().map_or(0, |last| last + 1);
+        group.close().map_err(|why| Failed::Shard { number, why })?;
+        kept.map(|()| last)
+    }
+}
+
+/// The engine counts from 0, the shard from 1.
+fn durable(group: &Group<Applier>) -> u64 {
+    group.durable().map_or(0, |index| index + 1)
+}
+
+impl Ends {
+    fn of(partition: &Partition, turns: u64, durable: u64) -> Self {
+        Self {
+            start: partition.start(),
+            committed: partition.next(),
+            durable: partition.end_at(durable).max(partition.start()),
+            epoch: i32::try_from(partition.epoch(turns)).unwrap_or(i32::MAX),
+        }
+    }
+}

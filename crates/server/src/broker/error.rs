@@ -1,0 +1,60 @@
+//! [`Failed`]: what a node cannot go on without, by what the caller can do about it.
+
+use crate::shard::Opening;
+use crate::{cluster, run};
+
+/// A node cannot be opened, or goes on without something.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum Failed {
+    /// A shard cannot be opened, or has stopped.
+    #[error("shard {number}")]
+    Shard {
+        /// Which.
+        number: u32,
+        /// Why.
+        #[source]
+        why: cluster::Error,
+    },
+    /// A shard has stopped, and said why.
+    #[error("shard {number} is offline")]
+    Offline {
+        /// Which.
+        number: u32,
+    },
+    /// Topics were durable, and their changes are not in the log any more.
+    #[error("shard 0 has lost changes: it does not know of {opening}, which is in shard {number}")]
+    Forgotten {
+        /// Where something of one is.
+        number: u32,
+        /// What is there.
+        opening: Opening,
+    },
+    /// An entry was asked for that is not in the log any more.
+    #[error("entry {index} is not in the log of shard {number} any more")]
+    Gone {
+        /// Which.
+        number: u32,
+        /// The entry.
+        index: u64,
+    },
+    /// The directory failed.
+    #[error("the data directory")]
+    Directory(#[source] plimsoll_sync::Error),
+    /// A file of the directory is not what was written there.
+    #[error("the file '{0}' of the data directory is not what a broker wrote there")]
+    Damaged(String),
+    /// What the last run left, and what this one notes of itself.
+    #[error("the marks of the run")]
+    Run(#[from] run::Error),
+    /// A ring in which an entry may not have room.
+    #[error("rings of {ring_bytes} bytes are too small; they have {least_bytes} at least")]
+    SmallRing {
+        /// What was asked for.
+        ring_bytes: u64,
+        /// The smallest that are taken.
+        least_bytes: u64,
+    },
+    /// The threads that the logs share cannot be started.
+    #[error("the threads of the logs cannot be started")]
+    Threads(#[source] plimsoll_log::Error),
+}

@@ -1,0 +1,88 @@
+//! [`Keeper`]: writes the snapshots of a shard, and lets its log go behind them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use plimsoll_sync::Dir;
+use tokio::time::MissedTickBehavior;
+
+use super::error::Failed;
+use super::snapshot::{EVERY_BYTES, Snapshot};
+use crate::cluster::{Apply, Group};
+
+/// How often a keeper looks.
+const LOOK: Duration = Duration::from_secs(10);
+
+/// A state that can be kept in a file.
+pub(super) trait Kept: Apply {
+    /// Its bytes.
+    fn encode(&self) -> Vec<u8>;
+
+    /// The first entry of the log that is still read, as the engine counts; `None`: no entry that is applied.
+    fn needs_from(&self) -> Option<u64>;
+}
+
+/// What is written for one shard, and when.
+#[derive(Debug)]
+pub(super) struct Keeper {
+    dir: Arc<dyn Dir>,
+    number: u32,
+    /// Bytes of entries that were applied, counted by who applies them.
+    applied_bytes: Arc<AtomicU64>,
+    /// How many of them there were at the last snapshot.
+    kept_bytes: AtomicU64,
+}
+
+impl Keeper {
+    pub(super) fn new(dir: &Arc<dyn Dir>, number: u32, applied_bytes: Arc<AtomicU64>) -> Self {
+        let kept_bytes = AtomicU64::new(0);
+        Self { dir: Arc::clone(dir), number, applied_bytes, kept_bytes }
+    }
+
+    /// Keeps the shard's state until it is dropped or fails.
+    pub(super) async fn keep<S: Kept>(self: Arc<Self>, group: Arc<Group<S>>) {
+        let mut looks = tokio::time::interval(LOOK);
+        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            looks.tick().await;
+            let since = self.applied_bytes.load(Ordering::Relaxed)
+                - self.kept_bytes.load(Ordering::Relaxed);
+            if since < EVERY_BYTES {
+                continue;
+            }
+            if let Err(why) = self.keep_now(&group).await {
+                tracing::error!(shard = self.number, %why, "its state cannot be kept");
+                return;
+            }
+        }
+    }
+
+    /// Writes a snapshot, if anything was applied since the last one. Durable on return.
+    pub(super) async fn keep_now<S: Kept>(&self, group: &Arc<Group<S>>) -> Result<(), Failed> {
+        let number = self.number;
+        let failed = move |why| Failed::Shard { number, why };
+        let applied_bytes = self.applied_bytes.load(Ordering::Relaxed);
+        if applied_bytes == self.kept_bytes.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let taken = group.snapshot(|state| (state.encode(), state.needs_from())).await;
+        let Some((place, (state, needs_from))) = taken.map_err(failed)? else { return Ok(()) };
+        // Never ahead of what a power cut leaves.
+        group.wait_durable(place.index()).await.map_err(failed)?;
+        let (dir, group) = (Arc::clone(&self.dir), Arc::clone(group));
+        let write = move || -> Result<(), Failed> {
+            let behind = needs_from.map_or(Some(place.index()), |first| first.checked_sub(1));
+            let end = behind.map(|behind| behind.min(place.index()));
+            Snapshot { place, state }.write(&*dir, number)?;
+            if let Some(end) = end {
+                group.purge(end).map_err(failed)?;
+            }
+            Ok(())
+        };
+        let written = tokio::task::spawn_blocking(write).await;
+        written.map_err(|_ended| Failed::Offline { number })??;
+        self.kept_bytes.store(applied_bytes, Ordering::Relaxed);
+        Ok(())
+    }
+}

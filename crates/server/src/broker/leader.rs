@@ -1,0 +1,241 @@
+//! [`lead`]: the task that has a data shard agree on what producers sent, and on acts.
+//!
+//! It runs beside the engine of the shard. What producers send while an entry is on its way waits,
+//! and goes with the next one: one entry, and where it has to be durable one sync, serves all of
+//! them. Entries follow each other while one is on its way only if there is much to send.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::StreamExt;
+use futures_util::future::BoxFuture;
+use futures_util::stream::FuturesOrdered;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::MissedTickBehavior;
+
+use super::replica::{Applier, Replica};
+use crate::cluster::{self, Committed, Group, Leadership};
+use crate::run::{self, Run};
+use crate::shard::{Answer, ENTRY_BYTES_MAX, Item, Opening, Proposal, Proposer, Submission};
+
+/// How often time is agreed on, so that what is past its retention goes.
+const ADVANCE: Duration = Duration::from_secs(60);
+/// Entries that are on their way at once.
+const IN_FLIGHT_MAX: usize = 4;
+/// Items of an act in one entry: far below what an entry may hold.
+const ITEMS_MAX: usize = 1024;
+
+/// What a leader is asked for.
+#[derive(Debug)]
+pub(crate) enum Ask {
+    /// To append a batch.
+    Append { connection: u64, opening: Opening, batch: Bytes, reply: oneshot::Sender<Appended> },
+    /// To have acts agreed on; answered when they are applied and durable.
+    Act { items: Vec<Item<'static>>, reply: oneshot::Sender<()> },
+}
+
+/// What became of a batch, and of which entry it is.
+#[derive(Debug)]
+pub(crate) struct Appended {
+    pub(crate) answer: Answer,
+    /// The shard's index of the entry that it waited for, if it waited for one.
+    pub(crate) index: Option<u64>,
+}
+
+type Agreed = (cluster::Result<Committed<u64>>, Option<oneshot::Sender<()>>);
+
+/// What a leader begins with.
+pub(crate) struct Begin {
+    pub(crate) group: Arc<Group<Applier>>,
+    pub(crate) replica: Arc<Replica>,
+    pub(crate) leadership: Leadership,
+    /// Must know that more is to be acknowledged before it is, where that is before it is durable.
+    pub(crate) run: Option<Arc<Run>>,
+    pub(crate) clock: fn() -> u64,
+}
+
+/// Why a leader ends.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Ended {
+    #[error(transparent)]
+    Group(#[from] cluster::Error),
+    #[error(transparent)]
+    Run(#[from] run::Error),
+}
+
+/// The leadership of a shard.
+struct Leader {
+    begin: Begin,
+    proposer: Proposer,
+    replies: HashMap<u64, oneshot::Sender<Appended>>,
+    next_ticket: u64,
+    acts: VecDeque<(Vec<Item<'static>>, Option<oneshot::Sender<()>>)>,
+    on_its_way: FuturesOrdered<BoxFuture<'static, Agreed>>,
+}
+
+/// Leads a shard until nobody can ask any more, or its engine stops; says why it did.
+pub(crate) async fn lead(begin: Begin, mut asks: mpsc::UnboundedReceiver<Ask>) -> Option<Ended> {
+    let proposer = Proposer::new(&begin.replica.lock().state, (begin.clock)());
+    let mut leader = Leader {
+        begin,
+        proposer,
+        replies: HashMap::new(),
+        next_ticket: 0,
+        acts: VecDeque::new(),
+        on_its_way: FuturesOrdered::new(),
+    };
+    let mut minutes = tokio::time::interval(ADVANCE);
+    minutes.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let why = loop {
+        tokio::select! {
+            biased;
+            Some((committed, reply)) = leader.on_its_way.next() => {
+                if let Err(why) = leader.agreed(committed, reply) {
+                    break Some(why.into());
+                }
+            }
+            ask = asks.recv() => match ask {
+                Some(ask) => leader.take(ask),
+                None => break None,
+            },
+            _ = minutes.tick() => if let Err(why) = leader.advance().await {
+                break Some(why);
+            },
+        }
+        // Whoever else is ready to ask does so now, and goes with the same entry.
+        tokio::task::yield_now().await;
+        while let Ok(ask) = asks.try_recv() {
+            leader.take(ask);
+        }
+        if let Err(why) = leader.propose().await {
+            break Some(why);
+        }
+    };
+    asks.close();
+    leader.resign();
+    why
+}
+
+impl Leader {
+    fn take(&mut self, ask: Ask) {
+        match ask {
+            Ask::Append { connection, opening, batch, reply } => {
+                let ticket = self.next_ticket;
+                self.next_ticket += 1;
+                self.replies.insert(ticket, reply);
+                self.proposer.submit(Submission { ticket, connection, opening, batch });
+            }
+            Ask::Act { mut items, reply } => {
+                while items.len() > ITEMS_MAX {
+                    let rest = items.split_off(ITEMS_MAX);
+                    self.acts.push_back((std::mem::replace(&mut items, rest), None));
+                }
+                self.acts.push_back((items, Some(reply)));
+            }
+        }
+    }
+
+    /// Has time agreed on, where it deletes something, and closes what was idle.
+    async fn advance(&mut self) -> Result<(), Ended> {
+        let now = (self.begin.clock)();
+        let closing = {
+            let shard = self.begin.replica.lock();
+            if shard.state.is_due(now) {
+                self.acts.push_back((vec![Item::Advance], None));
+            }
+            self.proposer.close_idle(&shard.state, now)
+        };
+        match closing {
+            Some(closing) => self.send(closing, None).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Proposes what waits, unless enough is on its way. Acts go one by one and batches between them, so
+    /// that a topic of many partitions holds nobody up.
+    async fn propose(&mut self) -> Result<(), Ended> {
+        while self.may_send() {
+            let Some(draft) = self.draft() else { break };
+            self.send(draft, None).await?;
+        }
+        if self.on_its_way.len() > 1 {
+            return Ok(());
+        }
+        let Some((items, reply)) = self.acts.pop_front() else { return Ok(()) };
+        let now = (self.begin.clock)();
+        let act = self.proposer.act(&self.begin.replica.lock().state, now, &items);
+        self.send(act.expect("an act is something to agree on"), reply).await
+    }
+
+    /// An entry of batches that wait, if any do.
+    fn draft(&mut self) -> Option<Proposal> {
+        if let Some(durable) = self.begin.group.durable() {
+            // The shard counts from 1.
+            self.proposer.durable(durable + 1);
+        }
+        let (mut answers, now) = (Vec::new(), (self.begin.clock)());
+        let draft = self.proposer.draft(&self.begin.replica.lock().state, now, &mut answers);
+        self.answer(answers, None);
+        draft
+    }
+
+    fn may_send(&self) -> bool {
+        match self.on_its_way.len() {
+            0 => true,
+            IN_FLIGHT_MAX.. => false,
+            // An entry that would be small waits for more, but not behind acts.
+            _ => self.proposer.waiting_bytes() >= ENTRY_BYTES_MAX || !self.acts.is_empty(),
+        }
+    }
+
+    /// Sends an entry on its way, behind all that were sent before.
+    async fn send(
+        &mut self,
+        proposal: Proposal,
+        reply: Option<oneshot::Sender<()>>,
+    ) -> Result<(), Ended> {
+        let Begin { group, leadership, run, clock, .. } = &self.begin;
+        if let Some(run) = run.as_ref().filter(|run| run.rests()) {
+            let (run, now) = (Arc::clone(run), clock());
+            let woken = tokio::task::spawn_blocking(move || run.busy(now)).await;
+            woken.unwrap_or(Ok(()))?;
+        }
+        let committed = group.submit(*leadership, proposal.bytes).await?;
+        self.on_its_way.push_back(Box::pin(async move { (committed.await, reply) }));
+        Ok(())
+    }
+
+    /// The oldest entry on its way is applied.
+    fn agreed(
+        &mut self,
+        committed: cluster::Result<Committed<u64>>,
+        reply: Option<oneshot::Sender<()>>,
+    ) -> cluster::Result<()> {
+        let index = committed?.answer;
+        let mut answers = Vec::new();
+        self.proposer.applied(index, &mut answers);
+        self.answer(answers, Some(index));
+        if let Some(reply) = reply {
+            // Who does not wait any more misses nothing.
+            reply.send(()).ok();
+        }
+        Ok(())
+    }
+
+    fn answer(&mut self, answers: Vec<(u64, Answer)>, index: Option<u64>) {
+        for (ticket, answer) in answers {
+            let reply = self.replies.remove(&ticket).expect("each ticket is answered once");
+            // A connection that is gone asks for nothing.
+            reply.send(Appended { answer, index }).ok();
+        }
+    }
+
+    /// Answers all who wait.
+    fn resign(self) {
+        for reply in self.replies.into_values() {
+            reply.send(Appended { answer: Answer::NotLeader, index: None }).ok();
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! A node: its shards, opened in a directory, each led by a task, and what is asked of them together.
+//!
+//! ```text
+//! DIR/lock           one process at a time
+//! DIR/cluster        the id of the cluster, and its checksum
+//! DIR/shard-0        control: what topics there are to be         durable before it is answered
+//! DIR/shard-1        groups: members, and committed offsets       durable before it is answered
+//! DIR/shard-2        records of topics that are synced in the background
+//! DIR/shard-3        records of topics with flush.messages=1      durable before they are answered
+//! DIR/state-N        what the entries of shard N made, up to one of them
+//! ```
+//!
+//! | file | what |
+//! | --- | --- |
+//! | `node.rs` | [`Node`]: all of it, opened and closed |
+//! | `layout.rs` | the numbers of shards, what lies where, and the name that a directory was given |
+//! | `options.rs` | what a node is opened with |
+//! | `data.rs` | a shard of records: its group, its replica, its leader's door |
+//! | `replica.rs` | what a shard's entries have made here, and who waits for more |
+//! | `leader.rs` | the task that has a shard agree on batches and acts |
+//! | `snapshot.rs` | the state of a shard in a file |
+//! | `keeper.rs` | the task that writes it, and lets the log go |
+//! | `read.rs` | reading a partition, from memory or from the log |
+//! | `topics.rs` | the control shard; what it intends, done in the shards of records |
+//! | `coordinator.rs` | the groups' shard, and the task that coordinates |
+//! | `overview.rs` | what a node is doing, as values for whoever looks at it from outside |
+//! | `error.rs` | what a node cannot go on without |
+//! | `await_record.rs` | waiting until one record is as safe as somebody wants it |
+//!
+//! Tasks that belong to a shard run on the runtime of its engine: an entry that nobody waits for a
+//! disk for costs no wake-up of a thread. What waits for a disk runs elsewhere.
+
+mod await_record;
+mod coordinator;
+mod data;
+mod error;
+mod keeper;
+mod layout;
+mod leader;
+mod node;
+mod options;
+mod overview;
+mod read;
+mod replica;
+mod snapshot;
+mod topics;
+
+pub use self::await_record::{Level, NoRecord};
+pub(crate) use self::coordinator::Asked;
+pub(crate) use self::data::{DataShard, Ends};
+pub use self::error::Failed;
+pub(crate) use self::layout::SHARED;
+pub use self::layout::cluster_in;
+pub(crate) use self::leader::Appended;
+pub use self::node::Node;
+pub use self::options::{Options, Promise};
+pub use self::overview::{
+    GapOverview, GroupOverview, PartitionOverview, SettingOverview, ShardOverview, TopicDetails,
+    TopicOverview, Totals,
+};
+pub(crate) use self::read::{Read, Reading};
+pub(crate) use self::topics::Refused;

@@ -1,0 +1,263 @@
+//! [`Node`]: all shards of a directory, opened and closed.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use plimsoll_log::{Ack, Crew, CrewOptions, Policy, Ring};
+use plimsoll_sync::{Access, Dir, Lock, OsDir, Overwrite};
+use tokio::task::JoinHandle;
+
+use super::coordinator::{Asked, Coordinator};
+use super::data::{DataShard, Opened};
+use super::error::Failed;
+use super::layout::{DURABLE, SHARED, cluster_id};
+use super::options::{Options, Promise};
+use super::topics::Topics;
+use crate::control::Catalog;
+use crate::groups::Answer;
+use crate::random;
+use crate::run::{Ends, Run, Start, Verdict};
+
+/// Half of it is the largest entry, which is 1 MiB and what stands around one.
+const RING_BYTES_MIN: u64 = 4 << 20;
+/// The file in memory that holds what is not durable of the first of them.
+const RING: &str = "shard-2";
+
+/// A node of one.
+#[derive(Debug)]
+pub struct Node {
+    pub(crate) topics: Topics,
+    pub(crate) groups: Coordinator,
+    pub(crate) options: Options,
+    cluster_id: String,
+    promise: Promise,
+    run: Arc<Run>,
+    verdict: String,
+    resting: JoinHandle<()>,
+    dir: PathBuf,
+    memory: Option<OsDir>,
+    _lock: Lock,
+}
+
+impl Node {
+    /// Opens a node in a directory, which is made if it is not there. On return it leads all its shards,
+    /// and all that was acknowledged and is there is durable. Where the last run may have lost something
+    /// that it acknowledged, a fence says so.
+    ///
+    /// Must not be called on a runtime: it waits for the disk.
+    ///
+    /// # Errors
+    /// [`Failed`], which names what cannot be opened.
+    pub fn open(path: &Path, options: Options) -> Result<Self, Failed> {
+        let dir: Arc<dyn Dir> = Arc::new(OsDir::create_all(path).map_err(Failed::Directory)?);
+        Self::open_in(&dir, path.to_owned(), options)
+    }
+
+    /// As [`Node::open`], in this directory, which is called `path` where clients ask.
+    ///
+    /// # Errors
+    /// As [`Node::open`].
+    pub fn open_in(dir: &Arc<dyn Dir>, path: PathBuf, options: Options) -> Result<Self, Failed> {
+        if options.ring_bytes < RING_BYTES_MIN {
+            return Err(Failed::SmallRing {
+                ring_bytes: options.ring_bytes,
+                least_bytes: RING_BYTES_MIN,
+            });
+        }
+        let lock = dir.lock("lock").map_err(Failed::Directory)?;
+        let cluster_id = cluster_id(&**dir)?;
+        let crew = CrewOptions { threads: 2, ring_bytes: 64 << 20 };
+        let crew = Arc::new(Crew::start(crew).map_err(Failed::Threads)?);
+        let memory = memory(&options, &cluster_id);
+        let ring_bytes = ring_left(memory.as_ref()).unwrap_or(options.ring_bytes);
+        let options = Options { ring_bytes, ..options };
+        let (ring, promise, ack) = match &memory {
+            Some(memory) if has_room(memory, &options) => {
+                (Ring::File(memory.path().join(RING)), Promise::Memory, Ack::Buffered)
+            }
+            _ => (Ring::Memory, Promise::Kernel, Ack::Written),
+        };
+        let tail_bytes = options.tail_bytes;
+        let shared = options.log(ring, options.flush);
+        let shared = Opened::open(dir, SHARED, ack, shared, tail_bytes)?;
+        let durable = options.log(Ring::Memory, Policy::everysec());
+        let durable = Opened::open(dir, DURABLE, Ack::Durable, durable, tail_bytes)?;
+        // What was durable before it was acknowledged cannot be in doubt.
+        let ends = [(SHARED, shared.recovered)].into_iter().filter(|(_, last)| *last > 0).collect();
+        let start = Start {
+            data: &**dir,
+            memory: memory.as_ref().map(|memory| memory as &dyn Dir),
+            boot: plimsoll_sync::boot_id(),
+            fresh_id: u128::from_le_bytes(random::bytes()),
+            now_ms: now(),
+        };
+        let (run, verdict) = Run::begin(start, &ends)?;
+        if let Verdict::MayHaveLost(loss) = &verdict {
+            shared.fence(loss.fence(SHARED), now())?;
+            run.fenced(&[(SHARED, shared.durable())].into(), now())?;
+        }
+        let run = Arc::new(run);
+        let shared = Arc::new(shared.lead(Some(Arc::clone(&run)), now));
+        let durable = Arc::new(durable.lead(None, now));
+        let resting = shared.group.runtime().spawn(rest(Arc::downgrade(&shared), Arc::clone(&run)));
+        let groups = Coordinator::open(dir, &crew, options.groups.clone(), now)?;
+        let topics = Topics::open(dir, &crew, vec![shared, durable], options.partitions_max)?;
+        forget_topics(&groups, &topics.catalog());
+        let verdict = verdict.to_string();
+        let dir = path;
+        Ok(Self {
+            topics,
+            groups,
+            options,
+            cluster_id,
+            promise,
+            run,
+            verdict,
+            resting,
+            dir,
+            memory,
+            _lock: lock,
+        })
+    }
+
+    /// What is known of the run before this one: a sentence.
+    #[must_use]
+    pub fn verdict(&self) -> &str {
+        &self.verdict
+    }
+
+    /// The id of the cluster, given when the directory was made.
+    #[must_use]
+    pub fn cluster_id(&self) -> &str {
+        &self.cluster_id
+    }
+
+    /// What an acknowledgement survives, where a topic does not ask for more.
+    #[must_use]
+    pub fn promise(&self) -> Promise {
+        self.promise
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// The time in ms since 1970.
+    pub(crate) fn now(&self) -> u64 {
+        now()
+    }
+
+    /// The runtime on which requests are best served: that of the shard which most are for.
+    #[must_use]
+    pub fn runtime(&self) -> &tokio::runtime::Handle {
+        self.topics.shard(SHARED).group.runtime()
+    }
+
+    /// Ends all shards; what was acknowledged is durable on return.
+    ///
+    /// # Errors
+    /// The first that could not be made durable.
+    ///
+    /// # Panics
+    /// If somebody still uses it.
+    pub fn close(self) -> Result<(), Failed> {
+        let Self { topics, groups, run, resting, memory, .. } = self;
+        resting.abort();
+        // It was told to end.
+        drop(topics.group.runtime().block_on(resting));
+        let groups = groups.close();
+        let mut ends = Ends::new();
+        for shard in topics.close()? {
+            let number = shard.number;
+            let shard = Arc::into_inner(shard).expect("nobody uses a node that is closed");
+            ends.insert(number, shard.close()?);
+        }
+        groups?;
+        ends.retain(|number, _| *number == SHARED);
+        run.close(&ends, now())?;
+        if let Some(memory) = memory {
+            // All that it had is durable. One that stays is opened as it is.
+            memory.remove(RING).ok();
+        }
+        Ok(())
+    }
+}
+
+/// Has offsets forgotten of topics that went while the last run ended.
+fn forget_topics(groups: &Coordinator, catalog: &Catalog) {
+    let gone: BTreeSet<String> = {
+        let store = groups.store();
+        let offsets = store.groups().flat_map(|(_, stored)| stored.offsets());
+        let names = offsets.map(|(topic, ..)| topic);
+        names.filter(|name| catalog.find(name).is_none()).map(str::to_owned).collect()
+    };
+    let runtime = groups.group.runtime();
+    for topic in gone {
+        let told = runtime.block_on(groups.ask(Asked::TopicIsGone(topic)));
+        if matches!(told, Answer::Refused(_)) {
+            // The groups are offline, or their disk is full: the next start has it done.
+            return;
+        }
+    }
+}
+
+/// How often it is looked whether nobody asks.
+const QUIET: Duration = Duration::from_secs(10);
+
+/// Notes, durably, that nothing was acknowledged which is not durable, as soon as nobody asks any more:
+/// then a power cut leaves no doubt. While somebody asks, notes how far it is durable.
+async fn rest(shared: Weak<DataShard>, run: Arc<Run>) {
+    let mut last = 0;
+    loop {
+        tokio::time::sleep(QUIET).await;
+        let Some(shared) = shared.upgrade() else { return };
+        let (applied, durable) = (shared.replica.lock().state.applied(), shared.durable());
+        drop(shared);
+        let (is_quiet, has_rest) = (applied == last && durable >= applied, run.rests());
+        last = applied;
+        if has_rest {
+            continue;
+        }
+        let run = Arc::clone(&run);
+        let note = move || {
+            let ends = [(SHARED, durable)].into();
+            if is_quiet { run.quiesce(&ends, now()).map(drop) } else { run.synced(&ends, now()) }
+        };
+        match tokio::task::spawn_blocking(note).await {
+            Ok(Ok(())) => {}
+            Ok(Err(why)) => return tracing::error!(%why, "the marks of the run cannot be kept"),
+            Err(_ended) => return,
+        }
+    }
+}
+
+/// A directory of this node in memory that outlives the process, if there is any.
+fn memory(options: &Options, cluster_id: &str) -> Option<OsDir> {
+    let dir = OsDir::create_all(options.memory.as_ref()?.join(cluster_id)).ok()?;
+    Some(dir).filter(|dir| dir.overwrite() == Overwrite::Memory)
+}
+
+/// The size of the ring that is there: it may hold records, and is opened as it is or not at all.
+fn ring_left(memory: Option<&OsDir>) -> Option<u64> {
+    let file = memory?.open(RING, Access::default()).ok()?;
+    // A power of two, behind a head that is smaller.
+    let ring_bytes = 1 << file.len().ok()?.checked_ilog2()?;
+    Some(ring_bytes).filter(|bytes| *bytes >= RING_BYTES_MIN)
+}
+
+/// Whether that has room for a ring, for another's, and for what the system keeps beside them.
+fn has_room(memory: &OsDir, options: &Options) -> bool {
+    let space = plimsoll_sync::space(memory.path());
+    memory.path().join(RING).exists()
+        || space.is_ok_and(|space| space.free_bytes > 2 * options.ring_bytes)
+}
+
+/// The time in ms since 1970.
+fn now() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}

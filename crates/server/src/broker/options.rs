@@ -1,0 +1,73 @@
+//! [`Options`]: what a node is opened with.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use plimsoll_log::{Policy, Ring};
+
+use crate::groups;
+
+/// What a node is opened with. The defaults are right for most.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// A directory on tmpfs, such as `/dev/shm/plimsoll`, for records that were acknowledged and are
+    /// not with the kernel yet: they outlive the process there, at the speed of memory. Without one
+    /// an acknowledgement waits for the kernel.
+    pub memory: Option<PathBuf>,
+    /// When records of topics that do not ask for more are synced: every second, or 64 MiB, unless set.
+    pub flush: Policy,
+    /// Bytes that may be acknowledged and not durable, of each shard; a power of two. A ring that a crash
+    /// left in memory is opened as it is: its size holds until a run has ended in order.
+    pub ring_bytes: u64,
+    /// Bytes of the newest records that are served from memory, of each shard.
+    pub tail_bytes: usize,
+    /// Whether a topic that is asked for, and is not there, is made.
+    pub auto_create: bool,
+    /// Partitions of a topic for which no number is given.
+    pub partitions: u32,
+    /// Partitions of all topics together, at most: each takes memory.
+    pub partitions_max: usize,
+    /// What groups may be.
+    pub groups: groups::Settings,
+    /// How old a record may become before it is durable, where a topic says `plimsoll.flush=auto`: the knee
+    /// that the lab measured on this disk. Without one that setting is refused.
+    pub knee: Option<Duration>,
+}
+
+impl Options {
+    /// The log of a shard of records.
+    pub(super) fn log(&self, ring: Ring, policy: Policy) -> plimsoll_log::Options {
+        let ring_bytes = self.ring_bytes;
+        plimsoll_log::Options { policy, ring, ring_bytes, ..plimsoll_log::Options::default() }
+    }
+}
+
+/// The log of a shard that has little to say.
+pub(super) fn small_log() -> plimsoll_log::Options {
+    plimsoll_log::Options { ring_bytes: 8 << 20, ..plimsoll_log::Options::default() }
+}
+
+/// What an acknowledgement survives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Promise {
+    /// A crash of the process: it is in memory that outlives it.
+    Memory,
+    /// A crash of the process: it is with the kernel.
+    Kernel,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            memory: None,
+            flush: Policy::everysec(),
+            ring_bytes: 32 << 20,
+            tail_bytes: 64 << 20,
+            auto_create: true,
+            partitions: 1,
+            partitions_max: 200_000,
+            groups: groups::Settings::default(),
+            knee: None,
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! [`Replica`]: what a data shard's entries have made here, and who waits for more.
+//!
+//! The engine applies on its thread; requests read here. Each holds the lock for as long as it
+//! takes to look, never while it waits for anything.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use bytes::Bytes;
+use tokio::sync::Notify;
+
+use super::keeper::Kept;
+use crate::cluster::{Apply, Stop};
+use crate::run::Run;
+use crate::shard::{Held, Opening, Outcome, State, Tail};
+
+/// A data shard, as far as it is applied.
+#[derive(Debug)]
+pub(crate) struct Replica {
+    shard: Mutex<Shard>,
+    /// Bytes of entries that were applied.
+    pub(super) applied_bytes: Arc<AtomicU64>,
+    /// Is told what is about to be acknowledged, where that is before it is durable.
+    witness: OnceLock<(Arc<Run>, u32)>,
+    waiting: Mutex<HashMap<Opening, Vec<Arc<Notify>>>>,
+}
+
+/// The partitions, and the newest entries.
+#[derive(Debug)]
+pub(crate) struct Shard {
+    pub(crate) state: State,
+    pub(crate) tail: Tail,
+}
+
+impl Replica {
+    /// One in this state, which will hold so many bytes of the newest entries.
+    pub(crate) fn new(state: State, tail_bytes: usize) -> Self {
+        let tail = Tail::new(tail_bytes, state.applied());
+        Self {
+            shard: Mutex::new(Shard { state, tail }),
+            applied_bytes: Arc::default(),
+            witness: OnceLock::new(),
+            waiting: Mutex::default(),
+        }
+    }
+
+    /// From here on has the run told what is applied, before anybody sees it.
+    pub(super) fn testify(&self, run: Arc<Run>, number: u32) {
+        self.witness.set((run, number)).expect("a replica has one run");
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Shard> {
+        // A panic within it is a bug of apply, after which the engine has stopped.
+        self.shard.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has `reader` told once, when the partition gets records or goes.
+    pub(crate) fn watch(&self, opening: Opening, reader: &Arc<Notify>) {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let readers = waiting.entry(opening).or_default();
+        // Who has given up meanwhile holds nothing any more.
+        readers.retain(|reader| Arc::strong_count(reader) > 1);
+        readers.push(Arc::clone(reader));
+    }
+
+    /// Tells who waits for these partitions.
+    fn wake(&self, outcomes: &[Outcome]) {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        if waiting.is_empty() {
+            return;
+        }
+        for outcome in outcomes {
+            let (Outcome::Appended { opening, .. } | Outcome::Closed { opening, .. }) = outcome
+            else {
+                continue;
+            };
+            for reader in waiting.remove(opening).into_iter().flatten() {
+                reader.notify_one();
+            }
+        }
+    }
+}
+
+/// Applies the entries of a group to its replica.
+#[derive(Debug)]
+pub(crate) struct Applier(pub(crate) Arc<Replica>);
+
+impl Apply for Applier {
+    /// The entry's index in the shard, which counts from 1 as the log does.
+    type Answer = u64;
+
+    fn apply(&mut self, index: u64, term: u64, payload: Option<&Bytes>) -> Result<u64, Stop> {
+        let index = index + 1;
+        if let Some((run, number)) = self.0.witness.get() {
+            run.acknowledged(*number, index).map_err(|why| Stop(why.to_string()))?;
+        }
+        let bytes = payload.map_or(0, |payload| payload.len() as u64);
+        self.0.applied_bytes.fetch_add(bytes, Ordering::Relaxed);
+        let mut outcomes = Vec::new();
+        {
+            let mut shard = self.0.lock();
+            let held = match payload {
+                None => {
+                    shard.state.pass(index, term).map_err(|why| Stop(why.to_string()))?;
+                    None
+                }
+                Some(bytes) => {
+                    let applied = shard.state.apply(index, bytes, &mut outcomes);
+                    applied.map_err(|why| Stop(why.to_string()))?;
+                    let held = Held::new(bytes.clone());
+                    Some(held.map_err(|why| Stop(why.to_string()))?)
+                }
+            };
+            shard.tail.push(held);
+        }
+        self.0.wake(&outcomes);
+        Ok(index)
+    }
+}
+
+impl Kept for Applier {
+    fn encode(&self) -> Vec<u8> {
+        self.0.lock().state.encode()
+    }
+
+    fn needs_from(&self) -> Option<u64> {
+        let shard = self.0.lock();
+        let first = shard.state.needs_from();
+        // The engine counts from 0.
+        (first <= shard.state.applied()).then(|| first.saturating_sub(1))
+    }
+}

@@ -1,0 +1,317 @@
+//! [`Group`]: one consensus group, as a shard sees it.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use openraft::EntryPayload;
+use openraft::ServerState;
+use openraft::async_runtime::WatchReceiver;
+use openraft::errors::ClientWriteError;
+use openraft::impls::ProgressResponder;
+use plimsoll_log::{Ack, Recovery};
+use plimsoll_sync::Dir;
+use tokio::sync::watch;
+
+use super::apply::Apply;
+use super::core::{Core, Engine};
+use super::error::{Error, Result};
+use super::options::Options;
+use super::place::Place;
+use super::record::{HEAD_BYTES, from_log, to_log};
+use super::state::{Leadership, Progress, State};
+use super::storage::Storage;
+use super::types::{Entry, Payload};
+
+/// An entry that is committed and applied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Committed<A> {
+    /// Its index.
+    pub index: u64,
+    /// What applying it returned.
+    pub answer: A,
+}
+
+/// One consensus group: a replica's log, its engine, and the state that the entries make.
+///
+/// All indexes are the engine's, which counts from 0. The first entry is the membership, and each
+/// leadership begins with one without a payload.
+///
+/// Its futures need no runtime; they may be awaited on any. Dropping it is as a crash of the
+/// process, but that what was buffered is written if that is possible; [`Group::close`] says how it
+/// went.
+pub struct Group<S: Apply> {
+    engine: Engine<S>,
+    storage: Arc<Storage>,
+    progress: watch::Receiver<Progress>,
+    /// Ends before the storage is closed.
+    core: Core,
+}
+
+impl<S: Apply> Group<S> {
+    /// Opens the group in a directory, or founds one there with this node as its only voter. What
+    /// the log had is durable on return; it is applied once this replica leads again, in a new
+    /// term, or follows.
+    ///
+    /// # Errors
+    /// [`Error::IdentityLost`], [`Error::OtherNode`], [`Error::Version`], [`Error::Gap`],
+    /// [`Error::NotAnEntry`]: it cannot be used as it is; at most a torn tail of the log was cut
+    /// off. [`Error::Log`] as of opening a log.
+    pub fn open(dir: &Arc<dyn Dir>, options: Options, state: S) -> Result<(Self, Recovery)> {
+        let (node, start) = (options.node, options.start.clone());
+        let (storage, recovery) = Storage::open(dir, options)?;
+        // What is to be applied is there.
+        storage.check_has(start.as_ref().map_or(0, |start| start.index().saturating_add(1)))?;
+        let storage = Arc::new(storage);
+        let (sender, progress) = watch::channel(Progress::default());
+        let state = State::new(state, start, sender);
+        let (core, engine) = Core::start(node, Arc::clone(&storage), state)?;
+        Ok((Self { engine, storage, progress, core }, recovery))
+    }
+
+    /// The leadership of this replica, if it leads and the first entry of its term is applied:
+    /// before that it does not know all that was committed.
+    #[must_use]
+    pub fn leadership(&self) -> Option<Leadership> {
+        let term = self.leads_in()?;
+        self.progress.borrow().began.filter(|began| began.term == term)
+    }
+
+    /// Waits until this replica leads, and the first entry of its term is applied.
+    ///
+    /// # Errors
+    /// [`Error::Stopped`].
+    pub async fn wait_to_lead(&self) -> Result<Leadership> {
+        let mut roles = self.engine.metrics();
+        let mut progress = self.progress.clone();
+        loop {
+            // What changes after this is waited for.
+            let began = progress.borrow_and_update().began;
+            drop(roles.borrow_and_update());
+            match (self.leads_in(), began) {
+                (Some(term), Some(began)) if began.term == term => return Ok(began),
+                // Of a term in which it leads an entry follows; of a lost one, another's.
+                (Some(_), _) => progress.changed().await.map_err(|_ended| self.why_stopped())?,
+                (None, _) => roles.changed().await.map_err(|_ended| self.why_stopped())?,
+            }
+        }
+    }
+
+    /// Proposes a payload, and returns once it is committed and applied here. It is committed in
+    /// this leadership or not at all: another leader, this replica in a later term included, never
+    /// takes it.
+    ///
+    /// Committed is: a quorum has it, as far as the promise says. [`Group::wait_durable`] waits for
+    /// more. Dropping the future does not take the proposal back.
+    ///
+    /// # Errors
+    /// [`Error::NotLeader`], [`Error::TooLarge`]: nothing was proposed. [`Error::Unknown`],
+    /// [`Error::Stopped`]: it may be committed.
+    pub async fn propose(
+        &self,
+        leadership: Leadership,
+        payload: Bytes,
+    ) -> Result<Committed<S::Answer>> {
+        self.submit(leadership, payload).await?.await
+    }
+
+    /// As [`Group::propose`], in two steps: on return the payload has its place behind all that were
+    /// submitted before it; the future that is returned waits for it.
+    ///
+    /// # Errors
+    /// As [`Group::propose`].
+    pub async fn submit(
+        &self,
+        leadership: Leadership,
+        payload: Bytes,
+    ) -> Result<impl Future<Output = Result<Committed<S::Answer>>> + Send + use<S>> {
+        let max_bytes = self.max_payload_bytes();
+        if payload.len() as u64 > max_bytes {
+            return Err(Error::TooLarge { bytes: payload.len(), max_bytes });
+        }
+        let term = leadership.term;
+        let (responder, answered) = ProgressResponder::complete_only();
+        let write = self.engine.write(Payload(payload)).with_leader(term).responder(responder);
+        write.await.map_err(|why| Error::Stopped { why: why.to_string() })?;
+        let engine = self.engine.clone();
+        Ok(async move {
+            let answered = answered.await.map_err(|_ended| why_stopped(&engine))?;
+            let written = answered.map_err(|error| match error {
+                ClientWriteError::ForwardToLeader(_) => Error::NotLeader { term },
+                ClientWriteError::LogEntryDiscarded(_) => Error::Unknown { term },
+                error => Error::Stopped { why: error.to_string() },
+            })?;
+            let answer = written.data.0.downcast().expect("it comes from this group's state");
+            Ok(Committed { index: written.log_id.index, answer: *answer })
+        })
+    }
+
+    /// The largest payload that can be proposed, in bytes.
+    #[must_use]
+    pub fn max_payload_bytes(&self) -> u64 {
+        self.storage.log.max_record_bytes().saturating_sub(HEAD_BYTES as u64)
+    }
+
+    /// C: the last entry that is known here to be committed.
+    #[must_use]
+    pub fn committed(&self) -> Option<u64> {
+        let told = self.engine.data_metrics().borrow_watched().local_committed;
+        // What is applied is committed, though the engine may not have said so yet.
+        told.map(|last| last.index).max(self.applied())
+    }
+
+    /// The last entry that is applied.
+    #[must_use]
+    pub fn applied(&self) -> Option<u64> {
+        self.progress.borrow().applied
+    }
+
+    /// D: the last entry that is committed and durable on a quorum. Alone, that is this replica's
+    /// disk.
+    #[must_use]
+    pub fn durable(&self) -> Option<u64> {
+        from_log(self.storage.log.durable()).min(self.committed())
+    }
+
+    /// Waits until an entry of this replica's log is durable, and asks for that. One sync serves
+    /// everybody who waits. The future does not hold the group.
+    ///
+    /// # Errors
+    /// [`Error::Log`]: `OutOfRange` if there is no such entry, `Truncated` if it was cut off, or
+    /// the log has stopped.
+    pub fn wait_durable(&self, index: u64) -> impl Future<Output = Result<()>> + Send + use<S> {
+        let wait = self.storage.log.wait(to_log(index), Ack::Durable);
+        async move { Ok(wait?.await?) }
+    }
+
+    /// As [`Group::wait_durable`], but asks for nothing: it comes when the log's policy, or somebody
+    /// else, has it so.
+    ///
+    /// # Errors
+    /// As [`Group::wait_durable`].
+    pub fn watch_durable(&self, index: u64) -> impl Future<Output = Result<()>> + Send + use<S> {
+        let wait = self.storage.log.watch(to_log(index), Ack::Durable);
+        async move { Ok(wait?.await?) }
+    }
+
+    /// Payloads of entries from this index on, each with its index, until they have `max_bytes`: at
+    /// least one where there is one. `None` is an entry of the engine's own. Reads the disk for what
+    /// is not in memory any more.
+    ///
+    /// # Errors
+    /// [`Error::Log`]: they cannot be read. [`Error::NotAnEntry`].
+    pub fn read(&self, from: u64, max_bytes: usize) -> Result<Vec<(u64, Option<Bytes>)>> {
+        let end = self.applied().map_or(0, |last| last + 1);
+        let entries = self.storage.read(from..end.max(from), max_bytes)?;
+        let payload = |entry: Entry| match entry.payload {
+            EntryPayload::Normal(payload) => (entry.log_id.index, Some(payload.0)),
+            EntryPayload::Blank | EntryPayload::Membership(_) => (entry.log_id.index, None),
+        };
+        Ok(entries.into_iter().map(payload).collect())
+    }
+
+    /// What `take` makes of the state, and where that stands: both of one moment. `None` of a state to
+    /// which nothing was applied. It may be used to open the group once the entry there is durable.
+    ///
+    /// # Errors
+    /// [`Error::Stopped`].
+    pub async fn snapshot<T: Send + 'static>(
+        &self,
+        take: impl FnOnce(&S) -> T + Send + 'static,
+    ) -> Result<Option<(Place, T)>> {
+        let taken = self.engine.with_state_machine(move |state| {
+            let taken = state.standing().map(|(place, state)| (place, take(state)));
+            Box::pin(std::future::ready(taken))
+        });
+        taken.await.map_err(|why| Error::Stopped { why: why.to_string() })
+    }
+
+    /// Takes everything up to an entry out of the log: it is in a snapshot that is durable, and nobody
+    /// reads it any more. Room is freed in whole segments. Waits for the disk.
+    ///
+    /// # Errors
+    /// [`Error::Log`], [`Error::Disk`]: how much is gone is found at the next open.
+    ///
+    /// # Panics
+    /// If it is not applied yet.
+    pub fn purge(&self, index: u64) -> Result<()> {
+        assert!(self.applied() >= Some(index), "only what is applied is taken out of a log");
+        self.storage.purge_to(index)
+    }
+
+    /// The runtime that the engine runs on, in a thread of its own. What is spawned there is near to
+    /// it: no thread has to wake another. It must not wait for a disk, and ends with the group.
+    #[must_use]
+    pub fn runtime(&self) -> &tokio::runtime::Handle {
+        self.core.runtime()
+    }
+
+    /// Bytes that the log accepted and that are not durable, at most, and the age of the oldest.
+    #[must_use]
+    pub fn at_risk(&self) -> (u64, Duration) {
+        self.storage.log.at_risk()
+    }
+
+    /// What the log of the group has measured.
+    #[must_use]
+    pub fn log_stats(&self) -> plimsoll_log::Stats {
+        self.storage.log.stats()
+    }
+
+    /// Why it takes no entries now; `None` if it leads, and its log is as it should be.
+    #[must_use]
+    pub fn why_offline(&self) -> Option<Error> {
+        if let Err(why) = self.storage.log.health() {
+            return Some(why.into());
+        }
+        let metrics = self.engine.metrics();
+        let term = metrics.borrow_watched().current_term;
+        if metrics.borrow_watched().running_state.is_err() {
+            return Some(self.why_stopped());
+        }
+        self.leadership().is_none().then_some(Error::NotLeader { term })
+    }
+
+    /// Stops the engine, makes the log durable, and ends.
+    ///
+    /// # Errors
+    /// [`Error::Log`] as of closing a log: what was not durable may be lost.
+    pub fn close(self) -> Result<()> {
+        let Self { engine, storage, progress, core } = self;
+        drop((engine, progress));
+        drop(core);
+        let storage = Arc::into_inner(storage).expect("the engine's tasks have ended");
+        Ok(storage.log.close()?)
+    }
+
+    /// The term in which the engine leads.
+    fn leads_in(&self) -> Option<u64> {
+        // The engine's other reports go on saying that it leads after it has stopped.
+        let roles = self.engine.metrics();
+        let role = roles.borrow_watched();
+        (role.state == ServerState::Leader).then_some(role.vote.leader_id.term)
+    }
+
+    fn why_stopped(&self) -> Error {
+        why_stopped(&self.engine)
+    }
+}
+
+fn why_stopped<S: Apply>(engine: &Engine<S>) -> Error {
+    let metrics = engine.metrics();
+    let why = match &metrics.borrow_watched().running_state {
+        Ok(()) => "it was closed".to_owned(),
+        Err(why) => why.to_string(),
+    };
+    Error::Stopped { why }
+}
+
+impl<S: Apply> fmt::Debug for Group<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Group")
+            .field("storage", &self.storage)
+            .field("progress", &*self.progress.borrow())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,81 @@
+//! [`LogReader`]: entries and the vote, as the engine reads them: to apply, to send, and at its
+//! start.
+//!
+//! What was appended is read from the moment on that `append` returned, from memory. What is older
+//! comes from the disk, on the engine's own thread, a piece at a time, and others have their turn
+//! between two pieces: at open all of the log is read so, to be applied.
+
+use std::io;
+use std::ops::{Bound, Range, RangeBounds};
+use std::sync::Arc;
+
+use futures_util::{Stream, stream};
+use openraft::{OptionalSend, RaftLogReader};
+
+use super::storage::Storage;
+use super::types::{Entry, Types, Vote};
+
+/// Bytes of entries that are read, or sent, at once; one entry may be larger.
+const PIECE_BYTES: usize = 1 << 20;
+
+/// A reader of the log of a group.
+#[derive(Debug, Clone)]
+pub(crate) struct LogReader {
+    storage: Arc<Storage>,
+}
+
+impl LogReader {
+    pub(crate) fn new(storage: Arc<Storage>) -> Self {
+        Self { storage }
+    }
+}
+
+impl RaftLogReader<Types> for LogReader {
+    async fn try_get_log_entries<RB>(&mut self, range: RB) -> io::Result<Vec<Entry>>
+    where
+        RB: RangeBounds<u64> + Clone + std::fmt::Debug + OptionalSend,
+    {
+        Ok(self.storage.read(indexes(&range), usize::MAX)?)
+    }
+
+    async fn limited_get_log_entries(&mut self, start: u64, end: u64) -> io::Result<Vec<Entry>> {
+        Ok(self.storage.read(start..end, PIECE_BYTES)?)
+    }
+
+    async fn entries_stream<RB>(
+        &mut self,
+        range: RB,
+    ) -> impl Stream<Item = io::Result<Entry>> + OptionalSend
+    where
+        RB: RangeBounds<u64> + Clone + std::fmt::Debug + OptionalSend,
+    {
+        let begin = (Arc::clone(&self.storage), indexes(&range), Vec::new().into_iter());
+        stream::try_unfold(begin, |(storage, mut left, mut piece)| async move {
+            if piece.len() == 0 {
+                piece = storage.read(left.clone(), PIECE_BYTES)?.into_iter();
+                tokio::task::yield_now().await;
+            }
+            let Some(entry) = piece.next() else { return Ok(None) };
+            left.start = entry.log_id.index + 1;
+            Ok(Some((entry, (storage, left, piece))))
+        })
+    }
+
+    async fn read_vote(&mut self) -> io::Result<Option<Vote>> {
+        Ok(self.storage.identity.known().vote)
+    }
+}
+
+fn indexes(range: &impl RangeBounds<u64>) -> Range<u64> {
+    let start = match range.start_bound() {
+        Bound::Included(first) => *first,
+        Bound::Excluded(before) => before + 1,
+        Bound::Unbounded => 0,
+    };
+    let end = match range.end_bound() {
+        Bound::Included(last) => last + 1,
+        Bound::Excluded(end) => *end,
+        Bound::Unbounded => u64::MAX,
+    };
+    start..end
+}

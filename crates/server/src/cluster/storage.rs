@@ -1,0 +1,278 @@
+//! [`Storage`]: what a replica has on its disk, and the newest of it in memory. The engine's store
+//! and its readers share it, as does the door, which asks it how far the log is durable.
+
+use std::ops::Range;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use plimsoll_log::{Ack, Log, Recovery, Retain};
+use plimsoll_sync::Dir;
+
+use super::error::{Error, Result};
+use super::identity::IdentityFile;
+use super::options::Options;
+use super::record::{self, from_log, to_log};
+use super::tail::{self, Tail};
+use super::types::{Entry, LogId};
+
+/// A replica's log, its identity, and the tail of the log.
+#[derive(Debug)]
+pub(crate) struct Storage {
+    pub(crate) log: Log,
+    pub(crate) identity: IdentityFile,
+    tail: Mutex<Tail>,
+    /// How far an entry is when the engine is told that this replica has it.
+    pub(crate) promise: Ack,
+    /// Which payloads must be durable first, whatever the promise.
+    pub(crate) must_sync: fn(&[u8]) -> bool,
+    /// The last record that must be durable before the engine is told of it or of what comes behind
+    /// it.
+    pub(crate) must_be_durable: AtomicU64,
+}
+
+impl Storage {
+    /// Opens what is there. The identity is durable on return, and no record is behind it: where
+    /// there is a log without one, it was lost.
+    pub(crate) fn open(dir: &Arc<dyn Dir>, options: Options) -> Result<(Self, Recovery)> {
+        let Options { node, promise, must_sync, log, crew, start: _ } = options;
+        let (log, recovery) = match crew {
+            Some(crew) => crew.open_in(Arc::clone(dir), log)?,
+            None => Log::open_in(Arc::clone(dir), log)?,
+        };
+        let identity = IdentityFile::open(&**dir, node, log.last_index() == 0)?;
+        let storage = Self::of(log, identity, promise, must_sync)?;
+        storage.check_ends()?;
+        Ok((storage, recovery))
+    }
+
+    fn of(
+        log: Log,
+        identity: IdentityFile,
+        promise: Ack,
+        must_sync: fn(&[u8]) -> bool,
+    ) -> Result<Self> {
+        // Entries are read from files; what a crash left in the ring only is not in one yet.
+        log.wait(log.last_index(), Ack::Written)?.block()?;
+        let last = match log.last_index() {
+            last if last < log.first_index() => None,
+            last => Some(read_one(&log, last)?),
+        };
+        let first_index = from_log(log.first_index()).expect("the log counts from 1");
+        let tail = Mutex::new(Tail::new(first_index, last, identity.known().purged));
+        let must_be_durable = AtomicU64::new(0);
+        Ok(Self { log, identity, tail, promise, must_sync, must_be_durable })
+    }
+
+    /// What was not taken out of the log is in it, and what was is before its next entry.
+    fn check_ends(&self) -> Result<()> {
+        match self.identity.known().purged {
+            None => self.check_has(0),
+            Some(purged) => self.check_has(purged.index.saturating_add(1)),
+        }
+    }
+
+    /// The log has this entry, or it is the next.
+    pub(crate) fn check_has(&self, wanted: u64) -> Result<()> {
+        let first_index = from_log(self.log.first_index()).expect("the log counts from 1");
+        // The log's last index is the engine's next.
+        let next_index = self.log.last_index();
+        if !(first_index..=next_index).contains(&wanted) {
+            return Err(Error::Gap { first_index, next_index, wanted });
+        }
+        Ok(())
+    }
+
+    pub(crate) fn tail(&self) -> MutexGuard<'_, Tail> {
+        // Each change of it is whole before anything can panic.
+        self.tail.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// As [`Self::purge`], up to an index; nothing if that is not in the log any more.
+    pub(crate) fn purge_to(&self, index: u64) -> Result<()> {
+        match self.read(index..index + 1, 1)?.first() {
+            Some(entry) => self.purge(entry.log_id),
+            None => Ok(()),
+        }
+    }
+
+    /// The entries that the log has of a range, from its first on, until they have `max_bytes`: at
+    /// least one where there is one. Reads the disk for what is not in memory any more.
+    pub(crate) fn read(&self, range: Range<u64>, max_bytes: usize) -> Result<Vec<Entry>> {
+        let (old, newest) = {
+            let tail = self.tail();
+            let range = tail.clip(&range);
+            let middle = tail.first_from(range.start).min(range.end);
+            let mut budget = Budget(max_bytes);
+            let newest = tail.newest(middle..range.end).take_while(|entry| budget.takes(entry));
+            (range.start..middle, newest.cloned().collect())
+        };
+        if old.is_empty() {
+            return Ok(newest);
+        }
+        let mut entries = self.read_log(old.clone(), max_bytes)?;
+        let read_bytes: usize = entries.iter().map(tail::bytes).sum();
+        if entries.len() as u64 == old.end - old.start && read_bytes < max_bytes {
+            let mut budget = Budget(max_bytes - read_bytes);
+            entries.extend(newest.into_iter().take_while(|entry| budget.takes(entry)));
+        }
+        Ok(entries)
+    }
+
+    /// Entries that the kernel has.
+    fn read_log(&self, range: Range<u64>, max_bytes: usize) -> Result<Vec<Entry>> {
+        let mut reader = self.log.read_from(to_log(range.start))?;
+        let mut entries = Vec::new();
+        let mut budget = Budget(max_bytes);
+        for index in range {
+            let record = reader.next_record()?.expect("what left the tail is written");
+            let entry = record::decode(index, record.payload)
+                .map_err(|source| Error::NotAnEntry { index, source })?;
+            if !budget.takes(&entry) {
+                break;
+            }
+            entries.push(entry);
+        }
+        Ok(entries)
+    }
+
+    /// Takes everything up to an entry out of the log, once that is durable: what was taken out is
+    /// never ahead of where the log ends after a power cut. That it is gone is durable on return;
+    /// room is freed in whole segments. Waits for the disk.
+    ///
+    /// The engine learns of it when it is opened again: it asks for no entry that is applied here, and
+    /// whoever lacks one is seeded before its engine starts.
+    ///
+    /// # Errors
+    /// [`Error::Gap`] if the log ends before it: entries that were never here are seeded before the
+    /// engine starts, and what it wants to skip would be a hole.
+    pub(crate) fn purge(&self, purged: LogId) -> Result<()> {
+        self.check_has(purged.index + 1)?;
+        self.log.wait(to_log(purged.index), Ack::Durable)?.block()?;
+        self.identity.save(|identity| identity.purged = identity.purged.max(Some(purged)))?;
+        self.tail().purge(purged);
+        self.log.truncate_before(Retain::From(to_log(purged.index + 1)))?;
+        Ok(())
+    }
+}
+
+/// The log id of a record.
+fn read_one(log: &Log, log_index: u64) -> Result<LogId> {
+    let index = from_log(log_index).expect("the log counts from 1");
+    let mut reader = log.read_from(log_index)?;
+    let record = reader.next_record()?.expect("all of it is written");
+    let entry = record::decode(index, record.payload);
+    Ok(entry.map_err(|source| Error::NotAnEntry { index, source })?.log_id)
+}
+
+/// Bytes that are left; the first entry has room in any.
+struct Budget(usize);
+
+impl Budget {
+    fn takes(&mut self, entry: &Entry) -> bool {
+        let had_room = self.0 > 0;
+        self.0 = self.0.saturating_sub(tail::bytes(entry));
+        had_room
+    }
+}
+
+#[cfg(test)]
+impl Storage {
+    /// Of a log that may begin anywhere, as the engine's own suite wants it.
+    pub(crate) fn anywhere(
+        dir: &Arc<dyn Dir>,
+        log: plimsoll_log::Options,
+        promise: Ack,
+        must_sync: fn(&[u8]) -> bool,
+    ) -> Self {
+        let (log, _) = Log::open_in(Arc::clone(dir), log).unwrap();
+        let identity = IdentityFile::open(&**dir, 0, log.last_index() < log.first_index()).unwrap();
+        Self::of(log, identity, promise, must_sync).unwrap()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use openraft::entry::RaftEntry;
+    use plimsoll_simdisk::SimDir;
+
+    use super::*;
+    use crate::cluster::types::log_id;
+
+    fn open(dir: &Arc<dyn Dir>, first_index: u64) -> Result<Storage> {
+        open_log(dir, small(first_index))
+    }
+
+    fn small(first_index: u64) -> plimsoll_log::Options {
+        plimsoll_log::Options {
+            first_index: to_log(first_index),
+            segment_bytes: 256 << 10,
+            ring_bytes: 64 << 10,
+            ..plimsoll_log::Options::default()
+        }
+    }
+
+    fn open_log(dir: &Arc<dyn Dir>, log: plimsoll_log::Options) -> Result<Storage> {
+        let (node, promise) = (0, Ack::Buffered);
+        let must_sync = |_: &[u8]| false;
+        let options = Options { node, promise, must_sync, start: None, log, crew: None };
+        Storage::open(dir, options).map(|(storage, _)| storage)
+    }
+
+    /// A directory whose identity says that everything up to entry 41 was taken out.
+    fn seeded() -> Arc<dyn Dir> {
+        let dir: Arc<dyn Dir> = Arc::new(SimDir::new());
+        let identity = IdentityFile::open(&*dir, 0, true).unwrap();
+        identity.save(|identity| identity.purged = Some(log_id(5, 41))).unwrap();
+        dir
+    }
+
+    /// A broker that was killed with acknowledged entries in its ring only did not open again.
+    #[test]
+    fn what_only_the_ring_had_is_there_after_a_crash() {
+        let Ok(memory) = tempfile::tempdir_in("/dev/shm") else {
+            println!("SKIPPED: there is no /dev/shm");
+            return;
+        };
+        let [ring, left] = ["ring", "left"].map(|name| memory.path().join(name));
+        let open = |dir: Arc<SimDir>| {
+            let ring = plimsoll_log::Ring::File(ring.clone());
+            let log = plimsoll_log::Options { threads: false, ring, ..small(0) };
+            open_log(&(dir as Arc<dyn Dir>), log).unwrap()
+        };
+        let dir = Arc::new(SimDir::new());
+        let storage = open(Arc::clone(&dir));
+        let entry = Entry::new_blank(log_id(1, 0));
+        let mut record = Vec::new();
+        record::encode(&entry, &mut record);
+        storage.log.append(&record).unwrap();
+        assert_eq!(storage.log.written(), 0);
+        // The process ends here, without a word. It is ours, so its ring becomes another file.
+        let crashed = Arc::new(dir.crash(plimsoll_sync::Crash::Process, 0));
+        std::fs::copy(&ring, &left).unwrap();
+        std::mem::forget(storage);
+        std::fs::remove_file(&ring).unwrap();
+        std::fs::copy(&left, &ring).unwrap();
+        let storage = open(crashed);
+        assert_eq!(storage.tail().last(), Some(entry.log_id));
+        assert_eq!(storage.read(0..1, usize::MAX).unwrap(), [entry]);
+    }
+
+    #[test]
+    fn a_log_with_a_gap_before_or_behind_it_is_refused() {
+        for first_index in [0, 41, 43] {
+            let refused = open(&seeded(), first_index).unwrap_err();
+            assert!(matches!(refused, Error::Gap { wanted: 42, .. }), "{refused}");
+        }
+        let begins_late: Arc<dyn Dir> = Arc::new(SimDir::new());
+        IdentityFile::open(&*begins_late, 0, true).unwrap();
+        let refused = open(&begins_late, 42).unwrap_err();
+        assert!(matches!(refused, Error::Gap { wanted: 0, .. }), "{refused}");
+    }
+
+    #[test]
+    fn a_log_that_begins_at_n_goes_on_where_its_identity_says() {
+        let storage = open(&seeded(), 42).unwrap();
+        assert_eq!(storage.tail().last(), Some(log_id(5, 41)));
+        assert_eq!(storage.tail().next_index(), 42);
+    }
+}

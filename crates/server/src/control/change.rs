@@ -1,0 +1,206 @@
+//! [`Change`]: what control agrees on, one at a time. Each is durable before it is answered.
+//!
+//! ```text
+//! 0 version   u8   1
+//! 1 kind      u8
+//! 2 body
+//!
+//! 1 create    topic id 16 · name text · partitions · settings
+//! 2 grow      topic id 16 · partitions             those that are added
+//! 3 alter     topic id 16 · settings               all that are set from here on
+//! 4 delete    topic id 16
+//! 5 gone      topic id 16 · epoch i32              the highest that a partition of it had
+//! 6 feature   level u32
+//! 7 producers count u32                            so many ids are given away
+//!
+//! partitions  count u32, each the shard u32 in which it is to be
+//! settings    count u32, each: name text · value text, in the order of names
+//! text        length u16 · UTF-8
+//! ```
+//!
+//! Little-endian. The log's frame around it has a checksum.
+
+use crate::cursor::{Cursor, Malformed, push_text};
+use crate::shard::TopicId;
+
+use super::names::{TOPIC_NAME_BYTES_MAX, check_name};
+use super::settings::TopicSettings;
+
+const VERSION: u8 = 1;
+/// The most partitions of a topic.
+pub const PARTITIONS_MAX: usize = 1_000_000;
+/// The longest value of a setting.
+pub const SETTING_BYTES_MAX: usize = 4096;
+
+/// Something that control agrees on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Change {
+    /// A topic is to be.
+    Create {
+        /// Never used before.
+        id: TopicId,
+        /// What it is called.
+        name: String,
+        /// The shard of each partition.
+        shards: Vec<u32>,
+        /// What was set for it.
+        settings: TopicSettings,
+    },
+    /// A topic is to have more partitions.
+    Grow {
+        /// Which.
+        id: TopicId,
+        /// The shard of each that is added.
+        shards: Vec<u32>,
+    },
+    /// Other settings hold.
+    Alter {
+        /// For which.
+        id: TopicId,
+        /// All that are set from here on.
+        settings: TopicSettings,
+    },
+    /// A topic is to go.
+    Delete {
+        /// Which.
+        id: TopicId,
+    },
+    /// It is gone from all shards.
+    Gone {
+        /// Which.
+        id: TopicId,
+        /// The highest leader epoch that a partition of it had.
+        epoch: i32,
+    },
+    /// What may be agreed on from here on: this, and all below.
+    Feature(u32),
+    /// So many ids of idempotent producers are given away: never again to anybody else.
+    Producers(u32),
+}
+
+impl Change {
+    /// Its bytes.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut to = vec![VERSION];
+        match self {
+            Self::Create { id, name, shards, settings } => {
+                to.push(1);
+                to.extend_from_slice(&id.0);
+                push_text(name, &mut to);
+                push_shards(shards, &mut to);
+                push_settings(settings, &mut to);
+            }
+            Self::Grow { id, shards } => {
+                to.push(2);
+                to.extend_from_slice(&id.0);
+                push_shards(shards, &mut to);
+            }
+            Self::Alter { id, settings } => {
+                to.push(3);
+                to.extend_from_slice(&id.0);
+                push_settings(settings, &mut to);
+            }
+            Self::Delete { id } => {
+                to.push(4);
+                to.extend_from_slice(&id.0);
+            }
+            Self::Gone { id, epoch } => {
+                to.push(5);
+                to.extend_from_slice(&id.0);
+                to.extend_from_slice(&epoch.to_le_bytes());
+            }
+            Self::Feature(level) => {
+                to.push(6);
+                to.extend_from_slice(&level.to_le_bytes());
+            }
+            Self::Producers(count) => {
+                to.push(7);
+                to.extend_from_slice(&count.to_le_bytes());
+            }
+        }
+        to
+    }
+
+    /// The change that these bytes are.
+    pub fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
+        let mut from = Cursor::new(bytes, "a change");
+        let [version, kind] = from.array()?;
+        if version != VERSION {
+            return Err(Malformed::Field("the version of a change", u64::from(version)));
+        }
+        let change = match kind {
+            1 => {
+                let id = TopicId(from.array()?);
+                let name = read_name(&mut from)?;
+                let (shards, settings) = (read_shards(&mut from)?, read_settings(&mut from)?);
+                Self::Create { id, name, shards, settings }
+            }
+            2 => Self::Grow { id: TopicId(from.array()?), shards: read_shards(&mut from)? },
+            3 => Self::Alter { id: TopicId(from.array()?), settings: read_settings(&mut from)? },
+            4 => Self::Delete { id: TopicId(from.array()?) },
+            5 => {
+                let id = TopicId(from.array()?);
+                let epoch = from.i32()?;
+                if epoch < 0 {
+                    let epoch = u64::from(epoch.cast_unsigned());
+                    return Err(Malformed::Field("a leader epoch", epoch));
+                }
+                Self::Gone { id, epoch }
+            }
+            6 => Self::Feature(from.u32()?),
+            7 => Self::Producers(from.u32()?),
+            other => return Err(Malformed::Field("the kind of a change", u64::from(other))),
+        };
+        from.end()?;
+        Ok(change)
+    }
+}
+
+fn read_name(from: &mut Cursor<'_>) -> Result<String, Malformed> {
+    let name = from.text(TOPIC_NAME_BYTES_MAX, "a topic's name")?;
+    match check_name(name) {
+        Ok(()) => Ok(name.to_owned()),
+        Err(_) => Err(Malformed::Field("the length of a topic's name", name.len() as u64)),
+    }
+}
+
+fn push_shards(shards: &[u32], to: &mut Vec<u8>) {
+    let count = u32::try_from(shards.len()).expect("a topic's partitions are bounded");
+    to.extend_from_slice(&count.to_le_bytes());
+    for shard in shards {
+        to.extend_from_slice(&shard.to_le_bytes());
+    }
+}
+
+fn read_shards(from: &mut Cursor<'_>) -> Result<Vec<u32>, Malformed> {
+    let count = from.count(4, "the count of partitions")?;
+    if !(1..=PARTITIONS_MAX).contains(&count) {
+        return Err(Malformed::Field("the count of partitions", count as u64));
+    }
+    (0..count).map(|_| from.u32()).collect()
+}
+
+fn push_settings(settings: &TopicSettings, to: &mut Vec<u8>) {
+    let count = u32::try_from(settings.iter().len()).expect("there are few settings");
+    to.extend_from_slice(&count.to_le_bytes());
+    for (name, value) in settings.iter() {
+        push_text(name, to);
+        push_text(value, to);
+    }
+}
+
+fn read_settings(from: &mut Cursor<'_>) -> Result<TopicSettings, Malformed> {
+    let mut settings = TopicSettings::default();
+    let mut last = String::new();
+    for number in 0..from.count(4, "the count of settings")? {
+        let name = from.text(SETTING_BYTES_MAX, "a setting's name")?;
+        let value = from.text(SETTING_BYTES_MAX, "a setting's value")?;
+        // What cannot be set is no change of ours; settings stand in order, each once.
+        if name <= last.as_str() || settings.set(name, Some(value)).is_err() {
+            return Err(Malformed::Field("setting number", number as u64));
+        }
+        name.clone_into(&mut last);
+    }
+    Ok(settings)
+}

@@ -1,0 +1,85 @@
+//! Is it well, and may it be given work?
+
+use hyper::StatusCode;
+use serde::Serialize;
+
+use super::reply::Reply;
+use crate::broker::ShardOverview;
+
+/// How it is.
+#[derive(Debug, Serialize)]
+struct Health<'a> {
+    status: &'static str,
+    shards: Vec<ShardHealth<'a>>,
+}
+
+#[derive(Debug, Serialize)]
+struct ShardHealth<'a> {
+    number: u32,
+    holds: &'static str,
+    is_offline: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    why: Option<&'a str>,
+}
+
+/// Whether all shards take records; if not, which do not and why.
+pub(super) fn health(shards: &[ShardOverview]) -> Reply {
+    said(shards, "ok")
+}
+
+/// Whether it takes work: all shards do, and it is not about to stop.
+pub(super) fn ready(shards: &[ShardOverview], is_stopping: bool) -> Reply {
+    if is_stopping {
+        return Reply::problem(StatusCode::SERVICE_UNAVAILABLE, "the broker is stopping");
+    }
+    said(shards, "ready")
+}
+
+fn said(shards: &[ShardOverview], well: &'static str) -> Reply {
+    let is_offline = shards.iter().any(|shard| shard.offline.is_some());
+    let (code, status) = match is_offline {
+        true => (StatusCode::SERVICE_UNAVAILABLE, "offline"),
+        false => (StatusCode::OK, well),
+    };
+    let shards = shards.iter().map(|shard| ShardHealth {
+        number: shard.number,
+        holds: shard.holds,
+        is_offline: shard.offline.is_some(),
+        why: shard.offline.as_deref(),
+    });
+    Reply::json(code, &Health { status, shards: shards.collect() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shard(number: u32, offline: Option<&str>) -> ShardOverview {
+        ShardOverview {
+            number,
+            holds: "records",
+            offline: offline.map(str::to_owned),
+            committed: 0,
+            durable: 0,
+            at_risk_bytes: 0,
+            at_risk_ms: 0,
+            ring_bytes: 1,
+            tail_bytes: None,
+            log: plimsoll_log::Stats::default(),
+        }
+    }
+
+    #[test]
+    fn a_shard_that_is_offline_is_named_with_its_reason() {
+        let well = [shard(0, None), shard(2, None)];
+        assert_eq!(health(&well).status, StatusCode::OK);
+        assert_eq!(ready(&well, true).status, StatusCode::SERVICE_UNAVAILABLE);
+        let ill = [shard(0, None), shard(2, Some("the disk has failed"))];
+        for reply in [health(&ill), ready(&ill, false)] {
+            assert_eq!(reply.status, StatusCode::SERVICE_UNAVAILABLE);
+            let said: serde_json::Value = serde_json::from_slice(&reply.body).unwrap();
+            assert_eq!(said["shards"][1]["why"], "the disk has failed");
+            assert_eq!(said["shards"][0].get("why"), None);
+        }
+    }
+}

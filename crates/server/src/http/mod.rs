@@ -1,0 +1,35 @@
+//! What an operator sees: health, metrics, topics, and a page, over HTTP on an address of its own.
+//!
+//! It answers `GET` and changes nothing, but that a wait may ask for a sync. Nobody has to say who they
+//! are, so it is served as the broker is: to this machine only, unless others are wanted. A page of
+//! somewhere else that a browser shows cannot read it under another name (`host.rs`).
+//!
+//! | file | what |
+//! | --- | --- |
+//! | `server.rs` | [`Http`]: takes connections, reads requests within bounds |
+//! | `host.rs` | which names a browser may know it by |
+//! | `route.rs` | what is asked for: pure |
+//! | `view.rs` | what is looked at: the node, its counters, and the last minutes |
+//! | `answer.rs` | what each route shows of it |
+//! | `reply.rs` | an answer, and how a problem is said |
+//! | `health.rs` | is it well: `/health`, `/ready` |
+//! | `metrics.rs` | all figures for Prometheus: `/metrics` |
+//! | `history.rs` | the last minutes, a look a second |
+//! | `page.rs` | the status page: `/` |
+//! | `mark.rs` | the ship: how deep what is at risk lets her lie |
+//! | `units.rs` | numbers as people read them |
+
+mod answer;
+mod health;
+mod history;
+mod host;
+mod mark;
+mod metrics;
+mod page;
+mod reply;
+mod route;
+mod server;
+mod units;
+mod view;
+
+pub use self::server::Http;

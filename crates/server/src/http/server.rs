@@ -1,0 +1,186 @@
+//! [`Http`]: takes connections, reads requests within bounds, and has them answered.
+
+use std::convert::Infallible;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::header::{HOST, HeaderMap};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode, Version};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::{MissedTickBehavior, interval, timeout};
+
+use super::history::{EVERY, Look};
+use super::host::Hosts;
+use super::reply::Reply;
+use super::route::{Route, TIMEOUT_MAX, Wrong};
+use super::view::View;
+use crate::broker::Node;
+use crate::net::Counters;
+
+/// Connections at once: operators and their tools, no crowd.
+const CONNECTIONS_MAX: usize = 256;
+/// Bytes of a request's head, and headers in it.
+const HEAD_BYTES_MAX: usize = 16 << 10;
+const HEADERS_MAX: usize = 64;
+/// A head comes within this, the next one too.
+const HEAD_WITHIN: Duration = Duration::from_secs(10);
+/// A connection ends then, whatever it does: a wait fits in, and who takes no answer does not stay.
+const LIFE: Duration = TIMEOUT_MAX.saturating_mul(2);
+/// How long answers may take, once no more requests are taken.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// An address on which operators are answered.
+#[derive(Debug)]
+pub struct Http {
+    listener: TcpListener,
+    hosts: Hosts,
+}
+
+impl Http {
+    /// Listens on an address. Must be called on a runtime.
+    ///
+    /// # Errors
+    /// As of bind(2): above all that the address is in use.
+    pub async fn bind(address: SocketAddr) -> io::Result<Self> {
+        Ok(Self { listener: TcpListener::bind(address).await?, hosts: Hosts::default() })
+    }
+
+    /// Answers requests that call this machine by this name, too; an IP address and `localhost` are
+    /// always understood.
+    #[must_use]
+    pub fn advertise(mut self, host: String) -> Self {
+        self.hosts.advertised = Some(host);
+        self
+    }
+
+    /// Where it listens.
+    ///
+    /// # Errors
+    /// As of getsockname(2).
+    pub fn address(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// Answers until `stop` is true; holds the node no more on return.
+    pub async fn serve(
+        self,
+        node: Arc<Node>,
+        counters: Arc<Counters>,
+        mut stop: watch::Receiver<bool>,
+    ) {
+        let Self { listener, hosts } = self;
+        let view = View { node, counters, history: Arc::default(), stop: stop.clone() };
+        let mut connections = JoinSet::new();
+        let mut seconds = interval(EVERY);
+        seconds.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        while !*stop.borrow() {
+            let may_take = connections.len() < CONNECTIONS_MAX;
+            tokio::select! {
+                taken = listener.accept(), if may_take => match taken {
+                    Ok((stream, _)) => {
+                        connections.spawn(serve(stream, hosts.clone(), view.clone()));
+                    }
+                    // Of descriptors there are none, or the client is gone.
+                    Err(error) => {
+                        tracing::debug!(%error, "no connection can be taken");
+                        tokio::time::sleep(Duration::from_millis(100)).await;
+                    }
+                },
+                Some(_) = connections.join_next(), if !connections.is_empty() => {}
+                _ = seconds.tick() => view.history.note(Look::now(&view.node, &view.counters)),
+                _ = stop.changed() => break,
+            }
+        }
+        drop((listener, view));
+        let all_answered = async { while connections.join_next().await.is_some() {} };
+        if timeout(GRACE, all_answered).await.is_err() {
+            connections.shutdown().await;
+        }
+    }
+}
+
+/// Answers the requests of a connection, one after the other.
+async fn serve(stream: TcpStream, hosts: Hosts, view: View) {
+    let mut stop = view.stop.clone();
+    let answer = service_fn(|request| {
+        let (route, view) = (check(&request, &hosts), view.clone());
+        async move {
+            let reply = match route {
+                Ok(route) => view.answer(route).await,
+                Err(refused) => refused,
+            };
+            Ok::<Response<Full<Bytes>>, Infallible>(reply.into_response())
+        }
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_WITHIN)
+        .max_buf_size(HEAD_BYTES_MAX)
+        .max_headers(HEADERS_MAX)
+        .serve_connection(TokioIo::new(stream), answer);
+    let mut connection = std::pin::pin!(connection);
+    let lived = timeout(LIFE, async {
+        tokio::select! {
+            served = &mut connection => return served,
+            _ = stop.wait_for(|is_stopping| *is_stopping) => {}
+        }
+        connection.as_mut().graceful_shutdown();
+        connection.await
+    });
+    if let Ok(Err(error)) = lived.await {
+        tracing::debug!(%error, "an operator's connection is closed");
+    }
+}
+
+/// What a request asks for, if it may. Its body, if it has one, is never read.
+fn check(request: &Request<Incoming>, hosts: &Hosts) -> Result<Route, Reply> {
+    if !matches!(*request.method(), Method::GET | Method::HEAD) {
+        let said = "only GET is answered: nothing is changed here";
+        return Err(Reply::problem(StatusCode::METHOD_NOT_ALLOWED, said));
+    }
+    check_host(request, hosts)?;
+    let uri = request.uri();
+    let route = Route::of(uri.path(), uri.query()).map_err(|wrong| match wrong {
+        Wrong::Path(said) => Reply::problem(StatusCode::NOT_FOUND, &said),
+        Wrong::Query(said) => Reply::problem(StatusCode::BAD_REQUEST, &said),
+    })?;
+    let acts = matches!(&route, Route::Wait(wait) if wait.sync);
+    if acts && is_from_elsewhere(request.headers()) {
+        let said = "a page of another site may not ask for syncs";
+        return Err(Reply::problem(StatusCode::FORBIDDEN, said));
+    }
+    Ok(route)
+}
+
+fn check_host(request: &Request<Incoming>, hosts: &Hosts) -> Result<(), Reply> {
+    let mut said = request.headers().get_all(HOST).iter();
+    let (host, another) = (said.next(), said.next());
+    let is_old = request.version() < Version::HTTP_11;
+    let refused = match host.map(|host| host.to_str().unwrap_or_default()) {
+        None if is_old => return Ok(()),
+        None => "a request needs one Host header".to_owned(),
+        Some(_) if another.is_some() => "a request needs one Host header".to_owned(),
+        Some(host) if hosts.allow(host) => return Ok(()),
+        Some(host) => format!(
+            "{host:?} is no name of this broker: use its IP address, localhost, or the host that \
+             --advertise says"
+        ),
+    };
+    Err(Reply::problem(StatusCode::MISDIRECTED_REQUEST, &refused))
+}
+
+/// Whether a browser says that a page of another site has it ask.
+fn is_from_elsewhere(headers: &HeaderMap) -> bool {
+    let site = headers.get("sec-fetch-site");
+    site.is_some_and(|site| site != "same-origin" && site != "none")
+}

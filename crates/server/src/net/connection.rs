@@ -1,0 +1,315 @@
+//! One connection: frames in, answers out, in their order.
+//!
+//! Produce requests are taken as they come, so that what waits goes with one entry. Any other request
+//! waits until those before it are answered, and nothing behind it is read until it is: so a
+//! connection sees the effects of its requests in their order.
+
+use std::collections::VecDeque;
+use std::error::Error;
+use std::io::{self, IoSlice};
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::{Buf, Bytes, BytesMut};
+use futures_util::future::BoxFuture;
+use futures_util::stream::FuturesOrdered;
+use futures_util::{FutureExt, StreamExt};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::timeout;
+
+use super::counters::Counters;
+use super::held::Held;
+use super::limits::Limits;
+use crate::api::{self, Session};
+use crate::kafka::band::{Request, Response};
+use crate::kafka::error::ErrorCode;
+use crate::kafka::frame::{Header, Refused, announced, take};
+use crate::kafka::message::ApiVersionsResponse;
+
+/// Bytes that are read at once.
+const READ_BYTES: usize = 16 << 10;
+/// Pieces that one writev(2) takes.
+const PIECES_MAX: usize = 64;
+
+/// Serves a connection until the client goes, says what cannot be understood, or the node closes.
+pub(super) async fn serve(
+    stream: TcpStream,
+    session: Session,
+    limits: Limits,
+    memory: Arc<Semaphore>,
+    counters: Arc<Counters>,
+) {
+    let _counted = counters.connected();
+    let peer = Arc::clone(&session.peer);
+    // Answers are small, and each is waited for.
+    stream.set_nodelay(true).ok();
+    let connection = Connection {
+        stream,
+        session,
+        limits,
+        memory,
+        counters,
+        received: BytesMut::new(),
+        room: None,
+        held: Held::default(),
+        parked: None,
+        asked: FuturesOrdered::new(),
+        is_alone: false,
+        unanswered_bytes: 0,
+        has_ended: false,
+    };
+    match connection.run().await {
+        Ok(()) => {}
+        Err(Ended::Refused(why)) => {
+            tracing::debug!(%peer, %why, "a connection is closed");
+        }
+        Err(Ended::Io(error)) => tracing::trace!(%peer, %error, "a connection is gone"),
+    }
+}
+
+/// Why a connection ends.
+enum Ended {
+    Io(io::Error),
+    Refused(String),
+}
+
+impl From<io::Error> for Ended {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+/// An answer in pieces, and what its request holds until it is written.
+struct Answered {
+    pieces: Vec<Bytes>,
+    bytes: usize,
+    _memory: OwnedSemaphorePermit,
+}
+
+/// A request that is read.
+struct Asked {
+    header: Header,
+    request: Request,
+    bytes: usize,
+    held_ms: i32,
+    memory: OwnedSemaphorePermit,
+}
+
+struct Connection {
+    stream: TcpStream,
+    session: Session,
+    limits: Limits,
+    memory: Arc<Semaphore>,
+    counters: Arc<Counters>,
+    received: BytesMut,
+    /// Room for the frame that is being received, once there is some.
+    room: Option<OwnedSemaphorePermit>,
+    /// For how long a bound on memory holds the next request.
+    held: Held,
+    /// A request that waits until those before it are answered.
+    parked: Option<Asked>,
+    /// Requests that are not answered yet, in their order.
+    asked: FuturesOrdered<BoxFuture<'static, Answered>>,
+    /// Nothing behind the last of them is looked at before it is answered.
+    is_alone: bool,
+    /// Bytes of requests that are not answered yet.
+    unanswered_bytes: usize,
+    /// The client sends nothing any more.
+    has_ended: bool,
+}
+
+impl Connection {
+    async fn run(mut self) -> Result<(), Ended> {
+        let mut stop = self.session.stop.clone();
+        loop {
+            self.take_requests()?;
+            let is_quiet = self.asked.is_empty();
+            if is_quiet && (self.has_ended || *stop.borrow()) {
+                return Ok(());
+            }
+            if is_quiet && self.received.is_empty() {
+                // Who is silent takes no room.
+                self.received = BytesMut::new();
+            }
+            let may_take = self.may_take() && !self.has_ended && !*stop.borrow();
+            let wanted = self.wanted()?.filter(|_| may_take);
+            let may_read = may_take && wanted.is_none();
+            self.held.note(wanted.is_some() || self.is_held_by_its_own(), Instant::now);
+            let is_silent = self.received.is_empty() && is_quiet;
+            let patience = if is_silent { self.limits.idle } else { self.limits.stalled };
+            tokio::select! {
+                biased;
+                Some(answered) = self.asked.next(), if !is_quiet => self.write(answered).await?,
+                room = Arc::clone(&self.memory).acquire_many_owned(wanted.unwrap_or(0)),
+                    if wanted.is_some() =>
+                {
+                    self.room = room.ok();
+                }
+                read = timeout(patience, read(&mut self.stream, &mut self.received)), if may_read => {
+                    match read {
+                        Ok(read) => {
+                            let bytes = read?;
+                            self.counters.received(bytes);
+                            self.has_ended = bytes == 0;
+                        }
+                        // Whoever waits for answers may be silent meanwhile.
+                        Err(_elapsed) if is_quiet => return Ok(()),
+                        Err(_elapsed) => {}
+                    }
+                }
+                _ = stop.changed() => {}
+            }
+        }
+    }
+
+    /// Whether another request may be taken.
+    fn may_take(&self) -> bool {
+        self.has_turn() && self.unanswered_bytes < self.limits.unagreed_bytes
+    }
+
+    /// Whether another request would be taken now, were there room for it.
+    fn has_turn(&self) -> bool {
+        self.parked.is_none() && !self.is_alone
+    }
+
+    /// Whether a request, of which there are bytes, must wait for answers to those before it, only because
+    /// they are so large.
+    fn is_held_by_its_own(&self) -> bool {
+        !self.received.is_empty() && self.has_turn() && !self.may_take()
+    }
+
+    /// For how many bytes there must be room first, if there is none yet.
+    fn wanted(&self) -> Result<Option<u32>, Ended> {
+        if self.room.is_some() {
+            return Ok(None);
+        }
+        let bytes = announced(&self.received, self.limits.frame_bytes).map_err(refused)?;
+        // A frame is never larger than all there is room for.
+        let bytes = bytes.map(|bytes| bytes.min(self.limits.memory_bytes));
+        Ok(bytes.map(|bytes| u32::try_from(bytes).unwrap_or(u32::MAX)))
+    }
+
+    /// Takes the requests that are there.
+    fn take_requests(&mut self) -> Result<(), Ended> {
+        if self.asked.is_empty() {
+            self.is_alone = false;
+            if let Some(parked) = self.parked.take() {
+                self.ask(parked);
+            }
+        }
+        while self.may_take() {
+            let Some(memory) = self.take_room()? else { return Ok(()) };
+            let frame = take(&mut self.received, self.limits.frame_bytes).map_err(refused)?;
+            let Some(frame) = frame else {
+                self.room = Some(memory);
+                return Ok(());
+            };
+            let (bytes, held_ms) = (frame.len(), self.held.take_ms(Instant::now));
+            let (header, request) = match Request::decode(frame) {
+                Ok(read) => read,
+                Err(Refused::Negotiate { correlation_id, .. }) => {
+                    self.negotiate(correlation_id, memory);
+                    continue;
+                }
+                Err(why) => return Err(refused(why)),
+            };
+            let asked = Asked { header, request, bytes, held_ms, memory };
+            let may_follow = matches!(asked.request, Request::Produce(_));
+            match self.asked.is_empty() || may_follow {
+                true => self.ask(asked),
+                false => self.parked = Some(asked),
+            }
+        }
+        Ok(())
+    }
+
+    /// Room for the next frame, if there is one and room is there at once.
+    fn take_room(&mut self) -> Result<Option<OwnedSemaphorePermit>, Ended> {
+        if let Some(room) = self.room.take() {
+            return Ok(Some(room));
+        }
+        let Some(bytes) = self.wanted()? else { return Ok(None) };
+        Ok(Arc::clone(&self.memory).try_acquire_many_owned(bytes).ok())
+    }
+
+    fn ask(&mut self, asked: Asked) {
+        let Asked { header, request, bytes, held_ms, memory } = asked;
+        self.is_alone = !matches!(request, Request::Produce(_));
+        self.unanswered_bytes += bytes;
+        let Header { version, correlation_id, .. } = header;
+        let (api, began, counters) = (request.api(), Instant::now(), Arc::clone(&self.counters));
+        let answer = api::answer(&self.session, header, request);
+        self.asked.push_back(Box::pin(async move {
+            let response = answer.await;
+            let encode = |mut response: Response| {
+                response.held_for(held_ms);
+                response.encode_noting_errors(version, correlation_id)
+            };
+            let (pieces, errors) = response.map(encode).unwrap_or_default();
+            counters.answered(api, began.elapsed(), &errors);
+            Answered { pieces, bytes, _memory: memory }
+        }));
+    }
+
+    /// Tells a client that speaks a newer ApiVersions, in the layout that all understand, what there is.
+    fn negotiate(&mut self, correlation_id: i32, memory: OwnedSemaphorePermit) {
+        self.is_alone = true;
+        let table = ApiVersionsResponse::of_the_band(ErrorCode::UnsupportedVersion);
+        let pieces = Response::from(table).encode(0, correlation_id);
+        let answered = Answered { pieces, bytes: 0, _memory: memory };
+        self.asked.push_back(Box::pin(std::future::ready(answered)));
+    }
+
+    /// Writes an answer, and those behind it that are ready, in as few calls as possible.
+    async fn write(&mut self, first: Answered) -> Result<(), Ended> {
+        let mut answers = vec![first];
+        while let Some(Some(next)) = self.asked.next().now_or_never() {
+            answers.push(next);
+        }
+        let mut pieces: VecDeque<Bytes> = VecDeque::new();
+        for answered in &mut answers {
+            self.unanswered_bytes -= answered.bytes;
+            pieces.extend(answered.pieces.drain(..));
+        }
+        self.counters.sent(pieces.iter().map(Bytes::len).sum());
+        let written = timeout(self.limits.stalled, write_all(&mut self.stream, pieces)).await;
+        written.map_err(|_elapsed| Ended::Refused("it takes no answers".to_owned()))??;
+        Ok(())
+    }
+}
+
+fn refused(why: impl Error) -> Ended {
+    Ended::Refused(why.to_string())
+}
+
+/// Waits for bytes; takes no room before there are some.
+async fn read(stream: &mut TcpStream, received: &mut BytesMut) -> io::Result<usize> {
+    if received.capacity() == 0 {
+        stream.readable().await?;
+    }
+    received.reserve(READ_BYTES);
+    stream.read_buf(received).await
+}
+
+/// Writes pieces that follow each other.
+async fn write_all(stream: &mut TcpStream, mut pieces: VecDeque<Bytes>) -> io::Result<()> {
+    while !pieces.is_empty() {
+        let slices: Vec<IoSlice<'_>> =
+            pieces.iter().take(PIECES_MAX).map(|piece| IoSlice::new(piece)).collect();
+        let mut written = stream.write_vectored(&slices).await?;
+        if written == 0 {
+            return Err(io::ErrorKind::WriteZero.into());
+        }
+        while let Some(piece) = pieces.front_mut() {
+            if piece.len() > written {
+                piece.advance(written);
+                break;
+            }
+            written -= piece.len();
+            pieces.pop_front();
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,36 @@
+//! [`Limits`]: how much connections may ask for, and how long they may be silent.
+
+use std::time::Duration;
+
+/// The bounds of connections.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// The largest request, in bytes.
+    pub frame_bytes: usize,
+    /// Bytes of all requests together that are not answered yet. Where there are more, nobody is read
+    /// from.
+    pub memory_bytes: usize,
+    /// Bytes of one connection's requests that are not answered yet. Where there are more, it is not read
+    /// from.
+    pub unagreed_bytes: usize,
+    /// Connections at once.
+    pub connections: usize,
+    /// After so long without a request a connection is closed; one in the middle of a request, or one
+    /// that does not take its answers, after `stalled`.
+    pub idle: Duration,
+    /// See `idle`.
+    pub stalled: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            frame_bytes: 100 << 20,
+            memory_bytes: 256 << 20,
+            unagreed_bytes: 16 << 20,
+            connections: 20_000,
+            idle: Duration::from_secs(600),
+            stalled: Duration::from_secs(30),
+        }
+    }
+}

@@ -1,0 +1,306 @@
+//! [`State`]: all partitions of a shard, and what an entry does to them.
+//!
+//! Invariants: the state is a function of the entries up to `applied`; equal entries make equal
+//! states, bit by bit in a snapshot. An entry that does not fit is the leader's error or the disk's:
+//! the shard stops ([`Diverged`]), and nothing is made of the state that is left.
+
+use std::collections::BTreeMap;
+
+use super::batch::{Batch, NotABatch};
+use super::entry::Entry;
+use super::item::{Fence, Item};
+use super::name::Opening;
+use super::partition::{Partition, Place, Unfit};
+use super::producers::Producers;
+use crate::cursor::Malformed;
+
+/// The partitions of a shard, after some entry.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct State {
+    pub(super) applied: u64,
+    pub(super) time: u64,
+    pub(super) term: u64,
+    pub(super) turns: u64,
+    pub(super) feature: u32,
+    pub(super) chapter: u64,
+    pub(super) fence: Option<Fence>,
+    pub(super) partitions: BTreeMap<Opening, Partition>,
+}
+
+/// What an entry did that somebody waits for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// Records can be read.
+    Appended {
+        /// Whose.
+        opening: Opening,
+        /// The offset of the first.
+        base_offset: i64,
+        /// The offset behind the last.
+        end: i64,
+    },
+    /// A partition has come.
+    Opened(Opening),
+    /// It has left, and this is what the next shard has to know.
+    Closed {
+        /// Which.
+        opening: Opening,
+        /// The offset at which it goes on.
+        next: i64,
+        /// What its producers sent last.
+        producers: Producers,
+    },
+    /// What may be given away is known anew.
+    Ceiling(Opening),
+    /// The log up to this entry is a chapter.
+    ChapterEnd(u64),
+}
+
+/// An entry that this state cannot have come to agree on: the shard must stop.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("entry {index} of the shard does not follow from those before it (item {item}): {why}")]
+pub struct Diverged {
+    /// Its log index.
+    pub index: u64,
+    /// Which of its items, from 0.
+    pub item: usize,
+    /// What does not fit.
+    #[source]
+    pub why: Mismatch,
+}
+
+/// What does not fit.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Mismatch {
+    /// It is no entry.
+    #[error(transparent)]
+    Malformed(#[from] Malformed),
+    /// Another index was next.
+    #[error("entry {0} was next")]
+    Index(u64),
+    /// Time has gone back.
+    #[error("its time is {found} ms, and {last} ms was before")]
+    Time {
+        /// The time of the entry before.
+        last: u64,
+        /// Its own.
+        found: u64,
+    },
+    /// Its batch is none.
+    #[error(transparent)]
+    NotABatch(#[from] NotABatch),
+    /// The partition is not here.
+    #[error("{0} is not here")]
+    NotHere(Opening),
+    /// The partition has been here with this opening or a later one.
+    #[error("{0} came before")]
+    CameBefore(Opening),
+    /// It does not fit the partition.
+    #[error("{0}: {1}")]
+    Unfit(Opening, Unfit),
+    /// Terms, features and chapters only go on.
+    #[error("{0} does not follow {1}")]
+    Backwards(u64, u64),
+}
+
+impl State {
+    /// The log index of the last entry that it knows.
+    #[must_use]
+    pub fn applied(&self) -> u64 {
+        self.applied
+    }
+
+    /// The time of the last entry, in ms since 1970.
+    #[must_use]
+    pub fn time(&self) -> u64 {
+        self.time
+    }
+
+    /// How many leaderships and fences there were.
+    #[must_use]
+    pub fn turns(&self) -> u64 {
+        self.turns
+    }
+
+    /// The last loss, if there was one.
+    #[must_use]
+    pub fn last_fence(&self) -> Option<&Fence> {
+        self.fence.as_ref()
+    }
+
+    /// A partition during one of its stays.
+    #[must_use]
+    pub fn partition(&self, opening: Opening) -> Option<&Partition> {
+        self.partitions.get(&opening)
+    }
+
+    /// All of them, in order.
+    pub fn partitions(&self) -> impl Iterator<Item = (Opening, &Partition)> {
+        self.partitions.iter().map(|(opening, partition)| (*opening, partition))
+    }
+
+    /// The first entry of the log that a partition needs; the next one if none does.
+    #[must_use]
+    pub fn needs_from(&self) -> u64 {
+        let needed = self.partitions.values().filter_map(Partition::needs_from).min();
+        needed.unwrap_or(self.applied + 1)
+    }
+
+    /// Whether an [`Item::Advance`] at this time would delete something.
+    #[must_use]
+    pub fn is_due(&self, now: u64) -> bool {
+        self.partitions.values().any(|partition| partition.is_due(now))
+    }
+
+    /// Passes an entry of the engine's own, which holds nothing of ours. The first of a term begins a
+    /// leadership.
+    ///
+    /// # Errors
+    /// The entry does not follow from those before it. Nothing may be made of this state any more.
+    pub fn pass(&mut self, index: u64, term: u64) -> Result<(), Diverged> {
+        self.step(index)?;
+        if term < self.term {
+            let why = Mismatch::Backwards(term, self.term);
+            return Err(Diverged { index, item: 0, why });
+        }
+        self.turns += u64::from(term > self.term);
+        self.term = term;
+        Ok(())
+    }
+
+    /// Does what an entry says, and adds what came of it to `outcomes`.
+    ///
+    /// # Errors
+    /// The entry does not follow from those before it. Nothing may be made of this state any more.
+    pub fn apply(
+        &mut self,
+        index: u64,
+        bytes: &[u8],
+        outcomes: &mut Vec<Outcome>,
+    ) -> Result<(), Diverged> {
+        self.step(index)?;
+        let diverged = |item, why| Diverged { index, item, why };
+        let entry = Entry::decode(bytes).map_err(|error| diverged(0, error.into()))?;
+        if entry.time < self.time {
+            let why = Mismatch::Time { last: self.time, found: entry.time };
+            return Err(diverged(0, why));
+        }
+        self.time = entry.time;
+        for (number, item) in entry.items().enumerate() {
+            let item = item.map_err(|error| diverged(number, error.into()))?;
+            let place = Place {
+                index,
+                item: u16::try_from(number).expect("an entry counts its items in 16 bits"),
+                time: entry.time,
+            };
+            self.act(item, place, outcomes).map_err(|why| diverged(number, why))?;
+        }
+        Ok(())
+    }
+
+    fn step(&mut self, index: u64) -> Result<(), Diverged> {
+        let next = self.applied + 1;
+        if index != next {
+            return Err(Diverged { index, item: 0, why: Mismatch::Index(next) });
+        }
+        self.applied = index;
+        Ok(())
+    }
+
+    fn act(
+        &mut self,
+        item: Item<'_>,
+        place: Place,
+        outcomes: &mut Vec<Outcome>,
+    ) -> Result<(), Mismatch> {
+        match item {
+            Item::Batch { opening, bytes } => {
+                let batch = Batch::read(bytes)?;
+                let turns = self.turns;
+                let partition = self.find(opening)?;
+                let fits = partition.append(&batch, turns, place);
+                fits.map_err(|unfit| Mismatch::Unfit(opening, unfit))?;
+                let (base_offset, end) = (batch.base_offset, partition.next());
+                outcomes.push(Outcome::Appended { opening, base_offset, end });
+            }
+            Item::Open(open) => {
+                let opening = open.opening;
+                if self.newest(opening).is_some_and(|newest| newest >= opening) {
+                    return Err(Mismatch::CameBefore(opening));
+                }
+                self.partitions.insert(opening, Partition::open(open, self.turns));
+                outcomes.push(Outcome::Opened(opening));
+            }
+            Item::Close { opening } => {
+                let (next, producers) = self.find(opening)?.close();
+                outcomes.push(Outcome::Closed { opening, next, producers });
+            }
+            Item::Ceiling { opening, ceiling } => {
+                let fits = self.find(opening)?.set_ceiling(ceiling);
+                fits.map_err(|unfit| Mismatch::Unfit(opening, unfit))?;
+                outcomes.push(Outcome::Ceiling(opening));
+            }
+            Item::Trim { opening, start } => {
+                self.find(opening)?.trim(start);
+                self.forget_if_gone(opening);
+            }
+            Item::Configure { opening, settings } => self.find(opening)?.configure(settings),
+            Item::Advance => self.advance(),
+            Item::Fence(fence) => self.fence_off(fence),
+            Item::Feature(level) => {
+                raise(&mut self.feature, level)?;
+            }
+            Item::ChapterEnd(chapter) => {
+                raise(&mut self.chapter, chapter)?;
+                outcomes.push(Outcome::ChapterEnd(chapter));
+            }
+        }
+        Ok(())
+    }
+
+    fn find(&mut self, opening: Opening) -> Result<&mut Partition, Mismatch> {
+        self.partitions.get_mut(&opening).ok_or(Mismatch::NotHere(opening))
+    }
+
+    /// The last of a partition's stays here.
+    fn newest(&self, opening: Opening) -> Option<Opening> {
+        let first = Opening { number: 0, ..opening };
+        let last = Opening { number: u32::MAX, ..opening };
+        self.partitions.range(first..=last).next_back().map(|(newest, _)| *newest)
+    }
+
+    fn advance(&mut self) {
+        let now = self.time;
+        self.partitions.retain(|_, partition| {
+            partition.advance(now);
+            !is_gone(partition)
+        });
+    }
+
+    fn fence_off(&mut self, fence: Fence) {
+        self.turns += 1;
+        self.fence = Some(fence);
+        for partition in self.partitions.values_mut() {
+            partition.fence(self.turns);
+        }
+    }
+
+    fn forget_if_gone(&mut self, opening: Opening) {
+        if self.partitions.get(&opening).is_some_and(is_gone) {
+            self.partitions.remove(&opening);
+        }
+    }
+}
+
+/// Whether its stay has ended and nothing of it is left.
+fn is_gone(partition: &Partition) -> bool {
+    partition.is_closed() && partition.start() == partition.next()
+}
+
+fn raise<T: Copy + PartialOrd + Into<u64>>(held: &mut T, to: T) -> Result<(), Mismatch> {
+    if to <= *held {
+        return Err(Mismatch::Backwards(to.into(), (*held).into()));
+    }
+    *held = to;
+    Ok(())
+}

@@ -1,0 +1,520 @@
+//! [`World`]: the lives of a broker on one disk, drawn from a seed, each held against the model.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use plimsoll_log::Policy;
+use plimsoll_server::broker::{Options, Promise};
+use plimsoll_server::kafka::batch::Producer;
+use plimsoll_server::kafka::error::ErrorCode;
+use plimsoll_simdisk::{DiskOptions, Fault, FaultKind, Operation, Persistence, SimDir};
+use plimsoll_sync::Crash;
+use rand::{Rng, SeedableRng};
+use rand_pcg::Pcg64Mcg;
+use tempfile::TempDir;
+
+use crate::broker::{Broker, Produced};
+use crate::model::{Model, Partition, Start};
+
+const LIVES: u32 = 4;
+const STEPS: u32 = 80;
+const TOPICS: [&str; 4] = ["orders", "notes", "audit", "ledger"];
+const PARTITIONS_MAX: usize = 5;
+const GROUPS: u32 = 2;
+
+/// What histories met.
+pub(crate) type Seen = BTreeMap<String, u64>;
+
+/// The disk fails, or is down: what was asked may be done or not.
+struct Faulty;
+
+pub(crate) struct World {
+    rng: Pcg64Mcg,
+    disk: Arc<SimDir>,
+    /// What outlives a process, and no power cut.
+    memory: TempDir,
+    model: Model,
+    knowledge: Knowledge,
+    /// Something fails in this life, or the disk goes down.
+    is_faulty: bool,
+    /// It is more than that the disk goes down.
+    has_failures: bool,
+    /// How many requests were made.
+    turn: u64,
+    /// Idempotent producers of this life, each of one partition.
+    producers: BTreeMap<(String, usize), Producer>,
+    /// What they sent last.
+    last_sent: BTreeMap<(String, usize), Produced>,
+    /// Ids that producers were given, ever.
+    ids: BTreeSet<i64>,
+    seen: Seen,
+}
+
+/// What is known of the last run that clients saw.
+struct Knowledge {
+    /// What it acknowledged may be in memory alone.
+    is_in_memory: bool,
+    /// Its system died, or its memory went.
+    may_lose: bool,
+    /// A start that failed came after it.
+    is_retried: bool,
+    ended: Ended,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ended {
+    /// Or there was none.
+    Unknown,
+    InOrder,
+    /// Processes died, and what was in memory stayed.
+    ProcessCrash,
+}
+
+impl World {
+    pub(crate) fn new(seed: u64) -> Self {
+        let mut rng = Pcg64Mcg::seed_from_u64(seed);
+        let is_journal = rng.random_ratio(1, 3);
+        let persistence = if is_journal { Persistence::Journal } else { Persistence::Posix };
+        let options = DiskOptions { persistence, history_steps: 0, ..DiskOptions::default() };
+        Self {
+            rng,
+            disk: Arc::new(SimDir::with(options)),
+            memory: memory(),
+            model: Model::new(&TOPICS),
+            knowledge: Knowledge {
+                is_in_memory: false,
+                may_lose: false,
+                is_retried: false,
+                ended: Ended::Unknown,
+            },
+            is_faulty: false,
+            has_failures: false,
+            turn: 0,
+            producers: BTreeMap::new(),
+            last_sent: BTreeMap::new(),
+            ids: BTreeSet::new(),
+            seen: Seen::new(),
+        }
+    }
+
+    pub(crate) fn live(mut self) -> Seen {
+        for _ in 0..LIVES {
+            self.life();
+        }
+        self.seen
+    }
+
+    fn saw(&mut self, what: impl Into<String>) {
+        *self.seen.entry(what.into()).or_default() += 1;
+    }
+
+    /// From a start to an end.
+    fn life(&mut self) {
+        let options = self.options();
+        (self.is_faulty, self.has_failures) = (false, false);
+        if self.rng.random_ratio(1, 3) {
+            self.is_faulty = true;
+            self.disk.stop_at(self.disk.operations() + self.rng.random_range(0..1200));
+        } else if self.rng.random_ratio(1, 10) {
+            self.fail();
+        }
+        let has_memory = options.memory.is_some();
+        self.knowledge.may_lose |= self.knowledge.is_in_memory && !has_memory;
+        let broker = match Broker::start(&self.disk, options) {
+            Ok(broker) => broker,
+            Err(why) => {
+                assert!(self.is_faulty, "it does not start: {why:?}");
+                self.saw("a start that failed");
+                self.knowledge.is_in_memory |= has_memory;
+                self.retry(has_memory);
+                return self.crash();
+            }
+        };
+        self.run(broker);
+    }
+
+    fn run(&mut self, mut broker: Broker) {
+        if self.start(&mut broker).is_err() {
+            let has_memory = broker.node.promise() == Promise::Memory;
+            self.retry(has_memory);
+        } else {
+            if self.rng.random_ratio(1, 5) {
+                self.fail();
+            }
+            for _ in 0..self.rng.random_range(0..STEPS) {
+                // Of what was not done nothing more is to be said.
+                self.step(&mut broker).ok();
+            }
+            if self.has_failures {
+                self.knowledge.ended = Ended::Unknown;
+            }
+            if self.rng.random_ratio(1, 3) {
+                return self.close(broker);
+            }
+        }
+        self.crash();
+        drop(broker.stop());
+    }
+
+    /// A start failed, or showed not all: what is known is known of the run before it.
+    fn retry(&mut self, has_memory: bool) {
+        let known = &mut self.knowledge;
+        known.is_retried = true;
+        if !has_memory || self.has_failures || known.ended == Ended::InOrder {
+            known.ended = Ended::Unknown;
+        }
+    }
+
+    /// Drawn anew for each life.
+    fn options(&mut self) -> Options {
+        let flush = match self.rng.random_range(0..4) {
+            0 => Policy::Never,
+            1 => Policy::everysec(),
+            2 => Policy::Interval { max_age: Duration::from_millis(3), max_bytes: 64 << 20 },
+            _ => Policy::Interval { max_age: Duration::from_secs(60), max_bytes: 100_000 },
+        };
+        let memory = self.rng.random_ratio(3, 4).then(|| self.memory.path().to_owned());
+        let ring_bytes = (4 << 20) << self.rng.random_range(0..2);
+        let tail_bytes = if self.rng.random_ratio(1, 4) { 0 } else { 1 << 20 };
+        Options { memory, flush, ring_bytes, tail_bytes, ..Options::default() }
+    }
+
+    /// Something of the disk fails from here on, for a while or for good.
+    fn fail(&mut self) {
+        const EIO: i32 = 5;
+        (self.is_faulty, self.has_failures) = (true, true);
+        let full = FaultKind::Fail(std::io::ErrorKind::StorageFull);
+        let faults: &[(Operation, FaultKind)] = match self.rng.random_range(0..4) {
+            0 => &[(Operation::Sync, FaultKind::FailRaw(EIO))],
+            1 => &[(Operation::Write, FaultKind::FailRaw(EIO))],
+            2 => &[(Operation::SyncDir, FaultKind::FailRaw(EIO))],
+            _ => {
+                &[(Operation::Write, full), (Operation::Allocate, full), (Operation::Create, full)]
+            }
+        };
+        let (nth, times) = (self.rng.random_range(1..30), self.rng.random_range(1..40));
+        let (is_sticky, seed) = (self.rng.random_ratio(1, 4), self.rng.random());
+        for (on, kind) in faults {
+            let fault = Fault::new(*on, *kind).nth(nth).times(times).seed(seed);
+            self.disk.inject(if is_sticky { fault.sticky() } else { fault });
+        }
+        self.saw("a disk that fails");
+    }
+
+    /// All that a broker shows after its start is held against the model.
+    fn start(&mut self, broker: &mut Broker) -> Result<(), Faulty> {
+        let verdict = broker.node.verdict().to_owned();
+        let is_innocent = verdict.starts_with("nothing is lost");
+        let in_memory = broker.node.promise() == Promise::Memory;
+        let known = &self.knowledge;
+        match known.ended {
+            Ended::InOrder => assert!(is_innocent, "it ended in order: {verdict}"),
+            Ended::ProcessCrash if in_memory => assert!(is_innocent, "a process died: {verdict}"),
+            _ => {}
+        }
+        let start =
+            Start { may_lose: known.may_lose, says_nothing_lost: is_innocent && !known.is_retried };
+        let mut all = BTreeMap::new();
+        for topic in broker.node.topics() {
+            assert!(TOPICS.contains(&&*topic.name), "{topic:?}");
+            self.model.is(&topic.name, topic.partitions);
+            for number in 0..topic.partitions {
+                let shown = self.unless_faulty(broker.look(&topic.name, number), "a look")?;
+                all.insert((topic.name.clone(), number), shown);
+            }
+        }
+        for name in TOPICS.into_iter().filter(|name| !all.contains_key(&((*name).to_owned(), 0))) {
+            self.model.is(name, 0);
+            self.forget(name);
+        }
+        let lost = self.model.started(start, &all);
+        for at in self.model.committing() {
+            let told = broker.committed(at.0, &at.1, at.2);
+            let offset = self.unless_faulty(told, "an offset")?;
+            self.model.committed(&at, offset, true);
+        }
+        self.saw(verdict.split(": ").next().unwrap_or_default());
+        self.saw(if lost > 0 { "records lost" } else { "no record lost" });
+        let ended = if in_memory { Ended::ProcessCrash } else { Ended::Unknown };
+        self.knowledge =
+            Knowledge { is_in_memory: in_memory, may_lose: false, is_retried: false, ended };
+        self.producers.clear();
+        Ok(())
+    }
+
+    fn close(&mut self, broker: Broker) {
+        match broker.stop().close() {
+            Ok(()) => {
+                self.saw("an end in order");
+                let topics = self.model.topics.values_mut();
+                topics.flat_map(|topic| topic.partitions.values_mut()).for_each(Partition::close);
+                self.knowledge.is_in_memory = false;
+                self.knowledge.ended = Ended::InOrder;
+            }
+            Err(why) => {
+                assert!(self.is_faulty, "it does not end: {why:?}");
+                self.saw("an end that failed");
+            }
+        }
+        self.crash();
+    }
+
+    /// The process dies, or all of the system, or the power goes: nothing reaches the disk any more, and
+    /// what is in memory stays as it is, if it stays.
+    fn crash(&mut self) {
+        self.disk.stop_at(self.disk.operations());
+        let (what, crash, keeps_memory) = match self.rng.random_range(0..6) {
+            0..=1 => ("a process crash", Crash::Process, true),
+            2 => ("memory that went", Crash::Process, false),
+            3..=4 => ("a system crash", Crash::System, false),
+            _ => ("a power cut", Crash::PowerCut, false),
+        };
+        self.saw(what);
+        self.disk = Arc::new(self.disk.crash(crash, self.rng.random()));
+        let after = memory();
+        let known = &mut self.knowledge;
+        if keeps_memory {
+            copy(self.memory.path(), after.path());
+        } else {
+            known.may_lose |= known.is_in_memory || crash != Crash::Process;
+            known.is_in_memory = false;
+            if known.ended == Ended::ProcessCrash {
+                known.ended = Ended::Unknown;
+            }
+        }
+        self.memory = after;
+    }
+
+    /// One thing that a client does.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "time passes, of which nothing depends on how much"
+    )]
+    fn step(&mut self, broker: &mut Broker) -> Result<(), Faulty> {
+        if self.model.topics.values().all(|topic| topic.counts.iter().all(|count| *count == 0)) {
+            return self.create(broker);
+        }
+        // Changes of topics are few: they make all that came before them durable.
+        match self.rng.random_range(0..40) {
+            0..=1 => self.create(broker),
+            2 => self.grow(broker),
+            3 => self.delete(broker),
+            4..=25 => self.produce(broker),
+            26..=28 => self.send_again(broker),
+            29..=32 => self.look(broker),
+            33..=36 => self.commit(broker),
+            37..=38 => self.committed(broker),
+            _ => {
+                // Syncs in the background have their time.
+                thread::sleep(Duration::from_millis(self.rng.random_range(0..8)));
+                Ok(())
+            }
+        }
+    }
+
+    fn create(&mut self, broker: &mut Broker) -> Result<(), Faulty> {
+        let Some((name, _)) = self.draw_topic(|count| count == 0) else { return Ok(()) };
+        let (count, is_durable) = (self.rng.random_range(1..=3), self.rng.random_ratio(1, 3));
+        self.model.change(&name, count);
+        self.model.topics.get_mut(&name).expect("it was drawn").is_durable = is_durable;
+        let is_done = broker.create(&name, count, is_durable);
+        self.unless_faulty(is_done.then_some(()), "a creation")?;
+        self.model.is(&name, count);
+        Ok(())
+    }
+
+    fn grow(&mut self, broker: &mut Broker) -> Result<(), Faulty> {
+        let Some((name, count)) = self.draw_topic(|n| (1..PARTITIONS_MAX).contains(&n)) else {
+            return Ok(());
+        };
+        self.model.change(&name, count + 1);
+        let is_done = broker.grow(&name, count + 1);
+        self.unless_faulty(is_done.then_some(()), "a growth")?;
+        self.model.is(&name, count + 1);
+        Ok(())
+    }
+
+    fn delete(&mut self, broker: &mut Broker) -> Result<(), Faulty> {
+        let Some((name, _)) = self.draw_topic(|count| count > 0) else { return Ok(()) };
+        self.model.change(&name, 0);
+        let is_done = broker.delete(&name);
+        self.unless_faulty(is_done.then_some(()), "a deletion")?;
+        self.model.is(&name, 0);
+        self.forget(&name);
+        Ok(())
+    }
+
+    /// Batches for some partitions, in one request.
+    fn produce(&mut self, broker: &mut Broker) -> Result<(), Faulty> {
+        self.turn += 1;
+        let mut all: Vec<Produced> = Vec::new();
+        for _ in 0..self.rng.random_range(1..=3) {
+            let Some((topic, partition)) = self.draw_partition() else { continue };
+            if all.iter().any(|one| (&one.topic, one.partition) == (&topic, partition)) {
+                continue;
+            }
+            let producer = match self.rng.random_ratio(1, 2) {
+                true => Some(self.producer(broker, &topic, partition)?),
+                false => None,
+            };
+            let first = self.turn * 100 + 10 * all.len() as u64;
+            let records = (first..first + self.rng.random_range(1..=3)).collect();
+            all.push(Produced { topic, partition, records, producer });
+        }
+        if all.is_empty() { Ok(()) } else { self.send(broker, &all, false) }
+    }
+
+    /// A producer that heard nothing sends again; and so does one that did.
+    fn send_again(&mut self, broker: &mut Broker) -> Result<(), Faulty> {
+        let sure = self.last_sent.values().filter(|one| self.is_sure(&one.topic));
+        let sure: Vec<_> = sure.cloned().collect();
+        if sure.is_empty() {
+            return Ok(());
+        }
+        let one = sure[self.rng.random_range(0..sure.len())].clone();
+        self.saw("a batch sent again");
+        self.send(broker, &[one], true)
+    }
+
+    fn send(&mut self, broker: &mut Broker, all: &[Produced], again: bool) -> Result<(), Faulty> {
+        for one in all {
+            let partition = partition(&mut self.model, one);
+            one.records.iter().for_each(|record| partition.send(*record, self.turn));
+            if one.producer.is_some() {
+                self.last_sent.insert((one.topic.clone(), one.partition), one.clone());
+            }
+        }
+        let told = broker.produce(all);
+        let told = self.unless_faulty(told, "a batch")?;
+        for (one, told) in all.iter().zip(told) {
+            let place = (one.topic.clone(), one.partition);
+            // What came before it was lost.
+            if again && told == Err(ErrorCode::OutOfOrderSequenceNumber) {
+                self.saw("a batch out of order");
+                continue;
+            }
+            let Ok(base_offset) = told else {
+                self.producers.remove(&place);
+                self.unless_faulty(None::<()>, &format!("{one:?}: {told:?}")).ok();
+                continue;
+            };
+            let partition = partition(&mut self.model, one);
+            for (offset, record) in (base_offset..).zip(&one.records) {
+                partition.acknowledge(*record, offset);
+            }
+            let producer = self.producers.get_mut(&place);
+            if let Some(producer) = producer.filter(|_| one.producer.is_some() && !again) {
+                producer.base_sequence += i32::try_from(one.records.len()).expect("few");
+            }
+        }
+        Ok(())
+    }
+
+    /// A producer of this partition, and the number of its next record.
+    fn producer(
+        &mut self,
+        broker: &mut Broker,
+        topic: &str,
+        partition: usize,
+    ) -> Result<Producer, Faulty> {
+        let place = (topic.to_owned(), partition);
+        if let Some(producer) = self.producers.get(&place) {
+            return Ok(*producer);
+        }
+        let id = broker.producer();
+        let id = self.unless_faulty(id, "an id")?;
+        assert!(self.ids.insert(id), "two producers have the id {id}");
+        let producer = Producer { id, epoch: 0, base_sequence: 0 };
+        self.producers.insert(place, producer);
+        Ok(producer)
+    }
+
+    fn look(&mut self, broker: &mut Broker) -> Result<(), Faulty> {
+        let Some((topic, number)) = self.draw_partition() else { return Ok(()) };
+        let shown = broker.look(&topic, number);
+        let shown = self.unless_faulty(shown, "a look")?;
+        let topic = self.model.topics.get_mut(&topic).expect("it was drawn");
+        topic.partitions.get_mut(&number).expect("it was drawn").look(&shown);
+        Ok(())
+    }
+
+    fn commit(&mut self, broker: &mut Broker) -> Result<(), Faulty> {
+        let Some((topic, number)) = self.draw_partition() else { return Ok(()) };
+        let (group, offset) = (self.rng.random_range(0..GROUPS), self.rng.random_range(0..1_000));
+        let at = (group, topic.clone(), number);
+        self.model.commit(at.clone(), offset, false);
+        let is_done = broker.commit(group, &topic, number, offset);
+        self.unless_faulty(is_done.then_some(()), "a commit")?;
+        self.model.commit(at, offset, true);
+        Ok(())
+    }
+
+    fn committed(&mut self, broker: &mut Broker) -> Result<(), Faulty> {
+        let Some((topic, number)) = self.draw_partition() else { return Ok(()) };
+        let group = self.rng.random_range(0..GROUPS);
+        let told = broker.committed(group, &topic, number);
+        let offset = self.unless_faulty(told, "an offset")?;
+        self.model.committed(&(group, topic, number), offset, false);
+        Ok(())
+    }
+
+    /// A disk that works does what is asked.
+    fn unless_faulty<T>(&mut self, told: Option<T>, what: &str) -> Result<T, Faulty> {
+        assert!(told.is_some() || self.is_faulty, "{what} is refused, and the disk is good");
+        self.saw(if told.is_some() { "requests done" } else { "requests not done" });
+        told.ok_or(Faulty)
+    }
+
+    /// A topic of which it is known how many partitions it has: so many.
+    fn draw_topic(&mut self, fits: impl Fn(usize) -> bool) -> Option<(String, usize)> {
+        let counts = self.model.topics.iter().filter_map(|(name, topic)| {
+            let count = *topic.counts.first().filter(|_| topic.counts.len() == 1)?;
+            fits(count).then(|| (name.clone(), count))
+        });
+        let fitting: Vec<_> = counts.collect();
+        (!fitting.is_empty()).then(|| fitting[self.rng.random_range(0..fitting.len())].clone())
+    }
+
+    fn draw_partition(&mut self) -> Option<(String, usize)> {
+        let (topic, count) = self.draw_topic(|count| count > 0)?;
+        Some((topic, self.rng.random_range(0..count)))
+    }
+
+    fn is_sure(&self, topic: &str) -> bool {
+        self.model.topics[topic].counts.len() == 1
+    }
+
+    /// Nobody sends again to a topic that is gone.
+    fn forget(&mut self, topic: &str) {
+        self.producers.retain(|(name, _), _| name != topic);
+        self.last_sent.retain(|(name, _), _| name != topic);
+    }
+}
+
+fn partition<'a>(model: &'a mut Model, one: &Produced) -> &'a mut Partition {
+    let topic = model.topics.get_mut(&one.topic).expect("it was drawn");
+    topic.partitions.get_mut(&one.partition).expect("it was drawn")
+}
+
+/// A directory that outlives processes: on tmpfs, where there is one.
+pub(crate) fn memory() -> TempDir {
+    let shm = Path::new("/dev/shm");
+    if shm.is_dir() { TempDir::new_in(shm).unwrap() } else { TempDir::new().unwrap() }
+}
+
+pub(crate) fn copy(from: &Path, to: &Path) {
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let to = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            fs::create_dir(&to).unwrap();
+            copy(&entry.path(), &to);
+        } else {
+            fs::copy(entry.path(), &to).unwrap();
+        }
+    }
+}
