@@ -1,0 +1,177 @@
+// franz-go.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"sort"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+var value = strings.Repeat(" the same words again and again", 8)
+
+var codecs = map[string]kgo.CompressionCodec{
+	"none":   kgo.NoCompression(),
+	"gzip":   kgo.GzipCompression(),
+	"snappy": kgo.SnappyCompression(),
+	"lz4":    kgo.Lz4Compression(),
+	"zstd":   kgo.ZstdCompression(),
+}
+
+var saying sync.Mutex
+
+func say(words ...any) {
+	saying.Lock()
+	defer saying.Unlock()
+	fmt.Println(words...)
+}
+
+func must(err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func connect(address string, options ...kgo.Opt) *kgo.Client {
+	client, err := kgo.NewClient(append(options, kgo.SeedBrokers(address), kgo.AllowAutoTopicCreation())...)
+	must(err)
+	return client
+}
+
+func number(text string) int {
+	parsed, err := strconv.Atoi(text)
+	must(err)
+	return parsed
+}
+
+func produce(address, topic, compression string, first, count, paceMs int) {
+	client := connect(address, kgo.ProducerBatchCompression(codecs[compression]))
+	for n := first; n < first+count; n++ {
+		client.Produce(context.Background(), &kgo.Record{
+			Topic:   topic,
+			Key:     fmt.Appendf(nil, "k%d", n%20),
+			Value:   fmt.Appendf(nil, "%d%s", n, value),
+			Headers: []kgo.RecordHeader{{Key: "story", Value: []byte("told")}},
+		}, func(record *kgo.Record, err error) {
+			must(err)
+			say("acked", record.Partition, record.Offset, n)
+		})
+		time.Sleep(time.Duration(paceMs) * time.Millisecond)
+	}
+	must(client.Flush(context.Background()))
+}
+
+func tell(record *kgo.Record) {
+	headers := []string{}
+	for _, header := range record.Headers {
+		headers = append(headers, header.Key+"="+string(header.Value))
+	}
+	n, _, _ := strings.Cut(string(record.Value), " ")
+	say("read", record.Partition, record.Offset, string(record.Key), strings.Join(headers, ","), n)
+}
+
+func consume(address, topic, group, strategy string) {
+	balancer := kgo.RangeBalancer()
+	if strategy == "cooperative" {
+		balancer = kgo.CooperativeStickyBalancer()
+	}
+	owned := map[int32]bool{}
+	changed := func(are bool) func(context.Context, *kgo.Client, map[string][]int32) {
+		return func(_ context.Context, _ *kgo.Client, partitions map[string][]int32) {
+			for _, partition := range partitions[topic] {
+				owned[partition] = are
+			}
+			sorted := []int{}
+			for partition, is := range owned {
+				if is {
+					sorted = append(sorted, int(partition))
+				}
+			}
+			sort.Ints(sorted)
+			say("owns", strings.Trim(fmt.Sprint(sorted), "[]"))
+		}
+	}
+	client := connect(address,
+		kgo.ConsumerGroup(group),
+		kgo.ConsumeTopics(topic),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
+		kgo.Balancers(balancer),
+		kgo.DisableAutoCommit(),
+		kgo.BlockRebalanceOnPoll(),
+		kgo.HeartbeatInterval(300*time.Millisecond),
+		kgo.SessionTimeout(6*time.Second),
+		kgo.OnPartitionsAssigned(changed(true)),
+		kgo.OnPartitionsRevoked(changed(false)),
+		kgo.OnPartitionsLost(changed(false)),
+	)
+	stopping, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	for stopping.Err() == nil {
+		fetches := client.PollFetches(stopping)
+		fetches.EachRecord(tell)
+		if !fetches.Empty() {
+			if err := client.CommitUncommittedOffsets(context.Background()); err != nil {
+				fmt.Fprintln(os.Stderr, "not committed:", err)
+			}
+		}
+		client.AllowRebalance()
+	}
+	client.CloseAllowingRebalance()
+}
+
+func read(address, topic string) {
+	client := connect(address, kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+	ends, err := kadm.NewClient(client).ListEndOffsets(context.Background(), topic)
+	must(err)
+	left := int64(0)
+	ends.Each(func(end kadm.ListedOffset) { left += end.Offset })
+	for left > 0 {
+		client.PollFetches(context.Background()).EachRecord(func(record *kgo.Record) {
+			tell(record)
+			left--
+		})
+	}
+}
+
+func offsetAt(address, topic string, ms int) {
+	listed, err := kadm.NewClient(connect(address)).ListOffsetsAfterMilli(context.Background(), int64(ms), topic)
+	must(err)
+	listed.Each(func(at kadm.ListedOffset) { say("at", at.Partition, at.Offset) })
+}
+
+func unknown(address, topic string) {
+	client := connect(address, kgo.UnknownTopicRetries(1))
+	say("refused", client.ProduceSync(context.Background(), &kgo.Record{Topic: topic}).FirstErr())
+}
+
+func transact(address string) {
+	say("refused", connect(address, kgo.TransactionalID("first")).BeginTransaction())
+}
+
+func main() {
+	verb, at := os.Args[1], os.Args[2:]
+	switch verb {
+	case "produce":
+		produce(at[0], at[1], at[2], number(at[3]), number(at[4]), number(at[5]))
+	case "consume":
+		consume(at[0], at[1], at[2], at[3])
+	case "read":
+		read(at[0], at[1])
+	case "offset-at":
+		offsetAt(at[0], at[1], number(at[2]))
+	case "unknown":
+		unknown(at[0], at[1])
+	case "transact":
+		transact(at[0])
+	}
+}
