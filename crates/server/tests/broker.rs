@@ -6,13 +6,14 @@ mod served;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, mpsc};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use plimsoll_log::Policy;
-use plimsoll_server::broker::{Node, Options};
+use plimsoll_server::broker::{Failed, Node, Options};
 use plimsoll_server::client::Connection;
+use plimsoll_server::cluster;
 use plimsoll_server::kafka::band::{Api, Request};
 use plimsoll_server::kafka::batch::Batch;
 use plimsoll_server::kafka::compression::Compression;
@@ -23,12 +24,13 @@ use plimsoll_server::kafka::message::{
     DeleteTopicsRequest, EpochPartition, EpochTopic, FetchPartition, FetchRequest, FetchTopic,
     FetchedPartition, IncrementalAlterConfigsRequest, JoinGroupProtocol, JoinGroupRequest,
     ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic, MetadataRequest,
-    OffsetCommitPartition, OffsetCommitRequest, OffsetCommitTopic, OffsetsForLeaderEpochRequest,
-    ProducePartition, ProduceRequest, ProduceTopic, ProducedPartition, TopicConfig,
+    OffsetCommitPartition, OffsetCommitRequest, OffsetCommitTopic, OffsetFetchRequest,
+    OffsetFetchTopic, OffsetsForLeaderEpochRequest, ProducePartition, ProduceRequest, ProduceTopic,
+    ProducedPartition, TopicConfig,
 };
 use plimsoll_server::kafka::records::{Draft, Records};
 use plimsoll_server::net::{Counters, Limits, Listener};
-use plimsoll_simdisk::SimDir;
+use plimsoll_simdisk::{Fault, FaultKind, Operation, SimDir};
 use plimsoll_sync::{Crash, Dir};
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
@@ -86,6 +88,22 @@ impl Broker {
     fn delete(&mut self, name: &str) {
         let request = DeleteTopicsRequest { topic_names: vec![name.to_owned()], timeout_ms: 1000 };
         assert_eq!(self.client.call(request).unwrap().responses[0].error_code, ErrorCode::None);
+    }
+
+    fn commit(&mut self, topic: &str, committed_offset: i64) {
+        let partition = OffsetCommitPartition { committed_offset, ..Default::default() };
+        let topics =
+            vec![OffsetCommitTopic { name: topic.to_owned(), partitions: vec![partition] }];
+        let request =
+            OffsetCommitRequest { group_id: "g".to_owned(), topics, ..Default::default() };
+        let told = self.client.call(request).unwrap().topics[0].partitions[0].error_code;
+        assert_eq!(told, ErrorCode::None);
+    }
+
+    fn committed(&mut self, topic: &str) -> i64 {
+        let topics = vec![OffsetFetchTopic { name: topic.to_owned(), partition_indexes: vec![0] }];
+        let request = OffsetFetchRequest { group_id: "g".to_owned(), topics: Some(topics) };
+        self.client.call(request).unwrap().topics[0].partitions[0].committed_offset
     }
 
     /// Produces a record, and says what became of it.
@@ -298,6 +316,58 @@ fn a_topic_that_is_made_again_begins_anew_with_a_higher_epoch() {
     assert!(epoch(&broker) > old, "{} after {old}", epoch(&broker));
     assert_eq!(broker.consume("orders", UNCOMMITTED), []);
     assert_eq!(broker.produced("orders", "new"), 0);
+    broker.close();
+}
+
+/// It stood still without a word.
+#[test]
+fn a_start_on_a_full_disk_ends_and_says_so() {
+    let disk = Arc::new(SimDir::new());
+    let mut broker = Broker::open(&disk, unsynced());
+    broker.create("orders", &[]);
+    broker.produced("orders", "1");
+    // Full from some operation on: most starts are refused a file at once, one would wait for room.
+    let waited = (1..60).find(|nth| {
+        let full = Arc::new(disk.crash(Crash::PowerCut, 1));
+        for on in [Operation::Write, Operation::Allocate, Operation::Create] {
+            let kind = FaultKind::Fail(std::io::ErrorKind::StorageFull);
+            full.inject(Fault::new(on, kind).nth(*nth).sticky());
+        }
+        let why = Broker::start(&full, unsynced()).err().expect("so early a start needs room");
+        matches!(
+            why,
+            Failed::Shard { why: cluster::Error::Log(plimsoll_log::Error::OutOfSpace { .. }), .. }
+        )
+    });
+    assert!(waited.is_some());
+    drop(broker);
+}
+
+/// The deletion took longer than its client waited, and the group went on where it was in the topic that
+/// was deleted.
+#[test]
+fn offsets_of_a_topic_that_is_deleted_late_are_forgotten() {
+    let disk = Arc::new(SimDir::new());
+    let mut broker = Broker::open(&disk, unsynced());
+    broker.create("orders", &[]);
+    broker.commit("orders", 7);
+    assert_eq!(broker.committed("orders"), 7);
+    // The disk does nothing until it is let go.
+    let (let_go, held) = mpsc::channel::<()>();
+    disk.watch(move |_| held.recv().unwrap_or_default());
+    let request = DeleteTopicsRequest { topic_names: vec!["orders".to_owned()], timeout_ms: 100 };
+    let told = broker.client.call(request).unwrap().responses[0].error_code;
+    assert_eq!(told, ErrorCode::RequestTimedOut);
+    drop(let_go);
+    while broker.node.topic("orders").is_some() {
+        std::thread::yield_now();
+    }
+    broker.create("orders", &[]);
+    let patience = Instant::now() + Duration::from_secs(20);
+    while broker.committed("orders") != -1 {
+        assert!(Instant::now() < patience, "the offset of the topic before is still there");
+        std::thread::yield_now();
+    }
     broker.close();
 }
 

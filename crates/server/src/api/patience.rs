@@ -43,12 +43,12 @@ impl Session {
         Done: Future<Output = Result<T, Refused>> + Send + 'static,
     {
         let too_late = |message| Problem::new(ErrorCode::RequestTimedOut, message);
-        let (work, alive) = (work(Arc::clone(&self.node)), self.alive.clone());
+        let (work, mut ended) = (work(Arc::clone(&self.node)), self.ended.clone());
         let done = tokio::spawn(async move {
             tokio::select! {
                 biased;
                 done = work => Some(done),
-                () = alive.closed() => None,
+                _ = ended.wait_for(|ended| *ended) => None,
             }
         });
         match timeout_at(until, done).await {

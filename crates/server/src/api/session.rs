@@ -1,9 +1,8 @@
 //! [`Session`]: who asks, and of which node.
 
-use std::convert::Infallible;
 use std::sync::Arc;
 
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 
 use crate::broker::{DataShard, Ends, Node, Refused};
 use crate::control::{Catalog, FlushClass, Impossible, Topic};
@@ -28,9 +27,9 @@ pub(crate) struct Session {
     pub(crate) port: u16,
     /// True once the node is about to close: nobody waits for more then.
     pub(crate) stop: watch::Receiver<bool>,
-    /// Held by all that hold the node for a client, also where its connection is gone. It is closed once
-    /// nobody is served any more.
-    pub(crate) alive: mpsc::Sender<Infallible>,
+    /// True once nobody is served any more. Held by all that hold the node for a client, also where its
+    /// connection is gone.
+    pub(crate) ended: watch::Receiver<bool>,
 }
 
 /// Where a partition is, and what holds for it.

@@ -21,6 +21,7 @@ use tokio::time::{Instant, MissedTickBehavior};
 use super::error::Failed;
 use super::keeper::{Keeper, Kept};
 use super::layout::{self, GROUPS as NUMBER};
+use super::opening::wait_for;
 use super::options::small_log;
 use super::snapshot;
 use crate::cluster::{self, Apply, Committed, Group, Leadership, Stop};
@@ -139,7 +140,8 @@ impl Coordinator {
         let keeper = Arc::new(Keeper::new(root, NUMBER, Arc::clone(&applied_bytes)));
         let stores = Stores { store: Arc::clone(&store), applied_bytes };
         let (group, _) = Group::open(&dir, options, stores).map_err(failed)?;
-        let leadership = group.runtime().block_on(group.wait_to_lead()).map_err(failed)?;
+        let leading = async { group.wait_to_lead().await.map_err(failed) };
+        let leadership = wait_for(group.runtime(), || group.lacks_room().map(failed), leading)?;
         let loaded = Groups::load(settings, &read(&store), clock());
         let groups = Arc::new(Mutex::new(loaded));
         let group = Arc::new(group);

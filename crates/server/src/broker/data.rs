@@ -14,6 +14,7 @@ use super::error::Failed;
 use super::keeper::Keeper;
 use super::layout;
 use super::leader::{Appended, Ask, Begin, lead};
+use super::opening::wait_for;
 use super::replica::{Applier, Replica};
 use super::snapshot;
 use crate::cluster::{self, Group, Leadership};
@@ -78,11 +79,15 @@ impl Opened {
         let replica = Arc::new(Replica::new(state, tail_bytes));
         let applier = Applier(Arc::clone(&replica));
         let (group, recovery) = Group::open(&dir, options, applier).map_err(failed)?;
-        let leadership = group.runtime().block_on(group.wait_to_lead()).map_err(failed)?;
-        // A leadership begins once all that it applied is durable.
-        if let Some(applied) = group.applied() {
-            group.runtime().block_on(group.wait_durable(applied)).map_err(failed)?;
-        }
+        let leading = async {
+            let leadership = group.wait_to_lead().await.map_err(failed)?;
+            // A leadership begins once all that it applied is durable.
+            if let Some(applied) = group.applied() {
+                group.wait_durable(applied).await.map_err(failed)?;
+            }
+            Ok(leadership)
+        };
+        let leadership = wait_for(group.runtime(), || group.lacks_room().map(failed), leading)?;
         let keeper = Keeper::new(root, number, Arc::clone(&replica.applied_bytes));
         let (group, keeper) = (Arc::new(group), Arc::new(keeper));
         let recovered = recovery.last_index;
@@ -96,9 +101,12 @@ impl Opened {
             Proposer::new(state, now).act(state, now, &[Item::Fence(fence)])
         };
         let act = act.expect("a fence is something to agree on");
-        let proposed = self.group.propose(self.leadership, act.bytes);
-        let fenced = self.group.runtime().block_on(proposed);
-        fenced.map(drop).map_err(|why| Failed::Shard { number: self.number, why })
+        let failed = |why| Failed::Shard { number: self.number, why };
+        let fence = async {
+            let proposed = self.group.propose(self.leadership, act.bytes).await;
+            proposed.map(drop).map_err(failed)
+        };
+        wait_for(self.group.runtime(), || self.group.lacks_room().map(failed), fence)
     }
 
     /// The last log index that is durable, as the shard counts.

@@ -13,6 +13,7 @@
 //! | file | what |
 //! | --- | --- |
 //! | `node.rs` | [`Node`]: all of it, opened and closed |
+//! | `opening.rs` | waiting for what a node does before anybody can ask it |
 //! | `layout.rs` | the numbers of shards, what lies where, and the name that a directory was given |
 //! | `options.rs` | what a node is opened with |
 //! | `data.rs` | a shard of records: its group, its replica, its leader's door |
@@ -38,6 +39,7 @@ mod keeper;
 mod layout;
 mod leader;
 mod node;
+mod opening;
 mod options;
 mod overview;
 mod read;

@@ -14,6 +14,7 @@ use tokio::sync::Mutex;
 use super::data::DataShard;
 use super::error::Failed;
 use super::layout::{self, CONTROL as NUMBER};
+use super::opening::wait_for;
 use super::options::small_log;
 use crate::cluster::{self, Apply, Group, Leadership, Stop};
 use crate::control::{
@@ -98,11 +99,12 @@ impl Topics {
         let catalog = Arc::new(RwLock::new(Catalog::default()));
         let intentions = Intentions(Arc::clone(&catalog));
         let (group, _) = Group::open(&dir, options, intentions).map_err(failed)?;
-        let leadership = group.runtime().block_on(group.wait_to_lead()).map_err(failed)?;
+        let leading = async { group.wait_to_lead().await.map_err(failed) };
+        let leadership = wait_for(group.runtime(), || group.lacks_room().map(failed), leading)?;
         let (turn, producers) = (Mutex::default(), Mutex::new(0..0));
         let topics = Self { group, leadership, catalog, shards, partitions_max, turn, producers };
         topics.check_intended()?;
-        topics.group.runtime().block_on(topics.finish())?;
+        wait_for(topics.group.runtime(), || topics.lacks_room(), topics.finish())?;
         Ok(topics)
     }
 
@@ -246,6 +248,14 @@ impl Topics {
             self.let_go(id).await?;
         }
         Ok(())
+    }
+
+    /// The first of its shards, or of those of records, that waits for room on the disk.
+    fn lacks_room(&self) -> Option<Failed> {
+        let here = self.group.lacks_room().map(|why| (NUMBER, why));
+        let mut records =
+            self.shards.iter().filter_map(|shard| Some((shard.number, shard.group.lacks_room()?)));
+        here.or_else(|| records.next()).map(|(number, why)| Failed::Shard { number, why })
     }
 
     /// Frees the name of a deleted topic, now that no shard has anything of it.

@@ -259,6 +259,15 @@ impl<S: Apply> Group<S> {
         self.storage.log.stats()
     }
 
+    /// Why what it has accepted waits: the disk has no room for it.
+    #[must_use]
+    pub fn lacks_room(&self) -> Option<Error> {
+        match self.storage.log.health() {
+            Err(why @ plimsoll_log::Error::OutOfSpace { .. }) => Some(why.into()),
+            _ => None,
+        }
+    }
+
     /// Why it takes no entries now; `None` if it leads, and its log is as it should be.
     #[must_use]
     pub fn why_offline(&self) -> Option<Error> {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::TcpListener;
-use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 
 use super::connection;
@@ -73,7 +73,7 @@ impl Listener {
         let host: Arc<str> = host.into();
         let memory = Arc::new(Semaphore::new(self.limits.memory_bytes));
         let mut connections = JoinSet::new();
-        let (alive, mut all_gone) = mpsc::channel(1);
+        let (served, ended) = watch::channel(false);
         let mut number = 0;
         while !*stop.borrow() {
             let (stream, peer) = tokio::select! {
@@ -103,7 +103,7 @@ impl Listener {
                 host: Arc::clone(&host),
                 port,
                 stop: stop.clone(),
-                alive: alive.clone(),
+                ended: ended.clone(),
             };
             let memory = Arc::clone(&memory);
             let counters = Arc::clone(&self.counters);
@@ -114,10 +114,10 @@ impl Listener {
         if tokio::time::timeout(GRACE, all_answered).await.is_err() {
             connections.shutdown().await;
         }
-        drop(alive);
-        all_gone.close();
-        // Nothing is ever sent: it ends with the last who could.
-        all_gone.recv().await;
+        drop(ended);
+        served.send_replace(true);
+        // Once the last who holds the node for a client is gone.
+        served.closed().await;
         Ok(())
     }
 }
