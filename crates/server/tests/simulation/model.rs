@@ -71,6 +71,8 @@ pub(crate) struct Start {
     pub(crate) may_lose: bool,
     /// It says that nothing is lost, of the run that clients know.
     pub(crate) says_nothing_lost: bool,
+    /// It says that records may be lost, so what may be gone is behind a fence.
+    pub(crate) has_fenced: bool,
 }
 
 impl Model {
@@ -229,7 +231,7 @@ impl Partition {
         assert!(!has_new_gap || !start.says_nothing_lost, "a gap where nothing is lost: {shown:?}");
         assert_eq!(shown.durable, shown.committed, "a start has all durable: {shown:?}");
         self.look(shown);
-        self.is_open &= start.says_nothing_lost;
+        self.is_open &= !start.has_fenced;
         // What is not there now does not come back.
         self.sent.retain(|record, _| shown.records.values().any(|there| there == record));
     }

@@ -22,6 +22,8 @@ use crate::model::{Model, Partition, Start};
 
 const LIVES: u32 = 4;
 const STEPS: u32 = 80;
+/// Clients go after so many.
+const REFUSALS: u32 = 6;
 const TOPICS: [&str; 4] = ["orders", "notes", "audit", "ledger"];
 const PARTITIONS_MAX: usize = 5;
 const GROUPS: u32 = 2;
@@ -43,6 +45,8 @@ pub(crate) struct World {
     is_faulty: bool,
     /// It is more than that the disk goes down.
     has_failures: bool,
+    /// Topics are made, grow and go in this life: each change makes all that came before it durable.
+    has_changes: bool,
     /// How many requests were made.
     turn: u64,
     /// Idempotent producers of this life, each of one partition.
@@ -93,6 +97,7 @@ impl World {
             },
             is_faulty: false,
             has_failures: false,
+            has_changes: true,
             turn: 0,
             producers: BTreeMap::new(),
             last_sent: BTreeMap::new(),
@@ -115,6 +120,7 @@ impl World {
     /// From a start to an end.
     fn life(&mut self) {
         let options = self.options();
+        self.has_changes = self.rng.random_ratio(1, 3);
         (self.is_faulty, self.has_failures) = (false, false);
         if self.rng.random_ratio(1, 3) {
             self.is_faulty = true;
@@ -145,9 +151,17 @@ impl World {
             if self.rng.random_ratio(1, 5) {
                 self.fail();
             }
+            let mut patience = REFUSALS;
             for _ in 0..self.rng.random_range(0..STEPS) {
-                // Of what was not done nothing more is to be said.
-                self.step(&mut broker).ok();
+                // Of what was not done nothing more is to be said; on a full disk it takes long.
+                patience -= u32::from(self.step(&mut broker).is_err());
+                if patience == 0 {
+                    break;
+                }
+            }
+            // What came last is what a crash takes.
+            for _ in 0..self.rng.random_range(0..8) {
+                self.produce(&mut broker).ok();
             }
             if self.has_failures {
                 self.knowledge.ended = Ended::Unknown;
@@ -171,10 +185,10 @@ impl World {
 
     /// Drawn anew for each life.
     fn options(&mut self) -> Options {
-        let flush = match self.rng.random_range(0..4) {
-            0 => Policy::Never,
-            1 => Policy::everysec(),
-            2 => Policy::Interval { max_age: Duration::from_millis(3), max_bytes: 64 << 20 },
+        let flush = match self.rng.random_range(0..6) {
+            0..=2 => Policy::Never,
+            3 => Policy::everysec(),
+            4 => Policy::Interval { max_age: Duration::from_millis(3), max_bytes: 64 << 20 },
             _ => Policy::Interval { max_age: Duration::from_secs(60), max_bytes: 100_000 },
         };
         let memory = self.rng.random_ratio(3, 4).then(|| self.memory.path().to_owned());
@@ -216,8 +230,11 @@ impl World {
             Ended::ProcessCrash if in_memory => assert!(is_innocent, "a process died: {verdict}"),
             _ => {}
         }
-        let start =
-            Start { may_lose: known.may_lose, says_nothing_lost: is_innocent && !known.is_retried };
+        let start = Start {
+            may_lose: known.may_lose,
+            says_nothing_lost: is_innocent && !known.is_retried,
+            has_fenced: !is_innocent,
+        };
         let mut all = BTreeMap::new();
         for topic in broker.node.topics() {
             assert!(TOPICS.contains(&&*topic.name), "{topic:?}");
@@ -277,6 +294,8 @@ impl World {
         self.disk = Arc::new(self.disk.crash(crash, self.rng.random()));
         let after = memory();
         let known = &mut self.knowledge;
+        // A sync that failed may have lost what the kernel had.
+        known.may_lose |= self.has_failures && !known.is_in_memory;
         if keeps_memory {
             copy(self.memory.path(), after.path());
         } else {
@@ -298,8 +317,8 @@ impl World {
         if self.model.topics.values().all(|topic| topic.counts.iter().all(|count| *count == 0)) {
             return self.create(broker);
         }
-        // Changes of topics are few: they make all that came before them durable.
-        match self.rng.random_range(0..40) {
+        let from = if self.has_changes { 0 } else { 4 };
+        match self.rng.random_range(from..40) {
             0..=1 => self.create(broker),
             2 => self.grow(broker),
             3 => self.delete(broker),
