@@ -217,7 +217,9 @@ fn replacing_a_file_flushes_for_each_sync_that_is_left_on_xfs() {
 }
 
 fn replacing_a_file_flushes_for_each_sync_that_is_left(filesystem: &str) {
-    let Some(mounted) = Mounted::or_skip(filesystem, &[], "") else {
+    // The log of xfs flushes as a buffer fills; in small ones that is 0.09 times an operation by itself.
+    let options = if filesystem == "xfs" { "logbsize=256k" } else { "" };
+    let Some(mounted) = Mounted::or_skip(filesystem, &[], options) else {
         return;
     };
     let result = experiment("durable-rename", mounted.path(), &[]);
@@ -228,8 +230,7 @@ fn replacing_a_file_flushes_for_each_sync_that_is_left(filesystem: &str) {
         assert!(arm.valid, "{what}: {:?}", arm.warnings);
         let (least, below) = match arm.name.as_str() {
             "full dance" | "full dance with fdatasync" => (1.95, 5.0),
-            // The log of xfs flushes by itself as its buffers fill: 0.09 an operation, of 4,672 here.
-            "without any sync" => (0.0, 0.15),
+            "without any sync" => (0.0, 0.05),
             _ => (0.97, 3.0),
         };
         assert!(is_within(counts.flushes, least..below, arm.durable_operations), "{what}");
