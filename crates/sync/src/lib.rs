@@ -37,11 +37,11 @@ pub use aligned::AlignedBuf;
 pub use error::{Error, Result};
 pub use method::{Access, SyncMethod, System, Through};
 pub use os::{
-    Batch, BatchWrite, Batched, Held, OsDir, Process, Space, Words, boot_id, device_number,
-    finest_timer, space, thread_cpu_time,
+    Batch, BatchWrite, Batched, Held, OsDir, Process, Words, boot_id, device_number, finest_timer,
+    space, thread_cpu_time,
 };
 #[cfg(target_os = "linux")]
 pub use os::{BlockWrites, LoopDevice, start_write_out};
 pub use probe::{Availability, probe};
 pub use promise::{Crash, Promise};
-pub use vfs::{Allocation, Dir, File, Lock, Overwrite};
+pub use vfs::{Allocation, Dir, File, Lock, Overwrite, Space};

@@ -70,6 +70,11 @@ pub trait Dir: Debug + Send + Sync {
         None
     }
 
+    /// The room on the filesystem that it is on, where somebody can say.
+    fn space(&self) -> Option<Space> {
+        None
+    }
+
     /// What becomes of bytes that are written where others were, as far as the system says.
     fn overwrite(&self) -> Overwrite {
         Overwrite::InPlace
@@ -148,6 +153,15 @@ pub enum Allocation {
     Reserved,
     /// Zeros are written, so that later writes are overwrites. Existing bytes are lost.
     Zeroed,
+}
+
+/// Room on a filesystem, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Space {
+    /// Its size.
+    pub total_bytes: u64,
+    /// What this user may still write.
+    pub free_bytes: u64,
 }
 
 /// What a filesystem does with bytes that are written where others were.

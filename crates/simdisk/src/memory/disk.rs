@@ -330,6 +330,11 @@ impl Disk {
         bytes.start..end.saturating_mul(PAGE).clamp(bytes.start, bytes.end)
     }
 
+    /// Bytes of blocks that nothing takes.
+    pub(crate) fn free_bytes(&self) -> u64 {
+        self.room.spare(self.taken()).saturating_mul(PAGE)
+    }
+
     /// Blocks that are taken.
     fn taken(&self) -> u64 {
         let files = self.files.values();

@@ -7,7 +7,7 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use plimsoll_sync::latch::{Latch, Latched, Latches};
-use plimsoll_sync::{Access, Crash, Dir, Error, File, Lock, Overwrite, Result};
+use plimsoll_sync::{Access, Crash, Dir, Error, File, Lock, Overwrite, Result, Space};
 
 use super::crash;
 use super::directory::{DirId, Target};
@@ -295,6 +295,11 @@ impl Dir for SimDir {
 
     fn sync(&self) -> Result<()> {
         self.latch.guard(&self.path, || self.sync_entries())
+    }
+
+    fn space(&self) -> Option<Space> {
+        let total_bytes = self.options.capacity_bytes?;
+        Some(Space { total_bytes, free_bytes: self.machine.lock().disk.free_bytes() })
     }
 
     fn overwrite(&self) -> Overwrite {

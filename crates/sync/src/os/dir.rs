@@ -11,7 +11,7 @@ use super::file::OsFile;
 use super::regular::{regular, stranger};
 use super::{How, create_all, lock, sys};
 use crate::latch::{Latch, Latched, Latches};
-use crate::{Access, Dir, Error, File, Lock, Overwrite, Result};
+use crate::{Access, Dir, Error, File, Lock, Overwrite, Result, Space};
 
 /// A directory of the real filesystem: the one that was opened, whatever becomes of its path, and of the
 /// process's own. (On Windows a directory that is open cannot be renamed.)
@@ -264,6 +264,10 @@ impl Dir for OsDir {
     fn device(&self) -> Option<u64> {
         use std::os::unix::fs::MetadataExt;
         self.handle.metadata().ok().map(|metadata| metadata.dev())
+    }
+
+    fn space(&self) -> Option<Space> {
+        super::place::space_of(&self.handle).ok()
     }
 
     fn overwrite(&self) -> Overwrite {

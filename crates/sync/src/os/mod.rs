@@ -70,7 +70,7 @@ pub(crate) use dir::Then;
 pub use fork::Process;
 #[cfg(target_os = "linux")]
 pub use loop_device::LoopDevice;
-pub use place::{Space, boot_id, device_number, finest_timer, space, thread_cpu_time};
+pub use place::{boot_id, device_number, finest_timer, space, thread_cpu_time};
 #[cfg(target_os = "linux")]
 pub use sys::start_write_out;
 pub use words::{Held, Words};

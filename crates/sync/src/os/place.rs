@@ -1,28 +1,38 @@
 //! Where a directory lives: the room that is left, and the device below it.
 
+use std::fs::File;
 use std::io;
 use std::path::Path;
 
-/// Room on a filesystem, in bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Space {
-    /// Its size.
-    pub total_bytes: u64,
-    /// What this user may still write.
-    pub free_bytes: u64,
-}
+use crate::vfs::Space;
 
 /// Room on the filesystem that holds `path`, where the system can say.
 #[cfg(unix)]
 pub fn space(path: &Path) -> io::Result<Space> {
-    let stat = rustix::fs::statvfs(path)?;
+    Ok(of(&rustix::fs::statvfs(path)?))
+}
+
+/// Room on the filesystem that an open directory is on.
+#[cfg(unix)]
+pub(super) fn space_of(handle: &File) -> io::Result<Space> {
+    Ok(of(&rustix::fs::fstatvfs(handle)?))
+}
+
+#[cfg(unix)]
+fn of(stat: &rustix::fs::StatVfs) -> Space {
     let bytes = |blocks: u64| blocks.saturating_mul(stat.f_frsize);
-    Ok(Space { total_bytes: bytes(stat.f_blocks), free_bytes: bytes(stat.f_bavail) })
+    Space { total_bytes: bytes(stat.f_blocks), free_bytes: bytes(stat.f_bavail) }
 }
 
 /// Room on the filesystem that holds `path`, where the system can say.
 #[cfg(not(unix))]
 pub fn space(_: &Path) -> io::Result<Space> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+/// Room on the filesystem that an open directory is on.
+#[cfg(not(unix))]
+pub(super) fn space_of(_: &File) -> io::Result<Space> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
@@ -79,7 +89,7 @@ pub fn boot_id() -> Option<u128> {
 
 /// What becomes of an overwrite on the filesystem of `file`.
 #[cfg(target_os = "linux")]
-pub(super) fn overwrite(file: &std::fs::File) -> crate::Overwrite {
+pub(super) fn overwrite(file: &File) -> crate::Overwrite {
     use crate::Overwrite;
     // From the headers of Linux, `linux/magic.h`, and of OpenZFS and bcachefs.
     const COPY_ON_WRITE: [u64; 5] = [0x9123_683e, 0x2fc1_2fc1, 0xca45_1a4e, 0xf2f5_2010, 0x3434];
@@ -115,7 +125,7 @@ fn magic(stat: &rustix::fs::StatFs) -> u64 {
 /// Whether the filesystem of `file` is memory.
 #[cfg(target_os = "linux")]
 #[cfg_attr(miri, expect(dead_code, reason = "miri knows no shared mappings"))]
-pub(super) fn lives_in_memory(file: &std::fs::File) -> io::Result<bool> {
+pub(super) fn lives_in_memory(file: &File) -> io::Result<bool> {
     Ok(IN_MEMORY.contains(&magic(&rustix::fs::fstatfs(file)?)))
 }
 
