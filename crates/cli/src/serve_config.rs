@@ -42,6 +42,7 @@ pub(crate) struct Config {
     pub(crate) profile: Option<PathBuf>,
     pub(crate) ring_bytes: u64,
     pub(crate) tail_bytes: usize,
+    pub(crate) reserve_bytes: u64,
     pub(crate) flush: Policy,
     pub(crate) groups: groups::Settings,
     pub(crate) limits: Limits,
@@ -64,6 +65,7 @@ struct File {
     profile: Option<PathBuf>,
     ring_bytes: Option<Size>,
     tail_bytes: Option<Size>,
+    reserve_bytes: Option<Size>,
     flush: Flush,
     groups: Groups,
     limits: OfConnections,
@@ -260,6 +262,9 @@ impl Config {
             tail_bytes: is
                 .key("tail-bytes", Size::of(options.tail_bytes), file.tail_bytes)
                 .in_memory(),
+            reserve_bytes: is
+                .key("reserve-bytes", Size(options.reserve_bytes), file.reserve_bytes)
+                .0,
             flush: Policy::Interval {
                 max_age: is.key("flush.age", Span(age), file.flush.age).0,
                 max_bytes: is.key("flush.bytes", Size(bytes), file.flush.bytes).0,

@@ -30,7 +30,7 @@ use plimsoll_server::kafka::message::{
 };
 use plimsoll_server::kafka::records::{Draft, Records};
 use plimsoll_server::net::{Counters, Limits, Listener};
-use plimsoll_simdisk::{Fault, FaultKind, Operation, SimDir};
+use plimsoll_simdisk::{DiskOptions, Fault, FaultKind, Operation, SimDir};
 use plimsoll_sync::{Crash, Dir};
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
@@ -316,6 +316,36 @@ fn a_topic_that_is_made_again_begins_anew_with_a_higher_epoch() {
     assert!(epoch(&broker) > old, "{} after {old}", epoch(&broker));
     assert_eq!(broker.consume("orders", UNCOMMITTED), []);
     assert_eq!(broker.produced("orders", "new"), 0);
+    broker.close();
+}
+
+#[test]
+fn a_full_disk_refuses_records_and_has_room_for_what_deletes_them() {
+    let capacity_bytes = Some(512 << 20);
+    let disk = DiskOptions { capacity_bytes, history_steps: 0, ..DiskOptions::default() };
+    let mut broker = Broker::open(&Arc::new(SimDir::with(disk)), unsynced());
+    broker.create("orders", &[]);
+    broker.create("ledger", &[("flush.messages", "1")]);
+    let much = "much ".repeat(100_000);
+    let refused = (0..2_000).map(|_| broker.produce("orders", &much)).find(|it| it.base_offset < 0);
+    let refused = refused.expect("the disk is full by now");
+    assert_eq!(refused.error_code, ErrorCode::KafkaStorageError);
+    assert!(refused.error_message.unwrap().starts_with("the disk is full"));
+    assert_eq!(broker.produce("ledger", "1").error_code, ErrorCode::KafkaStorageError);
+    let offline = |broker: &Broker| broker.node.shards().into_iter().filter_map(|it| it.offline);
+    assert!(offline(&broker).all(|why| why == "its records are refused: the disk is full"));
+    assert_eq!(offline(&broker).count(), 2);
+    // All else is done.
+    assert_eq!(broker.fetch("orders", 0, UNCOMMITTED).error_code, ErrorCode::None);
+    broker.commit("orders", 1);
+    assert_eq!(broker.create("late", &[]), ErrorCode::None);
+    broker.delete("orders");
+    let patience = Instant::now() + Duration::from_secs(60);
+    while broker.produce("ledger", "1").error_code != ErrorCode::None {
+        assert!(Instant::now() < patience, "what was deleted gives no room back");
+        std::thread::yield_now();
+    }
+    assert_eq!(offline(&broker).count(), 0);
     broker.close();
 }
 

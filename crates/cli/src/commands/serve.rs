@@ -121,6 +121,7 @@ fn options(config: &Config) -> Result<Options> {
         flush: config.flush,
         ring_bytes: config.ring_bytes,
         tail_bytes: config.tail_bytes,
+        reserve_bytes: config.reserve_bytes,
         groups: config.groups.clone(),
     })
 }

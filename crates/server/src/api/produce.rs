@@ -99,6 +99,10 @@ fn submit(
         let message = format!("a batch of {} bytes, where {room} have room", bytes.len());
         return Err(Problem::new(ErrorCode::MessageTooLarge, message));
     }
+    if !at.shard.takes(bytes.len()) {
+        let message = "the disk is full: delete topics or records, or give it more room";
+        return Err(Problem::new(ErrorCode::KafkaStorageError, message));
+    }
     let appended = at.shard.append(session.connection, at.opening, bytes);
     Ok(Submitted { at, appended, append_time })
 }

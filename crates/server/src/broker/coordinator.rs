@@ -23,6 +23,7 @@ use super::keeper::{Keeper, Kept};
 use super::layout::{self, GROUPS as NUMBER};
 use super::opening::wait_for;
 use super::options::small_log;
+use super::room::Room;
 use super::snapshot;
 use crate::cluster::{self, Apply, Committed, Group, Leadership, Stop};
 use crate::groups::{
@@ -120,6 +121,7 @@ impl Coordinator {
     pub(crate) fn open(
         dir: &Arc<dyn Dir>,
         crew: &Arc<Crew>,
+        room: &Arc<Room>,
         settings: Settings,
         clock: fn() -> u64,
     ) -> Result<Self, Failed> {
@@ -162,7 +164,8 @@ impl Coordinator {
                 tracing::error!(shard = NUMBER, %why, "the groups are offline");
             }
         });
-        let keeping = group.runtime().spawn(Arc::clone(&keeper).keep(Arc::clone(&group)));
+        let keeping =
+            group.runtime().spawn(Arc::clone(&keeper).keep(Arc::clone(&group), Arc::clone(room)));
         Ok(Self { group, store, groups, asks, task, keeper, keeping })
     }
 

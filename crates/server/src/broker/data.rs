@@ -16,6 +16,7 @@ use super::layout;
 use super::leader::{Appended, Ask, Begin, lead};
 use super::opening::wait_for;
 use super::replica::{Applier, Replica};
+use super::room::Room;
 use super::snapshot;
 use crate::cluster::{self, Group, Leadership};
 use crate::run::Run;
@@ -34,6 +35,7 @@ pub(crate) struct DataShard {
     keeper: Arc<Keeper>,
     keeping: JoinHandle<()>,
     has_failed: Arc<AtomicBool>,
+    room: Arc<Room>,
     /// When the next sync is due that a topic asked for by its age.
     due: Mutex<Option<Instant>>,
 }
@@ -116,7 +118,12 @@ impl Opened {
 
     /// Takes what is asked from here on. `run` is told of what is acknowledged, where that is before it is
     /// durable.
-    pub(super) fn lead(self, run: Option<Arc<Run>>, clock: fn() -> u64) -> DataShard {
+    pub(super) fn lead(
+        self,
+        run: Option<Arc<Run>>,
+        room: &Arc<Room>,
+        clock: fn() -> u64,
+    ) -> DataShard {
         let Self { number, group, replica, leadership, keeper, .. } = self;
         if let Some(run) = &run {
             replica.testify(Arc::clone(run), number);
@@ -139,9 +146,10 @@ impl Opened {
                 }
             }
         });
-        let keeping = group.runtime().spawn(Arc::clone(&keeper).keep(Arc::clone(&group)));
-        let due = Mutex::new(None);
-        DataShard { number, group, replica, asks, leader, keeper, keeping, has_failed, due }
+        let keeping =
+            group.runtime().spawn(Arc::clone(&keeper).keep(Arc::clone(&group), Arc::clone(room)));
+        let (room, due) = (Arc::clone(room), Mutex::new(None));
+        DataShard { number, group, replica, asks, leader, keeper, keeping, has_failed, room, due }
     }
 }
 
@@ -150,6 +158,16 @@ impl DataShard {
     /// be read is served.
     pub(crate) fn has_failed(&self) -> bool {
         self.has_failed.load(Ordering::Relaxed)
+    }
+
+    /// Whether a batch of so many bytes may be appended, by the room on the disk.
+    pub(crate) fn takes(&self, bytes: usize) -> bool {
+        self.room.takes(bytes)
+    }
+
+    /// Whether records are refused, as the disk is full.
+    pub(super) fn is_full(&self) -> bool {
+        self.room.is_short()
     }
 
     /// The largest batch that an entry has room for.

@@ -8,11 +8,14 @@ use plimsoll_sync::Dir;
 use tokio::time::MissedTickBehavior;
 
 use super::error::Failed;
+use super::room::Room;
 use super::snapshot::{EVERY_BYTES, Snapshot};
 use crate::cluster::{Apply, Group};
 
 /// How often a keeper looks.
-const LOOK: Duration = Duration::from_secs(10);
+const LOOK: Duration = Duration::from_secs(1);
+/// How many times as long as a snapshot what is applied between two is at least.
+const SHARE: u64 = 8;
 
 /// A state that can be kept in a file.
 pub(super) trait Kept: Apply {
@@ -32,23 +35,27 @@ pub(super) struct Keeper {
     applied_bytes: Arc<AtomicU64>,
     /// How many of them there were at the last snapshot.
     kept_bytes: AtomicU64,
+    /// How long it was.
+    state_bytes: AtomicU64,
 }
 
 impl Keeper {
     pub(super) fn new(dir: &Arc<dyn Dir>, number: u32, applied_bytes: Arc<AtomicU64>) -> Self {
-        let kept_bytes = AtomicU64::new(0);
-        Self { dir: Arc::clone(dir), number, applied_bytes, kept_bytes }
+        let (kept_bytes, state_bytes) = <(AtomicU64, AtomicU64)>::default();
+        Self { dir: Arc::clone(dir), number, applied_bytes, kept_bytes, state_bytes }
     }
 
-    /// Keeps the shard's state until it is dropped or fails.
-    pub(super) async fn keep<S: Kept>(self: Arc<Self>, group: Arc<Group<S>>) {
+    /// Keeps the shard's state until it is dropped or fails. Where the disk is full it does not wait until there
+    /// is much to keep: behind a snapshot the log gives room back.
+    pub(super) async fn keep<S: Kept>(self: Arc<Self>, group: Arc<Group<S>>, room: Arc<Room>) {
         let mut looks = tokio::time::interval(LOOK);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             looks.tick().await;
             let since = self.applied_bytes.load(Ordering::Relaxed)
                 - self.kept_bytes.load(Ordering::Relaxed);
-            if since < EVERY_BYTES {
+            let least = EVERY_BYTES.max(SHARE * self.state_bytes.load(Ordering::Relaxed));
+            if since < least && !room.is_short() {
                 continue;
             }
             if let Err(why) = self.keep_now(&group).await {
@@ -68,6 +75,7 @@ impl Keeper {
         }
         let taken = group.snapshot(|state| (state.encode(), state.needs_from())).await;
         let Some((place, (state, needs_from))) = taken.map_err(failed)? else { return Ok(()) };
+        let state_bytes = state.len() as u64;
         // Never ahead of what a power cut leaves.
         group.wait_durable(place.index()).await.map_err(failed)?;
         let (dir, group) = (Arc::clone(&self.dir), Arc::clone(group));
@@ -83,6 +91,7 @@ impl Keeper {
         let written = tokio::task::spawn_blocking(write).await;
         written.map_err(|_ended| Failed::Offline { number })??;
         self.kept_bytes.store(applied_bytes, Ordering::Relaxed);
+        self.state_bytes.store(state_bytes, Ordering::Relaxed);
         Ok(())
     }
 }

@@ -21,6 +21,7 @@
 //! | `leader.rs` | the task that has a shard agree on batches and acts |
 //! | `snapshot.rs` | the state of a shard in a file |
 //! | `keeper.rs` | the task that writes it, and lets the log go |
+//! | `room.rs` | whether the disk has room for records |
 //! | `read.rs` | reading a partition, from memory or from the log |
 //! | `topics.rs` | the control shard; what it intends, done in the shards of records |
 //! | `coordinator.rs` | the groups' shard, and the task that coordinates |
@@ -44,6 +45,7 @@ mod options;
 mod overview;
 mod read;
 mod replica;
+mod room;
 mod snapshot;
 mod topics;
 

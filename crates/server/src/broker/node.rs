@@ -14,6 +14,7 @@ use super::data::{DataShard, Opened};
 use super::error::Failed;
 use super::layout::{DURABLE, SHARED, cluster_id};
 use super::options::{Options, Promise};
+use super::room::Room;
 use super::topics::Topics;
 use crate::control::Catalog;
 use crate::groups::Answer;
@@ -36,6 +37,7 @@ pub struct Node {
     run: Arc<Run>,
     verdict: String,
     resting: JoinHandle<()>,
+    watching: JoinHandle<()>,
     dir: PathBuf,
     memory: Option<OsDir>,
     _lock: Lock,
@@ -99,10 +101,12 @@ impl Node {
             run.fenced(&[(SHARED, shared.durable())].into(), now())?;
         }
         let run = Arc::new(run);
-        let shared = Arc::new(shared.lead(Some(Arc::clone(&run)), now));
-        let durable = Arc::new(durable.lead(None, now));
+        let room = Arc::new(Room::new(dir, options.reserve_bytes));
+        let shared = Arc::new(shared.lead(Some(Arc::clone(&run)), &room, now));
+        let durable = Arc::new(durable.lead(None, &room, now));
+        let watching = shared.group.runtime().spawn(Arc::clone(&room).watch());
         let resting = shared.group.runtime().spawn(rest(Arc::downgrade(&shared), Arc::clone(&run)));
-        let groups = Coordinator::open(dir, &crew, options.groups.clone(), now)?;
+        let groups = Coordinator::open(dir, &crew, &room, options.groups.clone(), now)?;
         let topics = Topics::open(dir, &crew, vec![shared, durable], options.partitions_max)?;
         forget_topics(&groups, &topics.catalog());
         let verdict = verdict.to_string();
@@ -116,6 +120,7 @@ impl Node {
             run,
             verdict,
             resting,
+            watching,
             dir,
             memory,
             _lock: lock,
@@ -165,10 +170,12 @@ impl Node {
     /// # Panics
     /// If somebody still uses it.
     pub fn close(self) -> Result<(), Failed> {
-        let Self { topics, groups, run, resting, memory, .. } = self;
-        resting.abort();
-        // It was told to end.
-        drop(topics.group.runtime().block_on(resting));
+        let Self { topics, groups, run, resting, watching, memory, .. } = self;
+        for task in [resting, watching] {
+            task.abort();
+            // It was told to end.
+            drop(topics.group.runtime().block_on(task));
+        }
         let groups = groups.close();
         let mut ends = Ends::new();
         for shard in topics.close()? {

@@ -21,6 +21,9 @@ pub struct Options {
     pub ring_bytes: u64,
     /// Bytes of the newest records that are served from memory, of each shard.
     pub tail_bytes: usize,
+    /// Bytes of the disk that records leave free, or an eighth of it if that is less: what deletes them has
+    /// to be written too. While less is free records are refused.
+    pub reserve_bytes: u64,
     /// Whether a topic that is asked for, and is not there, is made.
     pub auto_create: bool,
     /// Partitions of a topic for which no number is given.
@@ -63,6 +66,7 @@ impl Default for Options {
             flush: Policy::everysec(),
             ring_bytes: 32 << 20,
             tail_bytes: 64 << 20,
+            reserve_bytes: 256 << 20,
             auto_create: true,
             partitions: 1,
             partitions_max: 200_000,

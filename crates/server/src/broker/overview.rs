@@ -156,6 +156,10 @@ impl Node {
                 let said = || "its leader has stopped".to_owned();
                 shard.offline = shard.offline.or_else(|| Some(said()));
             }
+            if data.is_full() {
+                let said = || "its records are refused: the disk is full".to_owned();
+                shard.offline = shard.offline.or_else(|| Some(said()));
+            }
             shard.tail_bytes = Some(data.replica.lock().tail.held_bytes() as u64);
             shards.push(shard);
         }
