@@ -109,6 +109,10 @@ points points="100000":
 mutants names="all":
     PLIMSOLL_MUTANTS={{names}} cargo test -p plimsoll-log --test mutants every_mutant_is_found -- --nocapture
 
+# Bugs that are planted in the broker, each of which its simulation must find: all, or some by name
+broker-mutants names="all":
+    PLIMSOLL_MUTANTS={{names}} cargo test -p plimsoll-server --test mutants every_mutant_is_found -- --nocapture
+
 # Power cuts of the log on ext4, xfs and btrfs, so many states of each (as root)
 power-cuts states="10000":
     PLIMSOLL_REQUIRE=realfs PLIMSOLL_STATES={{states}} \

@@ -1,0 +1,42 @@
+//! Bugs that are planted in a copy of the broker, each of which its simulation must find
+//! (`crates/log/tests/shared/planted.rs`, `crates/server/mutants`).
+//!
+//! `just broker-mutants` looks for all of them, `PLIMSOLL_MUTANTS=no-fence` for some. Otherwise only their
+//! texts are looked for.
+#![expect(clippy::print_stdout, reason = "it prints a table")]
+#![expect(clippy::disallowed_methods, reason = "it waits for a process, and may have to kill it")]
+
+#[path = "../../log/tests/shared/planted.rs"]
+mod planted;
+
+use std::env;
+
+use planted::Hunt;
+
+fn hunt() -> Hunt {
+    let lives = |seeds| ("what_a_broker_said_holds_whatever_ends_it", "PLIMSOLL_SEEDS", seeds);
+    Hunt {
+        mutants: "crates/server/mutants",
+        crates: &["crates/sync", "crates/simdisk", "crates/log", "crates/server"],
+        package: "plimsoll-server",
+        campaigns: vec![lives("200")],
+        healthy: vec![lives("30")],
+    }
+}
+
+#[test]
+fn every_mutant_still_fits() {
+    hunt().check(15);
+}
+
+#[test]
+fn every_mutant_is_found() {
+    match env::var("PLIMSOLL_MUTANTS") {
+        Ok(wanted) => hunt().look_for(&wanted),
+        Err(_) => {
+            println!(
+                "SKIPPED: `just broker-mutants` builds a copy of the broker and looks for each mutant"
+            );
+        }
+    }
+}
