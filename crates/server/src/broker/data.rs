@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use plimsoll_log::Ack;
+use plimsoll_log::{Ack, Crew};
 use plimsoll_sync::Dir;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
@@ -70,6 +70,7 @@ impl Opened {
         number: u32,
         promise: Ack,
         log: plimsoll_log::Options,
+        crew: Option<Arc<Crew>>,
         tail_bytes: usize,
     ) -> Result<Self, Failed> {
         let failed = |why| Failed::Shard { number, why };
@@ -77,7 +78,7 @@ impl Opened {
         let (start, state) = snapshot::open(&**root, number, State::decode)?;
         let must_sync =
             |bytes: &[u8]| Entry::decode(bytes).is_ok_and(|entry| entry.must_be_durable);
-        let options = cluster::Options { node: 1, promise, must_sync, start, log, crew: None };
+        let options = cluster::Options { node: 1, promise, must_sync, start, log, crew };
         let replica = Arc::new(Replica::new(state, tail_bytes));
         let applier = Applier(Arc::clone(&replica));
         let (group, recovery) = Group::open(&dir, options, applier).map_err(failed)?;

@@ -13,7 +13,7 @@ use super::snapshot::{EVERY_BYTES, Snapshot};
 use crate::cluster::{Apply, Group};
 
 /// How often a keeper looks.
-const LOOK: Duration = Duration::from_secs(1);
+const LOOK: Duration = Duration::from_millis(250);
 /// How many times as long as a snapshot what is applied between two is at least.
 const SHARE: u64 = 8;
 

@@ -83,9 +83,10 @@ impl Node {
         };
         let tail_bytes = options.tail_bytes;
         let shared = options.log(ring, options.flush);
-        let shared = Opened::open(dir, SHARED, ack, shared, tail_bytes)?;
+        let shared = Opened::open(dir, SHARED, ack, shared, None, tail_bytes)?;
         let durable = options.log(Ring::Memory, Policy::everysec());
-        let durable = Opened::open(dir, DURABLE, Ack::Durable, durable, tail_bytes)?;
+        let durable =
+            Opened::open(dir, DURABLE, Ack::Durable, durable, Some(Arc::clone(&crew)), tail_bytes)?;
         // What was durable before it was acknowledged cannot be in doubt.
         let ends = [(SHARED, shared.recovered)].into_iter().filter(|(_, last)| *last > 0).collect();
         let start = Start {
