@@ -35,6 +35,7 @@ fn serve(config: &Config) -> Result<Exit> {
     }
     let advertised = config.advertise.as_deref().map(host_and_port).transpose()?;
     let options = options(config)?;
+    plimsoll_sync::keep_freed_memory();
     let (stop, stopped) = watch::channel(false);
     interrupt::on_interrupt(move || {
         stop.send(true).ok();

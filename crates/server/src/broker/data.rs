@@ -15,6 +15,7 @@ use super::keeper::Keeper;
 use super::layout;
 use super::leader::{Appended, Ask, Begin, lead};
 use super::opening::wait_for;
+use super::read::Lately;
 use super::replica::{Applier, Replica};
 use super::room::Room;
 use super::snapshot;
@@ -36,6 +37,7 @@ pub(crate) struct DataShard {
     keeping: JoinHandle<()>,
     has_failed: Arc<AtomicBool>,
     room: Arc<Room>,
+    pub(super) lately: Lately,
     /// When the next sync is due that a topic asked for by its age.
     due: Mutex<Option<Instant>>,
 }
@@ -149,8 +151,19 @@ impl Opened {
         });
         let keeping =
             group.runtime().spawn(Arc::clone(&keeper).keep(Arc::clone(&group), Arc::clone(room)));
-        let (room, due) = (Arc::clone(room), Mutex::new(None));
-        DataShard { number, group, replica, asks, leader, keeper, keeping, has_failed, room, due }
+        DataShard {
+            number,
+            group,
+            replica,
+            asks,
+            leader,
+            keeper,
+            keeping,
+            has_failed,
+            room: Arc::clone(room),
+            lately: Lately::default(),
+            due: Mutex::new(None),
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! [`Reading`]: reading a partition, from memory or from the log.
 
-use std::collections::HashMap;
-use std::sync::Arc;
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 
@@ -11,6 +11,13 @@ use crate::shard::{Fetched, Held, Opening, fetch};
 
 /// Bytes of the log that are read at once for a partition that is behind the tail.
 const AHEAD_BYTES: usize = 1 << 20;
+
+/// Bytes of entries that were read lately and are kept, at most.
+const LATELY_BYTES: usize = 8 << 20;
+
+/// Entries that were read from the log lately, oldest first: who reads on needs the next of them.
+#[derive(Debug, Default)]
+pub(super) struct Lately(Mutex<VecDeque<(u64, Held)>>);
 
 /// What is to be read of a partition.
 #[derive(Debug, Clone, Copy)]
@@ -56,6 +63,9 @@ impl DataShard {
 
     /// Entries of the log, from this one on.
     async fn read_log(self: &Arc<Self>, index: u64) -> Result<HashMap<u64, Held>, Failed> {
+        if let Some(held) = self.lately.find(index) {
+            return Ok([(index, held)].into());
+        }
         let (group, number) = (Arc::clone(&self.group), self.number);
         let read = move || {
             let failed = |why| Failed::Shard { number, why };
@@ -73,6 +83,31 @@ impl DataShard {
             }
         };
         let read = tokio::task::spawn_blocking(read).await;
-        read.map_err(|_ended| Failed::Offline { number: self.number })?
+        let held = read.map_err(|_ended| Failed::Offline { number: self.number })??;
+        self.lately.keep(&held);
+        Ok(held)
+    }
+}
+
+impl Lately {
+    fn find(&self, index: u64) -> Option<Held> {
+        let kept = self.lock();
+        kept.iter().find(|(of, _)| *of == index).map(|(_, held)| held.clone())
+    }
+
+    /// Keeps what was read, instead of what was read before it.
+    fn keep(&self, read: &HashMap<u64, Held>) {
+        let mut kept = self.lock();
+        kept.retain(|(index, _)| !read.contains_key(index));
+        kept.extend(read.iter().map(|(index, held)| (*index, held.clone())));
+        let mut bytes: usize = kept.iter().map(|(_, held)| held.held_bytes()).sum();
+        while bytes > LATELY_BYTES {
+            let Some((_, oldest)) = kept.pop_front() else { break };
+            bytes -= oldest.held_bytes();
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, VecDeque<(u64, Held)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -124,12 +124,13 @@ impl Storage {
         let mut entries = Vec::new();
         let mut budget = Budget(max_bytes);
         for index in range {
+            if budget.is_spent() {
+                break;
+            }
             let record = reader.next_record()?.expect("what left the tail is written");
             let entry = record::decode(index, record.payload)
                 .map_err(|source| Error::NotAnEntry { index, source })?;
-            if !budget.takes(&entry) {
-                break;
-            }
+            budget.take(&entry);
             entries.push(entry);
         }
         Ok(entries)
@@ -169,9 +170,17 @@ struct Budget(usize);
 
 impl Budget {
     fn takes(&mut self, entry: &Entry) -> bool {
-        let had_room = self.0 > 0;
+        let has_room = !self.is_spent();
+        self.take(entry);
+        has_room
+    }
+
+    fn is_spent(&self) -> bool {
+        self.0 == 0
+    }
+
+    fn take(&mut self, entry: &Entry) {
         self.0 = self.0.saturating_sub(tail::bytes(entry));
-        had_room
     }
 }
 

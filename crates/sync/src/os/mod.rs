@@ -16,6 +16,7 @@ mod dir;
 mod entry;
 mod file;
 mod fork;
+mod heap;
 mod lock;
 #[cfg(target_os = "linux")]
 mod loop_device;
@@ -68,6 +69,7 @@ pub use block_writes::BlockWrites;
 pub use dir::OsDir;
 pub(crate) use dir::Then;
 pub use fork::Process;
+pub use heap::keep_freed_memory;
 #[cfg(target_os = "linux")]
 pub use loop_device::LoopDevice;
 pub use place::{boot_id, device_number, finest_timer, space, thread_cpu_time};

@@ -102,7 +102,7 @@ pub(super) fn overwrite(file: &File) -> crate::Overwrite {
 
 /// What becomes of an overwrite. APFS copies; of others nothing is known here.
 #[cfg(not(target_os = "linux"))]
-pub(super) fn overwrite(_: &std::fs::File) -> crate::Overwrite {
+pub(super) fn overwrite(_: &File) -> crate::Overwrite {
     if cfg!(target_vendor = "apple") {
         crate::Overwrite::Elsewhere
     } else {
@@ -131,6 +131,6 @@ pub(super) fn lives_in_memory(file: &File) -> io::Result<bool> {
 
 /// Whether the filesystem of `file` is memory. Not known on this system.
 #[cfg(all(unix, not(target_os = "linux")))]
-pub(super) fn lives_in_memory(_: &std::fs::File) -> io::Result<bool> {
+pub(super) fn lives_in_memory(_: &File) -> io::Result<bool> {
     Ok(false)
 }
