@@ -319,6 +319,39 @@ fn a_topic_that_is_made_again_begins_anew_with_a_higher_epoch() {
     broker.close();
 }
 
+/// The disk fails under one of the shards.
+#[test]
+fn a_shard_whose_disk_failed_is_offline_and_the_others_go_on() {
+    const EIO: i32 = 5;
+    let disk = Arc::new(SimDir::new());
+    let mut broker = Broker::open(&disk, unsynced());
+    broker.create("orders", &[]);
+    broker.create("ledger", &[("flush.messages", "1")]);
+    broker.produced("ledger", "before");
+    for name in disk.open_dir("shard-3").unwrap().list().unwrap() {
+        for on in [Operation::Write, Operation::Sync] {
+            let failing = Fault::new(on, FaultKind::FailRaw(EIO)).sticky();
+            disk.inject(failing.named(format!("shard-3/{name}")));
+        }
+    }
+    let failing = Fault::new(Operation::SyncDir, FaultKind::FailRaw(EIO)).sticky();
+    disk.inject(failing.named("shard-3"));
+    for _ in 0..2 {
+        assert_eq!(broker.produce("ledger", "lost").error_code, ErrorCode::KafkaStorageError);
+    }
+    assert_eq!(broker.produced("orders", "1"), 0);
+    assert_eq!(broker.create("late", &[]), ErrorCode::None);
+    let before = vec![(0, "before".to_owned())];
+    assert_eq!(broker.consume("ledger", UNCOMMITTED), before);
+    let shards = broker.node.shards();
+    let offline: Vec<_> = shards.iter().filter(|shard| shard.offline.is_some()).collect();
+    assert_eq!(offline.iter().map(|shard| shard.number).collect::<Vec<_>>(), [3]);
+    let why = offline[0].offline.as_ref().unwrap();
+    assert!(why.contains("shard-3") && why.contains("os error 5"), "{why}");
+    disk.stop_at(disk.operations());
+    drop(broker.stop());
+}
+
 #[test]
 fn a_full_disk_refuses_records_and_has_room_for_what_deletes_them() {
     let capacity_bytes = Some(512 << 20);
