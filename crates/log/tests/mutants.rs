@@ -64,6 +64,7 @@ fn hunt() -> Hunt {
         package: "plimsoll-log",
         campaigns: [points("20000")].into_iter().chain(rest()).collect(),
         healthy: [points(POINTS)].into_iter().chain(rest().filter(|it| *it != LAST)).collect(),
+        longest_s: 120,
     }
 }
 

@@ -19,8 +19,9 @@ fn hunt() -> Hunt {
         mutants: "crates/server/mutants",
         crates: &["crates/sync", "crates/simdisk", "crates/log", "crates/server"],
         package: "plimsoll-server",
-        campaigns: vec![lives("200")],
+        campaigns: vec![lives("100")],
         healthy: vec![lives("30")],
+        longest_s: 600,
     }
 }
 

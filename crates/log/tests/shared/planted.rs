@@ -33,11 +33,11 @@ pub(crate) struct Hunt {
     pub(crate) campaigns: Vec<Campaign>,
     /// What must pass with none switched on. The environment may say another limit.
     pub(crate) healthy: Vec<Campaign>,
+    /// A mutant may make its program wait for ever: it may have so many seconds of a CPU for a campaign.
+    pub(crate) longest_s: u64,
 }
 
-/// A mutant may make its program wait for ever: it may have so many seconds of a CPU, and this many times
-/// as long by the clock.
-const LONGEST_S: u64 = 120;
+/// How many times as long as it may have of a CPU a mutant may take by the clock.
 const PATIENCE: u32 = 5;
 
 struct Mutant {
@@ -189,7 +189,76 @@ impl Hunt {
     /// Runs the campaigns until one of them fails.
     fn hunt(&self, binary: &Path, mutant: Option<&str>) -> Option<Found> {
         let campaigns = if mutant.is_some() { &self.campaigns } else { &self.healthy };
-        campaigns.iter().find_map(|campaign| hunt_with(binary, mutant, *campaign))
+        campaigns.iter().find_map(|campaign| self.hunt_with(binary, mutant, *campaign))
+    }
+
+    fn hunt_with(
+        &self,
+        binary: &Path,
+        mutant: Option<&str>,
+        (campaign, limit, value): Campaign,
+    ) -> Option<Found> {
+        let output = tempfile::tempfile().unwrap();
+        let mut command = Command::new(binary);
+        command
+            .args([campaign, "--exact", "--nocapture"])
+            .env(limit, value)
+            .env("RUST_BACKTRACE", "0");
+        command.stdout(output.try_clone().unwrap()).stderr(output.try_clone().unwrap());
+        for other in ["PLIMSOLL_MUTANT", "PLIMSOLL_SEED", "PLIMSOLL_FROM"] {
+            command.env_remove(other);
+        }
+        match mutant {
+            Some(mutant) => command.env("PLIMSOLL_MUTANT", mutant),
+            None => {
+                let said = env::var(limit).unwrap_or_else(|_| value.to_owned());
+                command.env(limit, said).env("PLIMSOLL_JOBS", "2")
+            }
+        };
+        let begun = Instant::now();
+        let mut child = command.spawn().unwrap();
+        let ended = loop {
+            match child.try_wait().unwrap() {
+                Some(status) => break Some(status),
+                None if mutant.is_some() && self.is_stuck(child.id(), begun.elapsed()) => {
+                    break None;
+                }
+                None => thread::sleep(Duration::from_millis(5)),
+            }
+        };
+        if ended.is_none() {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+        let mut text = String::new();
+        let mut output = output;
+        std::io::Seek::rewind(&mut output).unwrap();
+        std::io::Read::read_to_string(&mut output, &mut text).unwrap();
+        if ended.is_some_and(|status| status.success()) {
+            assert!(text.contains("1 passed"), "there is no test {campaign}");
+            if mutant.is_none() {
+                let figures = text.lines().rfind(|line| line.contains('{'));
+                println!("{campaign}: {}", figures.unwrap_or("passed"));
+            }
+            return None;
+        }
+        let number_after = |word: &str| {
+            let rest = text.split(word).nth(1)?;
+            Some(rest.chars().take_while(char::is_ascii_digit).collect::<String>())
+        };
+        let why = text.lines().skip_while(|line| !line.contains("panicked at")).nth(1);
+        Some(Found {
+            campaign,
+            seed: number_after("PLIMSOLL_SEED=").unwrap_or_default(),
+            seeds: number_after(", after ").unwrap_or_default(),
+            seconds: begun.elapsed().as_secs_f64(),
+            why: why.unwrap_or("it does not end").chars().take(90).collect(),
+        })
+    }
+
+    fn is_stuck(&self, pid: u32, elapsed: Duration) -> bool {
+        cpu_seconds(pid) > self.longest_s
+            || elapsed > PATIENCE * Duration::from_secs(self.longest_s)
     }
 }
 
@@ -289,68 +358,6 @@ fn write_if_changed(path: &Path, bytes: &[u8]) {
     }
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     fs::write(path, bytes).unwrap();
-}
-
-fn hunt_with(
-    binary: &Path,
-    mutant: Option<&str>,
-    (campaign, limit, value): Campaign,
-) -> Option<Found> {
-    let output = tempfile::tempfile().unwrap();
-    let mut command = Command::new(binary);
-    command.args([campaign, "--exact", "--nocapture"]).env(limit, value).env("RUST_BACKTRACE", "0");
-    command.stdout(output.try_clone().unwrap()).stderr(output.try_clone().unwrap());
-    for other in ["PLIMSOLL_MUTANT", "PLIMSOLL_SEED", "PLIMSOLL_FROM"] {
-        command.env_remove(other);
-    }
-    match mutant {
-        Some(mutant) => command.env("PLIMSOLL_MUTANT", mutant),
-        None => {
-            let said = env::var(limit).unwrap_or_else(|_| value.to_owned());
-            command.env(limit, said).env("PLIMSOLL_JOBS", "2")
-        }
-    };
-    let begun = Instant::now();
-    let mut child = command.spawn().unwrap();
-    let ended = loop {
-        match child.try_wait().unwrap() {
-            Some(status) => break Some(status),
-            None if mutant.is_some() && takes_too_long(child.id(), begun.elapsed()) => break None,
-            None => thread::sleep(Duration::from_millis(5)),
-        }
-    };
-    if ended.is_none() {
-        child.kill().unwrap();
-        child.wait().unwrap();
-    }
-    let mut text = String::new();
-    let mut output = output;
-    std::io::Seek::rewind(&mut output).unwrap();
-    std::io::Read::read_to_string(&mut output, &mut text).unwrap();
-    if ended.is_some_and(|status| status.success()) {
-        assert!(text.contains("1 passed"), "there is no test {campaign}");
-        if mutant.is_none() {
-            let figures = text.lines().rfind(|line| line.contains('{'));
-            println!("{campaign}: {}", figures.unwrap_or("passed"));
-        }
-        return None;
-    }
-    let after = |word: &str, end: &str| {
-        let rest = text.split(word).nth(1)?;
-        Some(rest.split(end).next()?.trim().to_owned())
-    };
-    let why = text.lines().skip_while(|line| !line.contains("panicked at")).nth(1);
-    Some(Found {
-        campaign,
-        seed: after("PLIMSOLL_SEED=", ",").unwrap_or_default(),
-        seeds: after(", after ", " seeds").unwrap_or_default(),
-        seconds: begun.elapsed().as_secs_f64(),
-        why: why.unwrap_or("it does not end").chars().take(90).collect(),
-    })
-}
-
-fn takes_too_long(pid: u32, elapsed: Duration) -> bool {
-    cpu_seconds(pid) > LONGEST_S || elapsed > PATIENCE * Duration::from_secs(LONGEST_S)
 }
 
 /// What a process has had of the CPUs; 0 where nobody says it.

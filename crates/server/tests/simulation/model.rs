@@ -229,6 +229,8 @@ impl Partition {
         let has_new_gap = shown.gaps.len() > self.gaps.len();
         assert!(!has_new_gap || self.is_open, "a closed partition has a gap: {shown:?} {self:?}");
         assert!(!has_new_gap || !start.says_nothing_lost, "a gap where nothing is lost: {shown:?}");
+        let has_turned = shown.epoch > self.epoch;
+        assert!(!has_new_gap || has_turned, "a gap, and its epoch is the one before: {shown:?}");
         assert_eq!(shown.durable, shown.committed, "a start has all durable: {shown:?}");
         self.look(shown);
         self.is_open &= !start.has_fenced;
