@@ -150,10 +150,12 @@ def through(server, topic, seconds):
 
 
 def read(server, topic, _seconds):
-    """1 GiB that was written before."""
+    """1 GiB that was written before, and read once: what is written past the page cache is not in it."""
     create(server, topic)
     load("fill", server, topic, 1 << 20, KIB)
-    return busy(server, lambda: load("read", server, topic, 1 << 20))
+    first = load("read", server, topic, 1 << 20)
+    found = busy(server, lambda: load("read", server, topic, 1 << 20))
+    return found | {"first_mb_per_s": first["mb_per_s"]}
 
 
 def follow(server, topic, _seconds):
