@@ -207,7 +207,7 @@ impl Coordinator {
         let kept = runtime.block_on(keeper.keep_now(&group));
         let group = Arc::into_inner(group).expect("nobody uses groups that are closed");
         group.close().map_err(|why| Failed::Shard { number: NUMBER, why })?;
-        kept
+        kept.map(drop)
     }
 }
 

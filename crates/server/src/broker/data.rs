@@ -284,7 +284,7 @@ impl DataShard {
         let group = Arc::into_inner(group).expect("nobody uses a shard that is closed");
         let last = group.applied().map_or(0, |last| last + 1);
         group.close().map_err(|why| Failed::Shard { number, why })?;
-        kept.map(|()| last)
+        kept.map(|_took| last)
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use plimsoll_sync::Dir;
-use tokio::time::MissedTickBehavior;
+use tokio::time::{Instant, MissedTickBehavior};
 
 use super::error::Failed;
 use super::room::Room;
@@ -14,8 +14,8 @@ use crate::cluster::{Apply, Group};
 
 /// How often a keeper looks.
 const LOOK: Duration = Duration::from_millis(250);
-/// How many times as long as a snapshot what is applied between two is at least.
-const SHARE: u64 = 8;
+/// How many times as long as a state is taken, which holds up its shard, passes before the next is.
+const REST: u32 = 100;
 
 /// A state that can be kept in a file.
 pub(super) trait Kept: Apply {
@@ -35,14 +35,12 @@ pub(super) struct Keeper {
     applied_bytes: Arc<AtomicU64>,
     /// How many of them there were at the last snapshot.
     kept_bytes: AtomicU64,
-    /// How long it was.
-    state_bytes: AtomicU64,
 }
 
 impl Keeper {
     pub(super) fn new(dir: &Arc<dyn Dir>, number: u32, applied_bytes: Arc<AtomicU64>) -> Self {
-        let (kept_bytes, state_bytes) = <(AtomicU64, AtomicU64)>::default();
-        Self { dir: Arc::clone(dir), number, applied_bytes, kept_bytes, state_bytes }
+        let kept_bytes = AtomicU64::new(0);
+        Self { dir: Arc::clone(dir), number, applied_bytes, kept_bytes }
     }
 
     /// Keeps the shard's state until it is dropped or fails. Where the disk is full it does not wait until there
@@ -50,32 +48,45 @@ impl Keeper {
     pub(super) async fn keep<S: Kept>(self: Arc<Self>, group: Arc<Group<S>>, room: Arc<Room>) {
         let mut looks = tokio::time::interval(LOOK);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut not_before = Instant::now();
         loop {
             looks.tick().await;
             let since = self.applied_bytes.load(Ordering::Relaxed)
                 - self.kept_bytes.load(Ordering::Relaxed);
-            let least = EVERY_BYTES.max(SHARE * self.state_bytes.load(Ordering::Relaxed));
-            if since < least && !room.is_short() {
+            let is_due = since >= EVERY_BYTES && Instant::now() >= not_before;
+            if !is_due && !room.is_short() {
                 continue;
             }
-            if let Err(why) = self.keep_now(&group).await {
-                tracing::error!(shard = self.number, %why, "its state cannot be kept");
-                return;
+            match self.keep_now(&group).await {
+                Ok(took) => not_before = Instant::now() + REST * took,
+                Err(why) => {
+                    tracing::error!(shard = self.number, %why, "its state cannot be kept");
+                    return;
+                }
             }
         }
     }
 
-    /// Writes a snapshot, if anything was applied since the last one. Durable on return.
-    pub(super) async fn keep_now<S: Kept>(&self, group: &Arc<Group<S>>) -> Result<(), Failed> {
+    /// Writes a snapshot, if anything was applied since the last one. Durable on return. Says for how long it
+    /// held up the shard.
+    pub(super) async fn keep_now<S: Kept>(
+        &self,
+        group: &Arc<Group<S>>,
+    ) -> Result<Duration, Failed> {
         let number = self.number;
         let failed = move |why| Failed::Shard { number, why };
         let applied_bytes = self.applied_bytes.load(Ordering::Relaxed);
         if applied_bytes == self.kept_bytes.load(Ordering::Relaxed) {
-            return Ok(());
+            return Ok(Duration::ZERO);
         }
-        let taken = group.snapshot(|state| (state.encode(), state.needs_from())).await;
-        let Some((place, (state, needs_from))) = taken.map_err(failed)? else { return Ok(()) };
-        let state_bytes = state.len() as u64;
+        let taken = group.snapshot(|state| {
+            let begun = Instant::now();
+            let state = (state.encode(), state.needs_from());
+            (state, begun.elapsed())
+        });
+        let Some((place, ((state, needs_from), took))) = taken.await.map_err(failed)? else {
+            return Ok(Duration::ZERO);
+        };
         // Never ahead of what a power cut leaves.
         group.wait_durable(place.index()).await.map_err(failed)?;
         let (dir, group) = (Arc::clone(&self.dir), Arc::clone(group));
@@ -91,7 +102,6 @@ impl Keeper {
         let written = tokio::task::spawn_blocking(write).await;
         written.map_err(|_ended| Failed::Offline { number })??;
         self.kept_bytes.store(applied_bytes, Ordering::Relaxed);
-        self.state_bytes.store(state_bytes, Ordering::Relaxed);
-        Ok(())
+        Ok(took)
     }
 }
