@@ -86,7 +86,8 @@ impl Broker {
     }
 
     fn delete(&mut self, name: &str) {
-        let request = DeleteTopicsRequest { topic_names: vec![name.to_owned()], timeout_ms: 1000 };
+        let request =
+            DeleteTopicsRequest { topic_names: vec![name.to_owned()], timeout_ms: 20_000 };
         assert_eq!(self.client.call(request).unwrap().responses[0].error_code, ErrorCode::None);
     }
 
@@ -376,7 +377,8 @@ fn a_full_disk_refuses_records_and_has_room_for_what_deletes_them() {
     let patience = Instant::now() + Duration::from_secs(60);
     while broker.produce("ledger", "1").error_code != ErrorCode::None {
         assert!(Instant::now() < patience, "what was deleted gives no room back");
-        std::thread::yield_now();
+        let pause = async { tokio::time::sleep(Duration::from_millis(20)).await };
+        broker.node.runtime().block_on(pause);
     }
     assert_eq!(offline(&broker).count(), 0);
     broker.close();
@@ -422,11 +424,12 @@ fn offsets_of_a_topic_that_is_deleted_late_are_forgotten() {
     let told = broker.client.call(request).unwrap().responses[0].error_code;
     assert_eq!(told, ErrorCode::RequestTimedOut);
     drop(let_go);
+    let patience = Instant::now() + Duration::from_secs(20);
     while broker.node.topic("orders").is_some() {
+        assert!(Instant::now() < patience, "the topic is still there");
         std::thread::yield_now();
     }
     broker.create("orders", &[]);
-    let patience = Instant::now() + Duration::from_secs(20);
     while broker.committed("orders") != -1 {
         assert!(Instant::now() < patience, "the offset of the topic before is still there");
         std::thread::yield_now();

@@ -200,14 +200,11 @@ impl Coordinator {
     pub(crate) fn close(self) -> Result<(), Failed> {
         let Self { group, asks, task, keeper, keeping, .. } = self;
         drop(asks);
-        keeping.abort();
         // A panic there was printed there.
-        let runtime = group.runtime().clone();
-        drop((runtime.block_on(task), runtime.block_on(keeping)));
-        let kept = runtime.block_on(keeper.keep_now(&group));
-        let group = Arc::into_inner(group).expect("nobody uses groups that are closed");
+        drop(group.runtime().block_on(task));
+        let (kept, group) = keeper.close(keeping, group);
         group.close().map_err(|why| Failed::Shard { number: NUMBER, why })?;
-        kept.map(drop)
+        kept
     }
 }
 

@@ -37,7 +37,7 @@ pub(crate) struct DataShard {
     keeping: JoinHandle<()>,
     has_failed: Arc<AtomicBool>,
     room: Arc<Room>,
-    pub(super) lately: Lately,
+    pub(super) lately: Arc<Lately>,
     /// When the next sync is due that a topic asked for by its age.
     due: Mutex<Option<Instant>>,
 }
@@ -161,7 +161,7 @@ impl Opened {
             keeping,
             has_failed,
             room: Arc::clone(room),
-            lately: Lately::default(),
+            lately: Arc::default(),
             due: Mutex::new(None),
         }
     }
@@ -276,15 +276,12 @@ impl DataShard {
     pub(super) fn close(self) -> Result<u64, Failed> {
         let Self { number, group, asks, leader, keeper, keeping, .. } = self;
         drop(asks);
-        keeping.abort();
         // A panic there was printed there.
-        let runtime = group.runtime().clone();
-        drop((runtime.block_on(leader), runtime.block_on(keeping)));
-        let kept = runtime.block_on(keeper.keep_now(&group));
-        let group = Arc::into_inner(group).expect("nobody uses a shard that is closed");
+        drop(group.runtime().block_on(leader));
+        let (kept, group) = keeper.close(keeping, group);
         let last = group.applied().map_or(0, |last| last + 1);
         group.close().map_err(|why| Failed::Shard { number, why })?;
-        kept.map(|_took| last)
+        kept.map(|()| last)
     }
 }
 

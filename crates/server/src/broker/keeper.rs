@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use plimsoll_sync::Dir;
-use tokio::time::{Instant, MissedTickBehavior};
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, MissedTickBehavior, sleep};
 
 use super::error::Failed;
 use super::room::Room;
@@ -16,6 +18,9 @@ use crate::cluster::{Apply, Group};
 const LOOK: Duration = Duration::from_millis(250);
 /// How many times as long as a state is taken, which holds up its shard, passes before the next is.
 const REST: u32 = 100;
+const REST_MIN: Duration = Duration::from_millis(200);
+/// Others may have filled the disk, and may free it.
+const REST_AFTER_FAILURE: Duration = Duration::from_secs(10);
 
 /// A state that can be kept in a file.
 pub(super) trait Kept: Apply {
@@ -35,35 +40,64 @@ pub(super) struct Keeper {
     applied_bytes: Arc<AtomicU64>,
     /// How many of them there were at the last snapshot.
     kept_bytes: AtomicU64,
+    end: Notify,
 }
 
 impl Keeper {
     pub(super) fn new(dir: &Arc<dyn Dir>, number: u32, applied_bytes: Arc<AtomicU64>) -> Self {
         let kept_bytes = AtomicU64::new(0);
-        Self { dir: Arc::clone(dir), number, applied_bytes, kept_bytes }
+        Self { dir: Arc::clone(dir), number, applied_bytes, kept_bytes, end: Notify::new() }
     }
 
-    /// Keeps the shard's state until it is dropped or fails. Where the disk is full it does not wait until there
-    /// is much to keep: behind a snapshot the log gives room back.
+    /// Keeps the shard's state until that is ended, or the shard has stopped. Where the disk is full it does not
+    /// wait until there is much to keep: behind a snapshot the log gives room back.
     pub(super) async fn keep<S: Kept>(self: Arc<Self>, group: Arc<Group<S>>, room: Arc<Room>) {
         let mut looks = tokio::time::interval(LOOK);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut not_before = Instant::now();
         loop {
-            looks.tick().await;
+            tokio::select! {
+                _ = looks.tick() => {}
+                () = self.end.notified() => return,
+            }
             let since = self.applied_bytes.load(Ordering::Relaxed)
                 - self.kept_bytes.load(Ordering::Relaxed);
-            let is_due = since >= EVERY_BYTES && Instant::now() >= not_before;
-            if !is_due && !room.is_short() {
+            let is_wanted = since >= EVERY_BYTES || room.is_short();
+            if !is_wanted || Instant::now() < not_before {
                 continue;
             }
-            match self.keep_now(&group).await {
-                Ok(took) => not_before = Instant::now() + REST * took,
+            let rest = match self.keep_now(&group).await {
+                Ok(took) => REST * took,
                 Err(why) => {
                     tracing::error!(shard = self.number, %why, "its state cannot be kept");
-                    return;
+                    if group.why_offline().is_some() {
+                        return;
+                    }
+                    REST_AFTER_FAILURE
                 }
+            };
+            not_before = Instant::now() + rest.max(REST_MIN);
+        }
+    }
+
+    /// Ends what keeps it, keeps it once more, and returns the group, which nobody else uses then.
+    pub(super) fn close<S: Kept>(
+        &self,
+        keeping: JoinHandle<()>,
+        mut group: Arc<Group<S>>,
+    ) -> (Result<(), Failed>, Group<S>) {
+        self.end.notify_one();
+        let runtime = group.runtime().clone();
+        // A panic there was printed there.
+        drop(runtime.block_on(keeping));
+        let kept = runtime.block_on(self.keep_now(&group)).map(drop);
+        loop {
+            match Arc::try_unwrap(group) {
+                Ok(group) => return (kept, group),
+                // It is still read for a client that is gone.
+                Err(shared) => group = shared,
             }
+            runtime.block_on(async { sleep(Duration::from_millis(1)).await });
         }
     }
 

@@ -70,11 +70,12 @@ impl Node {
         }
         let lock = dir.lock("lock").map_err(Failed::Directory)?;
         let cluster_id = cluster_id(&**dir)?;
-        let crew = CrewOptions { threads: 2, ring_bytes: 64 << 20 };
-        let crew = Arc::new(Crew::start(crew).map_err(Failed::Threads)?);
         let memory = memory(&options, &cluster_id);
         let ring_bytes = ring_left(memory.as_ref()).unwrap_or(options.ring_bytes);
         let options = Options { ring_bytes, ..options };
+        // A log each, and room for control and groups beside the records'.
+        let crew = CrewOptions { threads: 3, ring_bytes: ring_bytes + (32 << 20) };
+        let crew = Arc::new(Crew::start(crew).map_err(Failed::Threads)?);
         let (ring, promise, ack) = match &memory {
             Some(memory) if has_room(memory, &options) => {
                 (Ring::File(memory.path().join(RING)), Promise::Memory, Ack::Buffered)

@@ -21,7 +21,7 @@ pub struct Options {
     pub ring_bytes: u64,
     /// Bytes of the newest records that are served from memory, of each shard.
     pub tail_bytes: usize,
-    /// Bytes of the disk that records leave free, or an eighth of it if that is less: what deletes them has
+    /// Bytes of the disk that records leave free, or a quarter of it if that is less: what deletes them has
     /// to be written too. While less is free records are refused.
     pub reserve_bytes: u64,
     /// Whether a topic that is asked for, and is not there, is made.

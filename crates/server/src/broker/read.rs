@@ -1,6 +1,6 @@
 //! [`Reading`]: reading a partition, from memory or from the log.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
@@ -15,9 +15,15 @@ const AHEAD_BYTES: usize = 1 << 20;
 /// Bytes of entries that were read lately and are kept, at most.
 const LATELY_BYTES: usize = 8 << 20;
 
-/// Entries that were read from the log lately, oldest first: who reads on needs the next of them.
+/// Entries that were read from the log lately, by their index: who reads on needs the next of them.
 #[derive(Debug, Default)]
-pub(super) struct Lately(Mutex<VecDeque<(u64, Held)>>);
+pub(super) struct Lately(Mutex<Entries>);
+
+#[derive(Debug, Default)]
+struct Entries {
+    by_index: BTreeMap<u64, Held>,
+    bytes: usize,
+}
 
 /// What is to be read of a partition.
 #[derive(Debug, Clone, Copy)]
@@ -63,10 +69,12 @@ impl DataShard {
 
     /// Entries of the log, from this one on.
     async fn read_log(self: &Arc<Self>, index: u64) -> Result<HashMap<u64, Held>, Failed> {
-        if let Some(held) = self.lately.find(index) {
-            return Ok([(index, held)].into());
+        let found = self.lately.from(index);
+        if !found.is_empty() {
+            return Ok(found);
         }
         let (group, number) = (Arc::clone(&self.group), self.number);
+        let lately = Arc::clone(&self.lately);
         let read = move || {
             let failed = |why| Failed::Shard { number, why };
             // The engine counts from 0.
@@ -76,38 +84,46 @@ impl DataShard {
                 Some((index + 1, Held::new(payload?).expect("what was applied is an entry")))
             });
             let held: HashMap<_, _> = held.collect();
-            match held.contains_key(&index) {
-                true => Ok(held),
+            if !held.contains_key(&index) {
                 // It went, by retention, between two looks.
-                false => Err(Failed::Gone { number, index }),
+                return Err(Failed::Gone { number, index });
             }
+            lately.keep(&held);
+            Ok(held)
         };
         let read = tokio::task::spawn_blocking(read).await;
-        let held = read.map_err(|_ended| Failed::Offline { number: self.number })??;
-        self.lately.keep(&held);
-        Ok(held)
+        read.map_err(|_ended| Failed::Offline { number: self.number })?
     }
 }
 
 impl Lately {
-    fn find(&self, index: u64) -> Option<Held> {
-        let kept = self.lock();
-        kept.iter().find(|(of, _)| *of == index).map(|(_, held)| held.clone())
+    /// Those from this one on, without a hole, as many as are read at once; none if it is not here.
+    fn from(&self, index: u64) -> HashMap<u64, Held> {
+        let (kept, mut bytes) = (self.lock(), 0);
+        let in_turn = kept.by_index.range(index..).zip(index..).take_while(|((of, held), next)| {
+            let has_room = bytes < AHEAD_BYTES;
+            bytes += held.held_bytes();
+            *of == next && has_room
+        });
+        in_turn.map(|((of, held), _)| (*of, held.clone())).collect()
     }
 
-    /// Keeps what was read, instead of what was read before it.
+    /// Keeps what was read. Who reads goes forward: where it is too much the first go.
     fn keep(&self, read: &HashMap<u64, Held>) {
         let mut kept = self.lock();
-        kept.retain(|(index, _)| !read.contains_key(index));
-        kept.extend(read.iter().map(|(index, held)| (*index, held.clone())));
-        let mut bytes: usize = kept.iter().map(|(_, held)| held.held_bytes()).sum();
-        while bytes > LATELY_BYTES {
-            let Some((_, oldest)) = kept.pop_front() else { break };
-            bytes -= oldest.held_bytes();
+        for (index, held) in read {
+            kept.bytes += held.held_bytes();
+            if let Some(before) = kept.by_index.insert(*index, held.clone()) {
+                kept.bytes -= before.held_bytes();
+            }
+        }
+        while kept.bytes > LATELY_BYTES {
+            let Some((_, first)) = kept.by_index.pop_first() else { break };
+            kept.bytes -= first.held_bytes();
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, VecDeque<(u64, Held)>> {
+    fn lock(&self) -> MutexGuard<'_, Entries> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

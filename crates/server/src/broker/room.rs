@@ -8,18 +8,21 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use plimsoll_sync::{Dir, Space};
+use plimsoll_sync::Dir;
 use tokio::sync::Notify;
 use tokio::task::spawn_blocking;
-use tokio::time::sleep;
+use tokio::time::timeout;
 
 /// What part of the reserve is appended between two looks, about: the rest is for what waits to be written, and
 /// for a segment that is made ready.
 const LOOKS: u64 = 16;
+const LOOK_BYTES_MIN: u64 = 1 << 20;
 /// How often it is looked where there is none.
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
-/// The part of a small disk that is kept.
-const SHARE_MAX: u64 = 8;
+/// How often it is looked in any case: others use the disk too.
+const LOOK_ANYHOW: Duration = Duration::from_secs(2);
+/// The part of a small disk that is kept: a log makes a segment of 64 MiB ready at once.
+const SHARE_MAX: u64 = 4;
 
 /// What is known of the room on a disk.
 #[derive(Debug)]
@@ -33,7 +36,7 @@ pub(crate) struct Room {
 }
 
 impl Room {
-    /// The room where this directory is: so many bytes are kept of it, or an eighth if that is less. Waits for
+    /// The room where this directory is: so many bytes are kept of it, or a quarter if that is less. Waits for
     /// the disk.
     pub(super) fn new(dir: &Arc<dyn Dir>, reserve_bytes: u64) -> Self {
         let total_bytes = dir.space().map_or(u64::MAX, |space| space.total_bytes);
@@ -51,7 +54,8 @@ impl Room {
     /// Notes a batch that is about to be appended. Whether it may be.
     pub(crate) fn takes(&self, bytes: usize) -> bool {
         let appended = self.appended.fetch_add(bytes as u64, Ordering::Relaxed);
-        if appended + bytes as u64 >= self.reserve_bytes / LOOKS {
+        let look_bytes = (self.reserve_bytes / LOOKS).max(LOOK_BYTES_MIN);
+        if appended + bytes as u64 >= look_bytes {
             self.appended.store(0, Ordering::Relaxed);
             self.look.notify_one();
         }
@@ -63,14 +67,11 @@ impl Room {
         self.is_short.load(Ordering::Relaxed)
     }
 
-    /// Looks when there is a reason to.
+    /// Looks now and then, and when there is a reason to.
     pub(super) async fn watch(self: Arc<Self>) {
         loop {
-            if self.is_short() {
-                sleep(LOOK_AGAIN).await;
-            } else {
-                self.look.notified().await;
-            }
+            let pause = if self.is_short() { LOOK_AGAIN } else { LOOK_ANYHOW };
+            timeout(pause, self.look.notified()).await.ok();
             let room = Arc::clone(&self);
             if spawn_blocking(move || room.look()).await.is_err() {
                 return;
@@ -80,7 +81,7 @@ impl Room {
 
     fn look(&self) {
         // Where nobody can say, records are taken until the log has no room.
-        let Some(Space { free_bytes, .. }) = self.dir.space() else { return };
+        let free_bytes = self.dir.space().map_or(u64::MAX, |space| space.free_bytes);
         let reserve_bytes = self.reserve_bytes;
         let is_short = free_bytes < reserve_bytes;
         match (self.is_short.swap(is_short, Ordering::Relaxed), is_short) {
