@@ -12,10 +12,10 @@ use tokio::task::JoinHandle;
 
 use super::error::Failed;
 use super::keeper::Keeper;
+use super::lately::Lately;
 use super::layout;
 use super::leader::{Appended, Ask, Begin, lead};
 use super::opening::wait_for;
-use super::read::Lately;
 use super::replica::{Applier, Replica};
 use super::room::Room;
 use super::snapshot;
@@ -37,7 +37,7 @@ pub(crate) struct DataShard {
     keeping: JoinHandle<()>,
     has_failed: Arc<AtomicBool>,
     room: Arc<Room>,
-    pub(super) lately: Arc<Lately>,
+    pub(super) lately: Lately,
     /// When the next sync is due that a topic asked for by its age.
     due: Mutex<Option<Instant>>,
 }
@@ -161,7 +161,7 @@ impl Opened {
             keeping,
             has_failed,
             room: Arc::clone(room),
-            lately: Arc::default(),
+            lately: Lately::default(),
             due: Mutex::new(None),
         }
     }

@@ -23,6 +23,7 @@
 //! | `keeper.rs` | the task that writes it, and lets the log go |
 //! | `room.rs` | whether the disk has room for records |
 //! | `read.rs` | reading a partition, from memory or from the log |
+//! | `lately.rs` | what was read from the log lately |
 //! | `topics.rs` | the control shard; what it intends, done in the shards of records |
 //! | `coordinator.rs` | the groups' shard, and the task that coordinates |
 //! | `overview.rs` | what a node is doing, as values for whoever looks at it from outside |
@@ -37,6 +38,7 @@ mod coordinator;
 mod data;
 mod error;
 mod keeper;
+mod lately;
 mod layout;
 mod leader;
 mod node;

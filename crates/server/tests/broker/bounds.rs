@@ -1,0 +1,251 @@
+//! What is too large, too much, or no request at all.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use plimsoll_server::broker::{Node, Options};
+use plimsoll_server::client::Connection;
+use plimsoll_server::kafka::band::{Api, Request};
+use plimsoll_server::kafka::error::ErrorCode;
+use plimsoll_server::kafka::frame::Header;
+use plimsoll_server::kafka::message::{
+    ApiVersionsRequest, CreatableTopic, CreateTopicsRequest, FetchRequest, FetchTopic,
+    JoinGroupProtocol, JoinGroupRequest, ListOffsetsRequest, ListOffsetsTopic, MetadataRequest,
+    OffsetCommitPartition, OffsetCommitRequest, OffsetCommitTopic, ProducePartition,
+    ProduceRequest, ProduceTopic,
+};
+use plimsoll_server::net::{Counters, Limits, Listener};
+use plimsoll_simdisk::SimDir;
+use plimsoll_sync::Dir;
+use rand::{Rng, SeedableRng};
+use rand_pcg::Pcg64Mcg;
+
+use super::{Broker, UNCOMMITTED, one_record, unsynced};
+
+/// Each text is as long as it may be, and all together have no room in an entry; what comes next is
+/// served.
+#[test]
+fn a_commit_that_is_too_large_for_an_entry_is_refused_and_ends_nothing() {
+    let disk = Arc::new(SimDir::new());
+    let mut broker = Broker::open(&disk, unsynced());
+    broker.create_many("orders", 1_100, &[]);
+    let commit = |metadata_bytes, count| {
+        let partitions = (0..count).map(|partition_index| OffsetCommitPartition {
+            partition_index,
+            committed_offset: 1,
+            committed_metadata: Some("m".repeat(metadata_bytes)),
+            ..OffsetCommitPartition::default()
+        });
+        let partitions = partitions.collect();
+        let topics = vec![OffsetCommitTopic { name: "orders".to_owned(), partitions }];
+        OffsetCommitRequest { group_id: "g".to_owned(), topics, ..OffsetCommitRequest::default() }
+    };
+    let code = |broker: &mut Broker, request: OffsetCommitRequest| {
+        broker.client.call(request).unwrap().topics[0].partitions[0].error_code
+    };
+    assert_eq!(code(&mut broker, commit(4_000, 1_100)), ErrorCode::PolicyViolation);
+    assert_eq!(code(&mut broker, commit(5_000, 1)), ErrorCode::OffsetMetadataTooLarge);
+    assert_eq!(code(&mut broker, commit(5, 1)), ErrorCode::None);
+    broker.close();
+}
+
+/// Requests with bytes that nobody would send, each on a connection of its own: the broker closes it or
+/// answers, and serves the next.
+#[test]
+fn no_bytes_from_a_socket_end_the_broker() {
+    let disk = Arc::new(SimDir::new());
+    let mut broker = Broker::open(&disk, unsynced());
+    broker.create("orders", &[]);
+    broker.produced("orders", "before");
+    let address = broker.client.addr().to_owned();
+    let mut dice = Pcg64Mcg::seed_from_u64(7);
+    let (mut answered, mut closed) = (0, 0);
+    for round in 0..400 {
+        let mut frame = any_request(&mut dice);
+        for _ in 0..dice.random_range(1..4) {
+            // The length stays: what follows it is read as it says.
+            let at = dice.random_range(4..frame.len());
+            frame[at] = dice.random();
+        }
+        let mut stream = TcpStream::connect(&address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
+        stream.write_all(&frame).unwrap();
+        match stream.read(&mut [0; 64]) {
+            Ok(0) => closed += 1,
+            Ok(_) => answered += 1,
+            // Such as a fetch that waits, or a join.
+            Err(_) => {}
+        }
+        if round % 50 == 0 {
+            broker.produced("orders", "between");
+        }
+    }
+    assert!(answered > 20 && closed > 20, "{answered} answered, {closed} closed");
+    assert_eq!(broker.consume("orders", UNCOMMITTED)[0], (0, "before".to_owned()));
+    broker.close();
+}
+
+/// The room of all connections together is taken by one that has sent no more than a length.
+#[test]
+fn a_request_that_a_bound_on_memory_held_says_for_how_long() {
+    let limits = Limits { frame_bytes: 60 << 10, memory_bytes: 64 << 10, ..Limits::default() };
+    let disk = Arc::new(SimDir::new());
+    let disk: Arc<dyn Dir> = disk;
+    let node = Node::open_in(&disk, PathBuf::from("data"), unsynced()).unwrap();
+    let anywhere = "127.0.0.1:0".parse().unwrap();
+    let listener = node.runtime().block_on(Listener::bind(anywhere, limits)).unwrap();
+    let counters = listener.counters();
+    let mut broker = Broker::serve(node, listener);
+    let topics = Some(vec!["a-name".repeat(40); 60]);
+    let question = MetadataRequest { topics, ..MetadataRequest::default() };
+    let heard = |counters: &Counters, bytes: u64| {
+        while counters.received_bytes() < bytes {
+            std::thread::yield_now();
+        }
+        // It stops to read, as it does at once, and goes on when there is room.
+        std::thread::park_timeout(Duration::from_millis(50));
+    };
+    let before = counters.received_bytes();
+    let mut greedy = TcpStream::connect(broker.client.addr()).unwrap();
+    greedy.write_all(&[0, 0, 60 << 2, 0]).unwrap();
+    heard(&counters, before + 4);
+    std::thread::scope(|scope| {
+        let held = scope.spawn(|| broker.client.call(question.clone()).unwrap().throttle_time_ms);
+        heard(&counters, before + 8);
+        drop(greedy);
+        assert!(held.join().unwrap() > 0);
+    });
+    assert_eq!(broker.client.call(question).unwrap().throttle_time_ms, 0);
+    broker.close();
+}
+
+/// A request as a client sends it.
+fn any_request(dice: &mut Pcg64Mcg) -> Vec<u8> {
+    let topic = || "orders".to_owned();
+    let requests: [(Api, i16, Request); 8] = [
+        (
+            Api::Metadata,
+            8,
+            MetadataRequest { topics: Some(vec![topic()]), ..Default::default() }.into(),
+        ),
+        (Api::ApiVersions, 3, ApiVersionsRequest::default().into()),
+        (
+            Api::ListOffsets,
+            5,
+            ListOffsetsRequest {
+                topics: vec![ListOffsetsTopic {
+                    name: topic(),
+                    partitions: vec![Default::default()],
+                }],
+                ..Default::default()
+            }
+            .into(),
+        ),
+        (
+            Api::Fetch,
+            11,
+            FetchRequest {
+                topics: vec![FetchTopic { topic: topic(), partitions: vec![Default::default()] }],
+                ..Default::default()
+            }
+            .into(),
+        ),
+        (
+            Api::Produce,
+            8,
+            ProduceRequest {
+                transactional_id: None,
+                acks: 1,
+                timeout_ms: 100,
+                topic_data: vec![ProduceTopic {
+                    name: topic(),
+                    partition_data: vec![ProducePartition {
+                        index: 0,
+                        records: Some(one_record("a record")),
+                    }],
+                }],
+            }
+            .into(),
+        ),
+        (
+            Api::JoinGroup,
+            5,
+            JoinGroupRequest {
+                group_id: "g".to_owned(),
+                session_timeout_ms: 6_000,
+                rebalance_timeout_ms: 100,
+                protocol_type: "consumer".to_owned(),
+                protocols: vec![JoinGroupProtocol {
+                    name: "range".to_owned(),
+                    ..Default::default()
+                }],
+                ..Default::default()
+            }
+            .into(),
+        ),
+        (
+            Api::OffsetCommit,
+            7,
+            OffsetCommitRequest {
+                group_id: "g".to_owned(),
+                topics: vec![OffsetCommitTopic {
+                    name: topic(),
+                    partitions: vec![Default::default()],
+                }],
+                ..Default::default()
+            }
+            .into(),
+        ),
+        (
+            Api::CreateTopics,
+            4,
+            CreateTopicsRequest {
+                topics: vec![CreatableTopic {
+                    name: "another".to_owned(),
+                    num_partitions: 1,
+                    replication_factor: 1,
+                    ..Default::default()
+                }],
+                ..Default::default()
+            }
+            .into(),
+        ),
+    ];
+    let (api, version, request) = &requests[dice.random_range(0..requests.len())];
+    let header = Header { api: *api, version: *version, correlation_id: 1, client_id: None };
+    request.encode(&header).concat()
+}
+
+/// Found by bytes from a socket: a topic of hundreds of thousands of partitions held up every producer
+/// for as long as it was made, and took the memory that it liked.
+#[test]
+fn topics_of_many_partitions_hold_nobody_up_and_have_a_bound() {
+    let disk = Arc::new(SimDir::new());
+    let options = Options { partitions_max: 20_000, ..unsynced() };
+    let mut broker = Broker::open(&disk, options);
+    broker.create("orders", &[]);
+    assert_eq!(broker.create_many("wide", 20_000, &[]), ErrorCode::InvalidPartitions);
+    let address = broker.client.addr().to_owned();
+    let making = std::thread::spawn(move || {
+        let mut other = Connection::open(&address, Duration::from_secs(60)).unwrap();
+        let topic = CreatableTopic {
+            name: "wide".to_owned(),
+            num_partitions: 19_000,
+            replication_factor: 1,
+            ..CreatableTopic::default()
+        };
+        let request = CreateTopicsRequest { topics: vec![topic], ..Default::default() };
+        other.call(request).unwrap().topics[0].error_code
+    });
+    let mut meanwhile = 0;
+    while !making.is_finished() {
+        broker.produced("orders", "meanwhile");
+        meanwhile += 1;
+    }
+    assert_eq!(making.join().unwrap(), ErrorCode::None);
+    assert!(meanwhile > 2, "only {meanwhile} records were taken meanwhile");
+    broker.close();
+}

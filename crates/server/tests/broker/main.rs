@@ -1,0 +1,179 @@
+//! A broker on a simulated disk, and a client at its socket: what each promise is worth, told as stories.
+
+mod bounds;
+mod disks;
+mod promises;
+#[path = "../shared/served.rs"]
+mod served;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use plimsoll_log::Policy;
+use plimsoll_server::broker::Options;
+use plimsoll_server::kafka::batch::Batch;
+use plimsoll_server::kafka::compression::Compression;
+use plimsoll_server::kafka::error::ErrorCode;
+use plimsoll_server::kafka::message::{
+    AlterableConfig, AlterableResource, CreatableTopic, CreateTopicsRequest, DeleteTopicsRequest,
+    EpochPartition, EpochTopic, FetchPartition, FetchRequest, FetchTopic, FetchedPartition,
+    IncrementalAlterConfigsRequest, ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic,
+    OffsetCommitPartition, OffsetCommitRequest, OffsetCommitTopic, OffsetFetchRequest,
+    OffsetFetchTopic, OffsetsForLeaderEpochRequest, ProducePartition, ProduceRequest, ProduceTopic,
+    ProducedPartition, TopicConfig,
+};
+use plimsoll_server::kafka::records::{Draft, Records};
+use plimsoll_simdisk::SimDir;
+use served::Served as Broker;
+
+const UNCOMMITTED: i8 = 0;
+const COMMITTED: i8 = 1;
+const LATEST: i64 = -1;
+
+impl Broker {
+    fn open(disk: &Arc<SimDir>, options: Options) -> Self {
+        Self::start(disk, options).unwrap()
+    }
+
+    /// Ends in order.
+    fn close(self) {
+        self.stop().close().unwrap();
+    }
+
+    fn create(&mut self, name: &str, configs: &[(&str, &str)]) -> ErrorCode {
+        self.create_many(name, 1, configs)
+    }
+
+    fn create_many(
+        &mut self,
+        name: &str,
+        num_partitions: i32,
+        configs: &[(&str, &str)],
+    ) -> ErrorCode {
+        let configs = configs.iter().map(|(name, value)| TopicConfig {
+            name: (*name).to_owned(),
+            value: Some((*value).to_owned()),
+        });
+        let topic = CreatableTopic {
+            name: name.to_owned(),
+            num_partitions,
+            replication_factor: 1,
+            configs: configs.collect(),
+            ..CreatableTopic::default()
+        };
+        let request = CreateTopicsRequest { topics: vec![topic], ..Default::default() };
+        self.client.call(request).unwrap().topics[0].error_code
+    }
+
+    fn alter(&mut self, topic: &str, name: &str, value: &str) {
+        const TOPIC: i8 = 2;
+        let (name, value) = (name.to_owned(), Some(value.to_owned()));
+        let configs = vec![AlterableConfig { name, config_operation: 0, value }];
+        let resource_name = topic.to_owned();
+        let resources = vec![AlterableResource { resource_type: TOPIC, resource_name, configs }];
+        let request = IncrementalAlterConfigsRequest { resources, validate_only: false };
+        assert_eq!(self.client.call(request).unwrap().responses[0].error_code, ErrorCode::None);
+    }
+
+    fn delete(&mut self, name: &str) {
+        let request =
+            DeleteTopicsRequest { topic_names: vec![name.to_owned()], timeout_ms: 20_000 };
+        assert_eq!(self.client.call(request).unwrap().responses[0].error_code, ErrorCode::None);
+    }
+
+    fn commit(&mut self, topic: &str, committed_offset: i64) {
+        let partition = OffsetCommitPartition { committed_offset, ..Default::default() };
+        let topics =
+            vec![OffsetCommitTopic { name: topic.to_owned(), partitions: vec![partition] }];
+        let request =
+            OffsetCommitRequest { group_id: "g".to_owned(), topics, ..Default::default() };
+        let told = self.client.call(request).unwrap().topics[0].partitions[0].error_code;
+        assert_eq!(told, ErrorCode::None);
+    }
+
+    fn committed(&mut self, topic: &str) -> i64 {
+        let topics = vec![OffsetFetchTopic { name: topic.to_owned(), partition_indexes: vec![0] }];
+        let request = OffsetFetchRequest { group_id: "g".to_owned(), topics: Some(topics) };
+        self.client.call(request).unwrap().topics[0].partitions[0].committed_offset
+    }
+
+    /// Produces a record, and says what became of it.
+    fn produce(&mut self, topic: &str, value: &str) -> ProducedPartition {
+        let records = Some(one_record(value));
+        let partition_data = vec![ProducePartition { index: 0, records }];
+        let topic_data = vec![ProduceTopic { name: topic.to_owned(), partition_data }];
+        let (transactional_id, acks, timeout_ms) = (None, -1, 20_000);
+        let request = ProduceRequest { transactional_id, acks, timeout_ms, topic_data };
+        self.client.call(request).unwrap().responses.remove(0).partition_responses.remove(0)
+    }
+
+    fn produced(&mut self, topic: &str, value: &str) -> i64 {
+        let produced = self.produce(topic, value);
+        assert_eq!(produced.error_code, ErrorCode::None, "{produced:?}");
+        produced.base_offset
+    }
+
+    fn fetch(&mut self, topic: &str, from: i64, isolation_level: i8) -> FetchedPartition {
+        let partition = FetchPartition {
+            fetch_offset: from,
+            partition_max_bytes: 1 << 20,
+            ..FetchPartition::default()
+        };
+        let request = FetchRequest {
+            isolation_level,
+            topics: vec![FetchTopic { topic: topic.to_owned(), partitions: vec![partition] }],
+            ..FetchRequest::default()
+        };
+        self.client.call(request).unwrap().responses.remove(0).partitions.remove(0)
+    }
+
+    /// Every offset and value.
+    fn consume(&mut self, topic: &str, isolation_level: i8) -> Vec<(i64, String)> {
+        let (mut all, mut from) = (Vec::new(), 0);
+        loop {
+            let fetched = self.fetch(topic, from, isolation_level);
+            assert_eq!(fetched.error_code, ErrorCode::None, "{fetched:?}");
+            let mut bytes = fetched.records.0.concat().into();
+            let before = all.len();
+            while let Some(batch) = Batch::take(&mut bytes).unwrap() {
+                from = batch.header().last_offset() + 1;
+                let records = Records::of(&batch, 1 << 20).unwrap();
+                for record in records.iter() {
+                    let record = record.unwrap();
+                    let value = String::from_utf8(record.value.unwrap().to_vec()).unwrap();
+                    all.push((record.offset, value));
+                }
+            }
+            if all.len() == before {
+                return all;
+            }
+        }
+    }
+
+    fn latest(&mut self, topic: &str, isolation_level: i8) -> i64 {
+        let partition = ListOffsetsPartition { timestamp: LATEST, ..Default::default() };
+        let topics = vec![ListOffsetsTopic { name: topic.to_owned(), partitions: vec![partition] }];
+        let request = ListOffsetsRequest { isolation_level, topics, ..Default::default() };
+        self.client.call(request).unwrap().topics[0].partitions[0].offset
+    }
+
+    fn end_of_epoch(&mut self, topic: &str, leader_epoch: i32) -> (i32, i64) {
+        let partition = EpochPartition { leader_epoch, ..EpochPartition::default() };
+        let topics = vec![EpochTopic { topic: topic.to_owned(), partitions: vec![partition] }];
+        let request = OffsetsForLeaderEpochRequest { topics, ..Default::default() };
+        let end = self.client.call(request).unwrap().topics[0].partitions[0].clone();
+        assert_eq!(end.error_code, ErrorCode::None);
+        (end.leader_epoch, end.end_offset)
+    }
+}
+
+/// Nothing is synced that nobody asks to be.
+fn unsynced() -> Options {
+    Options { flush: Policy::Never, ring_bytes: 4 << 20, ..Options::default() }
+}
+
+fn one_record(value: &str) -> Bytes {
+    let mut draft = Draft::default();
+    draft.push(1_000, None, Some(value.as_bytes()), &[]);
+    draft.batch(Compression::None, None).pieces().concat().into()
+}
