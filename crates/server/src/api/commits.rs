@@ -1,5 +1,7 @@
 //! OffsetCommit, OffsetFetch and OffsetDelete: how far groups have come.
 
+use std::collections::HashSet;
+
 use super::members::told_of;
 use super::session::Session;
 use crate::broker::Asked;
@@ -86,9 +88,12 @@ pub(super) fn fetch(session: &Session, request: &OffsetFetchRequest) -> OffsetFe
             all
         }
     };
-    let topics = asked.into_iter().map(|(name, partitions)| {
-        let partitions = partitions.into_iter().map(|partition_index| {
-            let committed = store.committed(group, &name, partition_index);
+    // What is committed has a text of its own, so that what is asked twice is answered once.
+    let mut answered = HashSet::new();
+    let topics = asked.iter().map(|(name, partitions)| {
+        let once = partitions.iter().filter(|partition| answered.insert((name, **partition)));
+        let partitions = once.map(|&partition_index| {
+            let committed = store.committed(group, name, partition_index);
             OffsetFetchedPartition {
                 partition_index,
                 committed_offset: committed.map_or(-1, |committed| committed.offset),
@@ -100,7 +105,7 @@ pub(super) fn fetch(session: &Session, request: &OffsetFetchRequest) -> OffsetFe
             }
         });
         let partitions = partitions.collect();
-        OffsetFetchedTopic { name, partitions }
+        OffsetFetchedTopic { name: name.clone(), partitions }
     });
     OffsetFetchResponse { topics: topics.collect(), ..OffsetFetchResponse::default() }
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::once::once_by;
 use super::patience::Patience;
 use super::problem::Problem;
 use super::session::{NODE_ID, Session};
@@ -31,7 +32,8 @@ pub(super) fn describe(
     session: &Session,
     request: &DescribeConfigsRequest,
 ) -> DescribeConfigsResponse {
-    let results = request.resources.iter().map(|resource| {
+    let asked = once_by(&request.resources, |asked| (asked.resource_type, &asked.resource_name));
+    let results = asked.into_iter().map(|resource| {
         let described = match resource.resource_type {
             TOPIC => topic(session, resource, request.include_synonyms),
             BROKER => broker(session, resource),

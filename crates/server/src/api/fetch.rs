@@ -7,10 +7,12 @@ use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use tokio::sync::Notify;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
 use super::session::{Located, READ_COMMITTED, Session, check_epoch};
+use super::{Room, Told};
 use crate::broker::{Ends, Read, Reading};
+use crate::kafka::band::Response;
 use crate::kafka::error::ErrorCode;
 use crate::kafka::message::{
     FetchPartition, FetchRequest, FetchResponse, FetchedPartition, FetchedTopic,
@@ -19,6 +21,8 @@ use crate::kafka::wire::Gathered;
 
 /// The most that one answer holds, unless one batch is larger.
 const BYTES_MAX: usize = 64 << 20;
+/// So long a client waits for room at least, whatever it says: less than clients wait for an answer.
+const ROOM_WAIT: Duration = Duration::from_secs(20);
 
 /// A partition that is asked for, where it is.
 struct Wanted {
@@ -39,16 +43,18 @@ struct Found {
     waits_for_disk: Vec<u32>,
 }
 
-/// Answers when there is as much as is asked for, something went wrong, or the time is over.
-pub(super) async fn fetch(session: Session, request: FetchRequest) -> FetchResponse {
+/// Answers when there is as much as is asked for, something went wrong, or the time is over. What it reads
+/// has room beside what others have read and not taken yet; where there is none in time, it reads nothing.
+pub(super) async fn fetch(session: Session, request: FetchRequest) -> Told {
     if request.session_id != 0 {
         let error_code = ErrorCode::FetchSessionIdNotFound;
-        return FetchResponse { error_code, ..FetchResponse::default() };
+        return Response::from(FetchResponse { error_code, ..FetchResponse::default() }).into();
     }
     let wait = Duration::from_millis(u64::try_from(request.max_wait_ms).unwrap_or(0));
     let deadline = Instant::now() + wait;
     let least = usize::try_from(request.min_bytes).unwrap_or(0);
     let mut stop = session.stop.clone();
+    let (asked_bytes, mut needed_bytes) = (asked_bytes(&request), 0);
     loop {
         let wanted = locate(&session, &request);
         let notify = Arc::new(Notify::new());
@@ -60,17 +66,27 @@ pub(super) async fn fetch(session: Session, request: FetchRequest) -> FetchRespo
                 wanted.at.shard.replica.watch(wanted.at.opening, &notify);
             }
         }
-        let found = look(&wanted, &request).await;
+        let room = session.budget.for_records(asked_bytes, needed_bytes);
+        let room = timeout_at(deadline.max(Instant::now() + ROOM_WAIT), room).await.ok();
+        let room_bytes = room.as_ref().map(Room::num_permits);
+        let found = look(&wanted, room_bytes.map(|bytes| bytes.min(asked_bytes))).await;
+        if room_bytes.is_some_and(|room| found.bytes > room.max(needed_bytes)) {
+            // A first batch that is larger: the next look has room for it, or all there can be.
+            needed_bytes = found.bytes;
+            continue;
+        }
         let is_enough = found.has_error || found.bytes >= least;
         if is_enough || Instant::now() >= deadline || *stop.borrow() {
-            return found.response;
+            let room = room.and_then(|room| kept(room, found.bytes));
+            return Told { response: found.response.into(), room };
         }
+        drop(room);
         let mut durable = until_durable(&session, &found.waits_for_disk);
         tokio::select! {
             () = notify.notified() => {}
             _ = durable.next(), if !durable.is_empty() => {}
             () = tokio::time::sleep_until(deadline) => {}
-            _ = stop.changed() => return found.response,
+            _ = stop.changed() => return Response::from(found.response).into(),
         }
     }
 }
@@ -95,8 +111,24 @@ fn locate(session: &Session, request: &FetchRequest) -> Vec<WantedTopic> {
         .collect()
 }
 
-async fn look(wanted: &[WantedTopic], request: &FetchRequest) -> Found {
-    let mut left = usize::try_from(request.max_bytes).unwrap_or(0).min(BYTES_MAX);
+/// How many bytes of records a client would take.
+fn asked_bytes(request: &FetchRequest) -> usize {
+    let bytes = |bytes| usize::try_from(bytes).unwrap_or(0);
+    let partitions = request.topics.iter().flat_map(|topic| &topic.partitions);
+    let of_all = partitions.map(|asked| bytes(asked.partition_max_bytes));
+    bytes(request.max_bytes).min(of_all.fold(0, usize::saturating_add)).min(BYTES_MAX)
+}
+
+/// So much of a room; the rest is given back.
+fn kept(mut room: Room, bytes: usize) -> Option<Room> {
+    let rest = room.num_permits().saturating_sub(bytes);
+    drop(room.split(rest));
+    (bytes > 0).then_some(room)
+}
+
+/// Looks for records of at most so many bytes, or one batch that is larger; for none where there is no room.
+async fn look(wanted: &[WantedTopic], room_bytes: Option<usize>) -> Found {
+    let mut left = room_bytes;
     let mut found = Found {
         response: FetchResponse::default(),
         bytes: 0,
@@ -126,7 +158,7 @@ async fn look(wanted: &[WantedTopic], request: &FetchRequest) -> Found {
 /// One partition, in what room is left.
 async fn one(
     wanted: &Wanted,
-    left: &mut usize,
+    left: &mut Option<usize>,
     found: &mut Found,
 ) -> Result<FetchedPartition, (ErrorCode, Option<Ends>)> {
     let Wanted { at, from, epoch, bytes_max, isolation_level } = wanted;
@@ -141,9 +173,9 @@ async fn one(
         found.waits_for_disk.push(shard.number);
     }
     let is_first = found.bytes == 0;
-    let room = (*bytes_max).min(*left);
     let mut read = Read::default();
-    if *from < end && (room > 0 || is_first) {
+    let room = left.map(|left| left.min(*bytes_max)).filter(|room| *room > 0 || is_first);
+    if let Some(room) = room.filter(|_| *from < end) {
         let reading = Reading { opening: *opening, from: *from, end, bytes_max: room };
         let storage = |_| (ErrorCode::KafkaStorageError, Some(ends));
         read = shard.read(reading).await.map_err(storage)?;
@@ -152,7 +184,7 @@ async fn one(
             read = Read::default();
         }
     }
-    *left = left.saturating_sub(read.bytes);
+    *left = left.map(|left| left.saturating_sub(read.bytes));
     found.bytes += read.bytes;
     Ok(FetchedPartition {
         high_watermark: ends.committed,

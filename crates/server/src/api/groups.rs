@@ -1,6 +1,7 @@
 //! DescribeGroups, ListGroups and DeleteGroups: groups, seen from outside.
 
 use super::members::code_of;
+use super::once::once;
 use super::session::Session;
 use crate::broker::Asked;
 use crate::kafka::message::{
@@ -13,7 +14,7 @@ pub(super) fn describe(
     request: &DescribeGroupsRequest,
 ) -> DescribeGroupsResponse {
     let groups = session.node.groups.groups();
-    let described = request.groups.iter().map(|id| {
+    let described = once(&request.groups).into_iter().map(|id| {
         let group = groups.describe(id);
         let members = group.members.into_iter().map(|member| DescribedMember {
             member_id: member.member,

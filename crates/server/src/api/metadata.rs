@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::once::once_by;
 use super::patience::Patience;
 use super::session::{NODE_ID, Session};
 use crate::broker::Node;
@@ -25,8 +26,8 @@ pub(super) async fn metadata(session: Session, request: MetadataRequest) -> Meta
     let topics = match topics {
         None => all(&session),
         Some(names) => {
-            let mut found = Vec::with_capacity(names.len());
-            for name in names {
+            let mut found = Vec::new();
+            for name in once_by(names, String::clone) {
                 found.push(one(&session, name, may_create).await);
             }
             found

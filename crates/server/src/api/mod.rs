@@ -7,6 +7,8 @@
 //! | file | what |
 //! | --- | --- |
 //! | `session.rs` | who asks, of which node |
+//! | `budget.rs` | the memory that requests and answers take, of all clients together |
+//! | `once.rs` | what a request says twice is answered once |
 //! | `patience.rs` | how long a client waits for what is done for it |
 //! | `problem.rs` | why something is not done, as a client is told |
 //! | `produce.rs` | Produce, InitProducerId |
@@ -19,6 +21,7 @@
 //! | `groups.rs` | DescribeGroups, ListGroups, DeleteGroups |
 //! | `commits.rs` | OffsetCommit, OffsetFetch, OffsetDelete |
 
+mod budget;
 mod commits;
 mod configs;
 mod fetch;
@@ -26,6 +29,7 @@ mod groups;
 mod members;
 mod metadata;
 mod offsets;
+mod once;
 mod patience;
 mod problem;
 mod produce;
@@ -35,19 +39,26 @@ mod topics;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
+pub(crate) use self::budget::{Budget, NoRoom, Room};
 pub(crate) use self::session::Session;
 use crate::kafka::band::{Request, Response};
 use crate::kafka::frame::Header;
 
 /// The answer to a request; none to a Produce with `acks=0`.
-pub(crate) type Answer = BoxFuture<'static, Option<Response>>;
+pub(crate) type Answer = BoxFuture<'static, Option<Told>>;
+
+/// What a client is told, and the room that its records take.
+pub(crate) struct Told {
+    pub(crate) response: Response,
+    pub(crate) room: Option<Room>,
+}
 
 /// Does what a request asks.
 pub(crate) fn answer(session: &Session, header: Header, request: Request) -> Answer {
     let session = session.clone();
     match request {
         Request::Produce(request) => produce::produce(&session, request, header.version),
-        Request::Fetch(request) => later(fetch::fetch(session, request)),
+        Request::Fetch(request) => fetch::fetch(session, request).map(Some).boxed(),
         Request::ListOffsets(request) => later(offsets::list(session, request)),
         Request::Metadata(request) => later(metadata::metadata(session, request)),
         Request::OffsetCommit(request) => later(commits::commit(session, request)),
@@ -76,9 +87,15 @@ pub(crate) fn answer(session: &Session, header: Header, request: Request) -> Ans
 }
 
 fn now(response: impl Into<Response>) -> Answer {
-    std::future::ready(Some(response.into())).boxed()
+    std::future::ready(Some(response.into().into())).boxed()
 }
 
 fn later<R: Into<Response>>(response: impl Future<Output = R> + Send + 'static) -> Answer {
-    async move { Some(response.await.into()) }.boxed()
+    async move { Some(response.await.into().into()) }.boxed()
+}
+
+impl From<Response> for Told {
+    fn from(response: Response) -> Self {
+        Self { response, room: None }
+    }
 }

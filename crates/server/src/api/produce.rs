@@ -12,6 +12,7 @@ use super::patience::Patience;
 use super::problem::Problem;
 use super::session::{Located, Session};
 use crate::broker::{Appended, Node};
+use crate::kafka::band::Response;
 use crate::kafka::batch::Batch;
 use crate::kafka::error::ErrorCode;
 use crate::kafka::message::{
@@ -71,7 +72,7 @@ pub(super) fn produce(session: &Session, request: ProduceRequest, version: i16) 
             response.responses.push(topic);
         }
         // Whoever asked for no answer gets none.
-        (acks != 0).then(|| response.into())
+        (acks != 0).then(|| Response::from(response).into())
     }
     .boxed()
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
+use super::budget::Budget;
 use crate::broker::{DataShard, Ends, Node, Refused};
 use crate::control::{Catalog, FlushClass, Impossible, Topic};
 use crate::kafka::error::ErrorCode;
@@ -25,6 +26,8 @@ pub(crate) struct Session {
     /// Where clients are told to find the node.
     pub(crate) host: Arc<str>,
     pub(crate) port: u16,
+    /// The memory of all sessions.
+    pub(crate) budget: Arc<Budget>,
     /// True once the node is about to close: nobody waits for more then.
     pub(crate) stop: watch::Receiver<bool>,
     /// True once nobody is served any more. Held by all that hold the node for a client, also where its

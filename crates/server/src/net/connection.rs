@@ -16,13 +16,12 @@ use futures_util::stream::FuturesOrdered;
 use futures_util::{FutureExt, StreamExt};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
 use super::counters::Counters;
 use super::held::Held;
 use super::limits::Limits;
-use crate::api::{self, Session};
+use crate::api::{self, NoRoom, Room, Session, Told};
 use crate::kafka::band::{Request, Response};
 use crate::kafka::error::ErrorCode;
 use crate::kafka::frame::{Header, Refused, announced, take};
@@ -38,7 +37,6 @@ pub(super) async fn serve(
     stream: TcpStream,
     session: Session,
     limits: Limits,
-    memory: Arc<Semaphore>,
     counters: Arc<Counters>,
 ) {
     let _counted = counters.connected();
@@ -49,7 +47,6 @@ pub(super) async fn serve(
         stream,
         session,
         limits,
-        memory,
         counters,
         received: BytesMut::new(),
         room: None,
@@ -81,11 +78,12 @@ impl From<io::Error> for Ended {
     }
 }
 
-/// An answer in pieces, and what its request holds until it is written.
+/// An answer in pieces, and the room that it and its request have until it is written.
 struct Answered {
     pieces: Vec<Bytes>,
+    /// Of the request.
     bytes: usize,
-    _memory: OwnedSemaphorePermit,
+    _rooms: [Option<Room>; 3],
 }
 
 /// A request that is read.
@@ -94,24 +92,23 @@ struct Asked {
     request: Request,
     bytes: usize,
     held_ms: i32,
-    memory: OwnedSemaphorePermit,
+    room: Room,
 }
 
 struct Connection {
     stream: TcpStream,
     session: Session,
     limits: Limits,
-    memory: Arc<Semaphore>,
     counters: Arc<Counters>,
     received: BytesMut,
     /// Room for the frame that is being received, once there is some.
-    room: Option<OwnedSemaphorePermit>,
+    room: Option<Room>,
     /// For how long a bound on memory holds the next request.
     held: Held,
     /// A request that waits until those before it are answered.
     parked: Option<Asked>,
     /// Requests that are not answered yet, in their order.
-    asked: FuturesOrdered<BoxFuture<'static, Answered>>,
+    asked: FuturesOrdered<BoxFuture<'static, Result<Answered, NoRoom>>>,
     /// Nothing behind the last of them is looked at before it is answered.
     is_alone: bool,
     /// Bytes of requests that are not answered yet.
@@ -141,11 +138,11 @@ impl Connection {
             let patience = if is_silent { self.limits.idle } else { self.limits.stalled };
             tokio::select! {
                 biased;
-                Some(answered) = self.asked.next(), if !is_quiet => self.write(answered).await?,
-                room = Arc::clone(&self.memory).acquire_many_owned(wanted.unwrap_or(0)),
-                    if wanted.is_some() =>
-                {
-                    self.room = room.ok();
+                Some(answered) = self.asked.next(), if !is_quiet => {
+                    self.write(answered.map_err(refused)?).await?;
+                }
+                room = self.session.budget.for_request(wanted.unwrap_or(0)), if wanted.is_some() => {
+                    self.room = Some(room);
                 }
                 read = timeout(patience, read(&mut self.stream, &mut self.received)), if may_read => {
                     match read {
@@ -181,14 +178,11 @@ impl Connection {
     }
 
     /// For how many bytes there must be room first, if there is none yet.
-    fn wanted(&self) -> Result<Option<u32>, Ended> {
+    fn wanted(&self) -> Result<Option<usize>, Ended> {
         if self.room.is_some() {
             return Ok(None);
         }
-        let bytes = announced(&self.received, self.limits.frame_bytes).map_err(refused)?;
-        // A frame is never larger than all there is room for.
-        let bytes = bytes.map(|bytes| bytes.min(self.limits.memory_bytes));
-        Ok(bytes.map(|bytes| u32::try_from(bytes).unwrap_or(u32::MAX)))
+        announced(&self.received, self.limits.frame_bytes).map_err(refused)
     }
 
     /// Takes the requests that are there.
@@ -200,22 +194,22 @@ impl Connection {
             }
         }
         while self.may_take() {
-            let Some(memory) = self.take_room()? else { return Ok(()) };
+            let Some(room) = self.take_room()? else { return Ok(()) };
             let frame = take(&mut self.received, self.limits.frame_bytes).map_err(refused)?;
             let Some(frame) = frame else {
-                self.room = Some(memory);
+                self.room = Some(room);
                 return Ok(());
             };
             let (bytes, held_ms) = (frame.len(), self.held.take_ms(Instant::now));
             let (header, request) = match Request::decode(frame) {
                 Ok(read) => read,
                 Err(Refused::Negotiate { correlation_id, .. }) => {
-                    self.negotiate(correlation_id, memory);
+                    self.negotiate(correlation_id, room);
                     continue;
                 }
                 Err(why) => return Err(refused(why)),
             };
-            let asked = Asked { header, request, bytes, held_ms, memory };
+            let asked = Asked { header, request, bytes, held_ms, room };
             let may_follow = matches!(asked.request, Request::Produce(_));
             match self.asked.is_empty() || may_follow {
                 true => self.ask(asked),
@@ -226,47 +220,53 @@ impl Connection {
     }
 
     /// Room for the next frame, if there is one and room is there at once.
-    fn take_room(&mut self) -> Result<Option<OwnedSemaphorePermit>, Ended> {
+    fn take_room(&mut self) -> Result<Option<Room>, Ended> {
         if let Some(room) = self.room.take() {
             return Ok(Some(room));
         }
         let Some(bytes) = self.wanted()? else { return Ok(None) };
-        Ok(Arc::clone(&self.memory).try_acquire_many_owned(bytes).ok())
+        Ok(self.session.budget.for_request_now(bytes))
     }
 
     fn ask(&mut self, asked: Asked) {
-        let Asked { header, request, bytes, held_ms, memory } = asked;
+        let Asked { header, request, bytes, held_ms, room: of_request } = asked;
         self.is_alone = !matches!(request, Request::Produce(_));
         self.unanswered_bytes += bytes;
         let Header { version, correlation_id, .. } = header;
         let (api, began, counters) = (request.api(), Instant::now(), Arc::clone(&self.counters));
         let answer = api::answer(&self.session, header, request);
+        let budget = Arc::clone(&self.session.budget);
         self.asked.push_back(Box::pin(async move {
-            let response = answer.await;
+            let (response, of_records) = match answer.await {
+                Some(Told { response, room }) => (Some(response), room),
+                None => (None, None),
+            };
             let encode = |mut response: Response| {
                 response.held_for(held_ms);
                 response.encode_noting_errors(version, correlation_id)
             };
             let (pieces, errors) = response.map(encode).unwrap_or_default();
             counters.answered(api, began.elapsed(), &errors);
-            Answered { pieces, bytes, _memory: memory }
+            let sent_bytes = pieces.iter().map(Bytes::len).sum();
+            let of_answer = budget.for_answer(sent_bytes, of_records.as_ref())?;
+            Ok(Answered { pieces, bytes, _rooms: [Some(of_request), of_records, of_answer] })
         }));
     }
 
     /// Tells a client that speaks a newer ApiVersions, in the layout that all understand, what there is.
-    fn negotiate(&mut self, correlation_id: i32, memory: OwnedSemaphorePermit) {
+    fn negotiate(&mut self, correlation_id: i32, room: Room) {
         self.is_alone = true;
         let table = ApiVersionsResponse::of_the_band(ErrorCode::UnsupportedVersion);
         let pieces = Response::from(table).encode(0, correlation_id);
-        let answered = Answered { pieces, bytes: 0, _memory: memory };
-        self.asked.push_back(Box::pin(std::future::ready(answered)));
+        let answered = Answered { pieces, bytes: 0, _rooms: [Some(room), None, None] };
+        self.asked.push_back(Box::pin(std::future::ready(Ok(answered))));
     }
 
     /// Writes an answer, and those behind it that are ready, in as few calls as possible.
     async fn write(&mut self, first: Answered) -> Result<(), Ended> {
         let mut answers = vec![first];
         while let Some(Some(next)) = self.asked.next().now_or_never() {
-            answers.push(next);
+            answers.push(next.map_err(refused)?);
         }
         let mut pieces: VecDeque<Bytes> = VecDeque::new();
         for answered in &mut answers {

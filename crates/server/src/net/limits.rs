@@ -7,8 +7,9 @@ use std::time::Duration;
 pub struct Limits {
     /// The largest request, in bytes.
     pub frame_bytes: usize,
-    /// Bytes of all requests together that are not answered yet. Where there are more, nobody is read
-    /// from.
+    /// Bytes that all clients take together: half are for requests that are not answered yet, a quarter
+    /// for records and a quarter for other answers over 16 KiB that are not taken yet. Where there is no
+    /// room, nobody is read from, who reads records waits, and who asked for another answer is closed.
     pub memory_bytes: usize,
     /// Bytes of one connection's requests that are not answered yet. Where there are more, it is not read
     /// from.

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::TcpListener;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use super::connection;
 use super::counters::Counters;
 use super::limits::Limits;
-use crate::api::Session;
+use crate::api::{Budget, Session};
 use crate::broker::Node;
 
 /// How long what was taken may take, once nothing more is.
@@ -71,7 +71,7 @@ impl Listener {
             None => (address.ip().to_string(), address.port()),
         };
         let host: Arc<str> = host.into();
-        let memory = Arc::new(Semaphore::new(self.limits.memory_bytes));
+        let budget = Arc::new(Budget::new(self.limits.memory_bytes));
         let mut connections = JoinSet::new();
         let (served, ended) = watch::channel(false);
         let mut number = 0;
@@ -102,12 +102,12 @@ impl Listener {
                 peer: format!("/{}", peer.ip()).into(),
                 host: Arc::clone(&host),
                 port,
+                budget: Arc::clone(&budget),
                 stop: stop.clone(),
                 ended: ended.clone(),
             };
-            let memory = Arc::clone(&memory);
             let counters = Arc::clone(&self.counters);
-            connections.spawn(connection::serve(stream, session, self.limits, memory, counters));
+            connections.spawn(connection::serve(stream, session, self.limits, counters));
         }
         drop(self.listener);
         let all_answered = async { while connections.join_next().await.is_some() {} };

@@ -1,13 +1,14 @@
 //! [`Tail`]: the newest entries of a shard, in memory by reference; [`fetch`]: reading a partition.
 //!
-//! What consumers read is what came in: a slice of an entry's bytes, counted by reference. An entry is
-//! kept whole or not at all, so that what is counted is what is held. Where its items begin is noted, so
+//! What consumers read is what came in: a slice of an entry's bytes, counted by reference, or copied where it is
+//! less than half of them: a slice holds its entry for as long as a client takes. An entry is kept whole or
+//! not at all, so that what is counted is what is held. Where its items begin is noted, so
 //! that who reads the thousandth batch of an entry does not walk over those before it; nor is walked over
 //! what lies behind a partition's last.
 
 use std::collections::VecDeque;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 
 use super::batch::Batch;
 use super::entry::{Entry, item_places};
@@ -139,18 +140,37 @@ pub fn fetch<'a>(
             fetched.needs = Some(point.index);
             break;
         };
+        let (before, bytes_before) = (fetched.batches.len(), bytes);
+        let mut is_full = false;
         for slice in entry.batches(opening, point) {
             let batch = Batch::read(&slice).expect("what was applied is a batch");
             let batch_end = batch.end().expect("and has an end");
             if batch_end <= from {
                 continue;
             }
-            if batch_end > end || (bytes + slice.len() > bytes_max && bytes > 0) {
-                return fetched;
+            is_full = batch_end > end || (bytes + slice.len() > bytes_max && bytes > 0);
+            if is_full {
+                break;
             }
             bytes += slice.len();
             fetched.batches.push(slice);
         }
+        let found_bytes = bytes - bytes_before;
+        if found_bytes < entry.bytes.len() / 2 {
+            copy(&mut fetched.batches[before..], found_bytes);
+        }
+        if is_full {
+            break;
+        }
     }
     fetched
+}
+
+/// Copies batches, so that whoever is slow to take them does not hold the rest of their entry.
+fn copy(batches: &mut [Bytes], bytes: usize) {
+    let mut copied = BytesMut::with_capacity(bytes);
+    for batch in batches {
+        copied.extend_from_slice(batch);
+        *batch = copied.split().freeze();
+    }
 }

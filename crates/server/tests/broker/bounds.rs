@@ -6,16 +6,18 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use plimsoll_server::broker::{Node, Options};
 use plimsoll_server::client::Connection;
 use plimsoll_server::kafka::band::{Api, Request};
 use plimsoll_server::kafka::error::ErrorCode;
 use plimsoll_server::kafka::frame::Header;
 use plimsoll_server::kafka::message::{
-    ApiVersionsRequest, CreatableTopic, CreateTopicsRequest, FetchRequest, FetchTopic,
+    ApiVersionsRequest, CreatableTopic, CreateTopicsRequest, DescribeConfigsRequest,
+    DescribeConfigsResource, DescribeGroupsRequest, FetchPartition, FetchRequest, FetchTopic,
     JoinGroupProtocol, JoinGroupRequest, ListOffsetsRequest, ListOffsetsTopic, MetadataRequest,
-    OffsetCommitPartition, OffsetCommitRequest, OffsetCommitTopic, ProducePartition,
-    ProduceRequest, ProduceTopic,
+    OffsetCommitPartition, OffsetCommitRequest, OffsetCommitTopic, OffsetFetchRequest,
+    OffsetFetchTopic, ProducePartition, ProduceRequest, ProduceTopic,
 };
 use plimsoll_server::net::{Counters, Limits, Listener};
 use plimsoll_simdisk::SimDir;
@@ -119,6 +121,74 @@ fn a_request_that_a_bound_on_memory_held_says_for_how_long() {
         assert!(held.join().unwrap() > 0);
     });
     assert_eq!(broker.client.call(question).unwrap().throttle_time_ms, 0);
+    broker.close();
+}
+
+/// Few bytes ask for much: a thousand times in one request they would ask for gigabytes.
+#[test]
+fn what_is_asked_a_thousand_times_is_answered_once() {
+    const TIMES: usize = 1_000;
+    let disk = Arc::new(SimDir::new());
+    let mut broker = Broker::open(&disk, unsynced());
+    broker.create_many("orders", 3, &[]);
+    broker.commit("orders", 0);
+    let names = || vec!["orders".to_owned(); TIMES];
+
+    let question = MetadataRequest { topics: Some(names()), ..MetadataRequest::default() };
+    let topics = broker.client.call(question).unwrap().topics;
+    assert_eq!((topics.len(), topics[0].partitions.len()), (1, 3));
+
+    let (resource_type, resource_name) = (2, "orders".to_owned());
+    let resource = DescribeConfigsResource { resource_type, resource_name, ..Default::default() };
+    let resources = vec![resource; TIMES];
+    let question = DescribeConfigsRequest { resources, ..Default::default() };
+    assert_eq!(broker.client.call(question).unwrap().results.len(), 1);
+
+    let question = DescribeGroupsRequest { groups: names(), ..Default::default() };
+    assert_eq!(broker.client.call(question).unwrap().groups.len(), 1);
+
+    let twice = OffsetFetchTopic { name: "orders".to_owned(), partition_indexes: vec![0; TIMES] };
+    let topics = Some(vec![twice; 2]);
+    let question = OffsetFetchRequest { group_id: "g".to_owned(), topics };
+    let topics = broker.client.call(question).unwrap().topics;
+    assert_eq!(topics.iter().map(|topic| topic.partitions.len()).sum::<usize>(), 1);
+    broker.close();
+}
+
+/// Clients that ask for all there is and take nothing: others read on, in smaller pieces.
+#[test]
+fn who_takes_no_records_leaves_room_for_who_does() {
+    let limits =
+        Limits { memory_bytes: 16 << 20, stalled: Duration::from_millis(500), ..Limits::default() };
+    let disk = Arc::new(SimDir::new());
+    let disk: Arc<dyn Dir> = disk;
+    let node = Node::open_in(&disk, PathBuf::from("data"), unsynced()).unwrap();
+    let anywhere = "127.0.0.1:0".parse().unwrap();
+    let listener = node.runtime().block_on(Listener::bind(anywhere, limits)).unwrap();
+    let mut broker = Broker::serve(node, listener);
+    let values: Vec<_> = (0..12).map(|number| number.to_string().repeat(800 << 10)).collect();
+    broker.create("wide", &[("max.message.bytes", "4000000")]);
+    for value in &values {
+        broker.produced("wide", value);
+    }
+    let partition = FetchPartition { partition_max_bytes: i32::MAX, ..FetchPartition::default() };
+    let topics = vec![FetchTopic { topic: "wide".to_owned(), partitions: vec![partition] }];
+    let request = FetchRequest { topics, max_bytes: i32::MAX, ..FetchRequest::default() };
+    let header = Header { api: Api::Fetch, version: 11, correlation_id: 1, client_id: None };
+    let bytes = Request::from(request.clone()).encode(&header).concat();
+    let greedy: Vec<_> = (0..40)
+        .map(|_| {
+            let mut stream = TcpStream::connect(broker.client.addr()).unwrap();
+            stream.write_all(&bytes).unwrap();
+            stream
+        })
+        .collect();
+    let told = broker.client.call(request).unwrap().responses[0].partitions[0].clone();
+    let bytes: usize = told.records.0.iter().map(Bytes::len).sum();
+    assert!((800 << 10..3 << 20).contains(&bytes), "{bytes} bytes of a share of 4 MiB");
+    let all = broker.consume("wide", UNCOMMITTED);
+    assert!(all.into_iter().map(|(_, value)| value).eq(values));
+    drop(greedy);
     broker.close();
 }
 

@@ -1,10 +1,12 @@
 //! What a shard does in the turns that matter, each told once.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use plimsoll_server::shard::{
-    Admission, Batch, Draft, Entry, Fence, Gap, IDLE_MS, Item, Leading, Mismatch, Misplaced, Open,
-    Opening, Outcome, Producers, Proposer, Refused, Sequenced, Settings, State, Submission, Unfit,
-    Why,
+    Admission, Batch, Draft, Entry, Fence, Gap, Held, IDLE_MS, Item, Leading, Mismatch, Misplaced,
+    Open, Opening, Outcome, Producers, Proposer, Refused, Sequenced, Settings, State, Submission,
+    Unfit, Why, fetch,
 };
 
 use super::batch::{batch, opening};
@@ -135,6 +137,37 @@ fn no_offset_beyond_the_ceiling_is_given_away() {
     assert_eq!(leader.take(at, &batch(2, None, 0)), Err(Refused::NeedsCeiling(5)));
     assert_eq!(leader.take(at, &batch(1, None, 0)), stamped(3, 0));
     leader.agree();
+}
+
+/// A consumer that took nothing held megabytes of others for each of its few bytes.
+#[test]
+fn what_a_slow_consumer_of_few_bytes_has_not_taken_holds_no_entry() {
+    let (thin, thick) = (opening(0, 1), opening(1, 1));
+    let mut leader = Leader::with(thin, 100);
+    leader.open(thick, 0);
+    leader.raise(thick, 10_000);
+    leader.take(thin, &batch(2, None, 0)).unwrap();
+    leader.take(thick, &batch(900, None, 0)).unwrap();
+    leader.take(thin, &batch(3, None, 0)).unwrap();
+    leader.propose();
+    let entry = Arc::new(leader.proposed[0].clone());
+    leader.agree();
+    for (at, is_held) in [(thin, false), (thick, true)] {
+        let held = Held::new(Bytes::from_owner(Shared(Arc::clone(&entry)))).unwrap();
+        let read = fetch(&leader.state, at, 0, 10_000, 1 << 20, |_| Some(&held));
+        drop(held);
+        assert_eq!(Arc::strong_count(&entry) > 1, is_held);
+        let ends: Vec<_> = read.batches.iter().map(|b| Batch::read(b).unwrap().end()).collect();
+        assert_eq!(ends, if is_held { vec![Some(900)] } else { vec![Some(2), Some(5)] });
+    }
+}
+
+struct Shared(Arc<Vec<u8>>);
+
+impl AsRef<[u8]> for Shared {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
 }
 
 /// The offsets that an entry which was lost had given are not given again.

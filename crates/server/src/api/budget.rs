@@ -1,0 +1,138 @@
+//! [`Budget`]: the memory that requests and their answers take, of all clients together.
+//!
+//! Requests have half of it, records that are read a quarter, other large answers the rest: each has a share
+//! of its own, so that nothing holds what it waits for. What is over it waits or, where an answer is made
+//! already, ends its connection; whoever takes no answers is closed, and gives back what it held.
+
+use std::sync::Arc;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// Whoever reads gets room for so much, though others have most of it; where there is less it waits.
+const LEAST_RECORDS_BYTES: usize = 1 << 20;
+/// Answers up to so many bytes need no room: connections, and therefore these, have a bound of their own.
+const SMALL_ANSWER_BYTES: usize = 16 << 10;
+
+/// Room for so many bytes, until it is dropped.
+pub(crate) type Room = OwnedSemaphorePermit;
+
+/// The shares.
+#[derive(Debug)]
+pub(crate) struct Budget {
+    requests: Share,
+    records: Share,
+    answers: Share,
+}
+
+#[derive(Debug)]
+struct Share {
+    free: Arc<Semaphore>,
+    bytes: usize,
+}
+
+impl Budget {
+    pub(crate) fn new(bytes: usize) -> Self {
+        let share = |bytes: usize| {
+            let bytes = bytes.min(Semaphore::MAX_PERMITS);
+            Share { free: Arc::new(Semaphore::new(bytes)), bytes }
+        };
+        Self { requests: share(bytes / 2), records: share(bytes / 4), answers: share(bytes / 4) }
+    }
+
+    /// Room for a request, once there is some.
+    pub(crate) async fn for_request(&self, bytes: usize) -> Room {
+        self.requests.take(bytes).await
+    }
+
+    /// Room for a request, if there is some.
+    pub(crate) fn for_request_now(&self, bytes: usize) -> Option<Room> {
+        self.requests.take_now(bytes)
+    }
+
+    /// Room for records of which somebody asks for so many bytes, and needs at least so many: a quarter of
+    /// what is free, at most.
+    pub(crate) async fn for_records(&self, asked: usize, needed: usize) -> Room {
+        let fair = (self.records.free.available_permits() / 4).max(LEAST_RECORDS_BYTES);
+        self.records.take(asked.min(fair).max(needed)).await
+    }
+
+    /// Room for an answer of so many bytes beside what is there for its records; none where
+    /// it is small.
+    pub(crate) fn for_answer(
+        &self,
+        bytes: usize,
+        of_records: Option<&Room>,
+    ) -> Result<Option<Room>, NoRoom> {
+        let bytes = bytes - of_records.map_or(0, |room| room.num_permits().min(bytes));
+        match bytes {
+            ..=SMALL_ANSWER_BYTES => Ok(None),
+            _ => self.answers.take_now(bytes).map(Some).ok_or(NoRoom { bytes }),
+        }
+    }
+}
+
+impl Share {
+    async fn take(&self, bytes: usize) -> Room {
+        let taken = Arc::clone(&self.free).acquire_many_owned(self.permits(bytes)).await;
+        taken.expect("it is never closed")
+    }
+
+    fn take_now(&self, bytes: usize) -> Option<Room> {
+        Arc::clone(&self.free).try_acquire_many_owned(self.permits(bytes)).ok()
+    }
+
+    /// What is larger than all of it takes all of it.
+    fn permits(&self, bytes: usize) -> u32 {
+        u32::try_from(bytes.min(self.bytes)).unwrap_or(u32::MAX)
+    }
+}
+
+/// An answer has no room.
+#[derive(Debug, thiserror::Error)]
+#[error("its answer of {bytes} bytes has no room beside those that others have not taken yet")]
+pub(crate) struct NoRoom {
+    bytes: usize,
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+
+    use super::*;
+
+    const MIB: usize = 1 << 20;
+
+    #[test]
+    fn who_reads_gets_a_quarter_of_what_is_free_and_waits_where_nothing_is() {
+        let budget = Budget::new(64 * MIB);
+        let take = |asked, needed| budget.for_records(asked, needed).now_or_never();
+        let mib = |room: &Option<Room>| room.as_ref().map(|room| room.num_permits() / MIB);
+        let first = take(16 * MIB, 0);
+        let second = take(16 * MIB, 0);
+        assert_eq!((mib(&first), mib(&second)), (Some(4), Some(3)), "of 16, then of 12");
+        assert_eq!(mib(&take(2 * MIB, 0)), Some(2), "who asks for less");
+        let large = take(MIB, 9 * MIB);
+        assert_eq!(mib(&large), Some(9), "a batch that is larger has room as it is");
+        assert!(take(MIB, 0).is_none(), "there is none");
+        drop(second);
+        assert_eq!(mib(&take(16 * MIB, 0)), Some(1));
+        assert!(take(0, 17 * MIB).is_none());
+        drop((first, large));
+        assert_eq!(mib(&take(0, 17 * MIB)), Some(16), "what is larger than all has all");
+    }
+
+    #[test]
+    fn a_large_answer_has_room_or_is_not_given_and_a_small_one_needs_none() {
+        let budget = Budget::new(4 * MIB);
+        let taken = budget.for_answer(MIB - 1, None).unwrap();
+        assert!(taken.is_some());
+        assert!(budget.for_answer(MIB, None).is_err());
+        assert!(budget.for_answer(SMALL_ANSWER_BYTES, None).unwrap().is_none());
+        // Its records have room of their own.
+        let records = budget.for_records(MIB, 0).now_or_never();
+        assert!(budget.for_answer(MIB + 100, records.as_ref()).unwrap().is_none());
+        drop(taken);
+        assert!(budget.for_answer(2 * MIB, None).unwrap().is_some());
+        assert!(budget.for_request_now(2 * MIB).is_some(), "requests have a share of their own");
+    }
+}
