@@ -19,7 +19,7 @@ use std::collections::{BTreeMap, VecDeque};
 use super::batch::{Batch, NotABatch};
 use super::name::Opening;
 use super::partition::Partition;
-use super::producers::{Misplaced, Producer, Standing};
+use super::producers::{Misplaced, Producers, Standing};
 use super::state::State;
 
 /// A leadership's entries in flight.
@@ -62,9 +62,11 @@ struct Ahead {
     next: i64,
     ceiling: Option<i64>,
     is_closed: bool,
-    producers: BTreeMap<i64, Producer>,
+    producers: Producers,
     /// How many entries in flight, and in the draft, touch it.
     entries: usize,
+    /// The number of the last of them.
+    last_entry: u64,
 }
 
 /// What becomes of a batch.
@@ -151,17 +153,8 @@ impl Leading {
         let ahead = self.touch(partition, opening);
         ahead.next = end;
         if let Some(sequenced) = batch.sequenced {
-            match ahead.producers.get_mut(&sequenced.producer) {
-                Some(producer) => producer.note(sequenced, &stamped, time),
-                None => {
-                    let mut producer = partition.producer(sequenced.producer).cloned();
-                    match &mut producer {
-                        Some(producer) => producer.note(sequenced, &stamped, time),
-                        None => producer = Some(Producer::new(sequenced, &stamped, time)),
-                    }
-                    ahead.producers.extend(producer.map(|producer| (sequenced.producer, producer)));
-                }
-            }
+            let known = partition.producer(sequenced.producer);
+            ahead.producers.note_after(known, sequenced, &stamped, time);
         }
         Ok(Admission::Stamped { base_offset, epoch })
     }
@@ -287,12 +280,14 @@ impl Leading {
             next: partition.next(),
             ceiling: partition.ceiling(),
             is_closed: partition.is_closed(),
-            producers: BTreeMap::new(),
+            producers: Producers::default(),
             entries: 0,
+            last_entry: 0,
         });
-        if !self.drafted.partitions.contains(&opening) {
+        if ahead.entries == 0 || ahead.last_entry != self.proposed {
             self.drafted.partitions.push(opening);
             ahead.entries += 1;
+            ahead.last_entry = self.proposed;
         }
         ahead
     }
@@ -305,7 +300,7 @@ fn find_repeated(
     batch: &Batch,
 ) -> Result<Option<i64>, Misplaced> {
     let Some(sequenced) = batch.sequenced else { return Ok(None) };
-    let ahead = ahead.and_then(|ahead| ahead.producers.get(&sequenced.producer));
+    let ahead = ahead.and_then(|ahead| ahead.producers.find(sequenced.producer));
     let Some(producer) = ahead.or_else(|| partition.producer(sequenced.producer)) else {
         return Ok(None);
     };

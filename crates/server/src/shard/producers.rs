@@ -11,8 +11,6 @@
 //!             each batch: first sequence i32 · offsets u32 · base offset i64
 //! ```
 
-use std::collections::{BTreeMap, VecDeque};
-
 use super::batch::{Batch, Sequenced, sequence_after};
 use crate::cursor::{Cursor, Malformed};
 
@@ -20,10 +18,10 @@ use crate::cursor::{Cursor, Malformed};
 /// (`max.in.flight.requests.per.connection` with idempotence, Kafka's documentation).
 pub(super) const REMEMBERED: usize = 5;
 
-/// The producers of a partition.
+/// The producers of a partition, in the order of their ids. Most have one: it lies in one piece.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Producers {
-    by_id: BTreeMap<i64, Producer>,
+    list: Vec<(i64, Producer)>,
 }
 
 /// What is known of one.
@@ -32,12 +30,18 @@ pub struct Producer {
     epoch: i16,
     /// When its last batch was appended, in ms since 1970.
     last_time: u64,
-    /// Its last batches, the oldest first; at least one.
-    batches: VecDeque<Known>,
+    batches: Batches,
+}
+
+/// A producer's last batches, the oldest first; at least one. What is behind them is as it was at first.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Batches {
+    count: usize,
+    known: [Known; REMEMBERED],
 }
 
 /// A batch that is known again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Known {
     first: i32,
     offsets: u32,
@@ -81,8 +85,7 @@ pub enum Misplaced {
 impl Producer {
     /// One whose first batch this is.
     pub(super) fn new(sequenced: Sequenced, batch: &Batch, time: u64) -> Self {
-        let mut batches = VecDeque::with_capacity(1);
-        batches.push_back(Known::new(sequenced, batch));
+        let batches = Batches::new(Known::new(sequenced, batch));
         Self { epoch: sequenced.epoch, last_time: time, batches }
     }
 
@@ -97,7 +100,7 @@ impl Producer {
             return Ok(Standing::Next);
         }
         let is_it = |known: &&Known| known.first == first && known.offsets == offsets;
-        match self.batches.iter().find(is_it).filter(|_| epoch == self.epoch) {
+        match self.batches.all().iter().find(is_it).filter(|_| epoch == self.epoch) {
             Some(known) => Ok(Standing::Repeated(known.base_offset)),
             None => Err(Misplaced::OutOfOrder { producer, expected, found: first }),
         }
@@ -105,20 +108,41 @@ impl Producer {
 
     /// Notes its next batch.
     pub(super) fn note(&mut self, sequenced: Sequenced, batch: &Batch, time: u64) {
-        if sequenced.epoch != self.epoch {
+        let known = Known::new(sequenced, batch);
+        if sequenced.epoch == self.epoch {
+            self.batches.push(known);
+        } else {
             self.epoch = sequenced.epoch;
-            self.batches.clear();
+            self.batches = Batches::new(known);
         }
-        if self.batches.len() == REMEMBERED {
-            self.batches.pop_front();
-        }
-        self.batches.push_back(Known::new(sequenced, batch));
         self.last_time = time;
     }
 
     fn next_sequence(&self) -> i32 {
-        let last = self.batches.back().expect("a producer has a batch");
+        let last = self.batches.all().last().expect("a producer has a batch");
         sequence_after(last.first, last.offsets)
+    }
+}
+
+impl Batches {
+    fn new(first: Known) -> Self {
+        let mut batches = Self { count: 0, known: [Known::default(); REMEMBERED] };
+        batches.push(first);
+        batches
+    }
+
+    fn all(&self) -> &[Known] {
+        &self.known[..self.count]
+    }
+
+    /// Where there are as many as are remembered, the oldest goes.
+    fn push(&mut self, known: Known) {
+        if self.count == REMEMBERED {
+            self.known.rotate_left(1);
+            self.count -= 1;
+        }
+        self.known[self.count] = known;
+        self.count += 1;
     }
 }
 
@@ -133,40 +157,66 @@ impl Producers {
     /// What is known of a producer.
     #[must_use]
     pub fn find(&self, id: i64) -> Option<&Producer> {
-        self.by_id.get(&id)
+        self.place(id).ok().map(|place| &self.list[place].1)
+    }
+
+    /// Where a producer is, or would be.
+    fn place(&self, id: i64) -> Result<usize, usize> {
+        self.list.binary_search_by_key(&id, |(id, _)| *id)
     }
 
     /// Notes a batch that is next.
     pub(super) fn note(&mut self, sequenced: Sequenced, batch: &Batch, time: u64) {
-        match self.by_id.get_mut(&sequenced.producer) {
-            Some(producer) => producer.note(sequenced, batch, time),
-            None => {
-                let producer = Producer::new(sequenced, batch, time);
-                self.by_id.insert(sequenced.producer, producer);
+        self.note_after(None, sequenced, batch, time);
+    }
+
+    /// Notes a batch that is next, of a producer of which this is known where it is not here.
+    pub(super) fn note_after(
+        &mut self,
+        known: Option<&Producer>,
+        sequenced: Sequenced,
+        batch: &Batch,
+        time: u64,
+    ) {
+        let id = sequenced.producer;
+        match self.place(id) {
+            Ok(place) => self.list[place].1.note(sequenced, batch, time),
+            Err(place) => {
+                let after = |known: &Producer| {
+                    let mut producer = known.clone();
+                    producer.note(sequenced, batch, time);
+                    producer
+                };
+                let producer = known.map_or_else(|| Producer::new(sequenced, batch, time), after);
+                if self.list.is_empty() {
+                    self.list.reserve_exact(1);
+                }
+                self.list.insert(place, (id, producer));
             }
         }
     }
 
     /// Whether there is one that sent nothing since then.
     pub(super) fn has_before(&self, time: u64) -> bool {
-        self.by_id.values().any(|producer| producer.last_time < time)
+        self.list.iter().any(|(_, producer)| producer.last_time < time)
     }
 
     /// Forgets those that sent nothing since then.
     pub(super) fn forget_before(&mut self, time: u64) {
-        self.by_id.retain(|_, producer| producer.last_time >= time);
+        self.list.retain(|(_, producer)| producer.last_time >= time);
     }
 
     pub(super) fn encode(&self, to: &mut Vec<u8>) {
-        let count = u32::try_from(self.by_id.len()).expect("fewer than 4 billion producers");
+        let count = u32::try_from(self.list.len()).expect("fewer than 4 billion producers");
         to.extend_from_slice(&count.to_le_bytes());
-        for (id, producer) in &self.by_id {
-            let batches = u16::try_from(producer.batches.len()).expect("only a few are remembered");
+        for (id, producer) in &self.list {
+            let batches = producer.batches.all();
+            let count = u16::try_from(batches.len()).expect("only a few are remembered");
             to.extend_from_slice(&id.to_le_bytes());
             to.extend_from_slice(&producer.epoch.to_le_bytes());
-            to.extend_from_slice(&batches.to_le_bytes());
+            to.extend_from_slice(&count.to_le_bytes());
             to.extend_from_slice(&producer.last_time.to_le_bytes());
-            for known in &producer.batches {
+            for known in batches {
                 to.extend_from_slice(&known.first.to_le_bytes());
                 to.extend_from_slice(&known.offsets.to_le_bytes());
                 to.extend_from_slice(&known.base_offset.to_le_bytes());
@@ -176,16 +226,17 @@ impl Producers {
 
     pub(super) fn decode(from: &mut Cursor<'_>) -> Result<Self, Malformed> {
         const PRODUCER_BYTES_MIN: usize = 20 + 16;
-        let mut by_id = BTreeMap::new();
+        let mut list: Vec<(i64, Producer)> = Vec::new();
         for _ in 0..from.count(PRODUCER_BYTES_MIN, "the count of producers")? {
             let id = from.offset("a producer's id")?;
-            let is_next = by_id.last_key_value().is_none_or(|(last, _)| *last < id);
+            let is_next = list.last().is_none_or(|(last, _)| *last < id);
             if !is_next {
                 return Err(Malformed::Field("the next producer's id", id.cast_unsigned()));
             }
-            by_id.insert(id, Producer::decode(from)?);
+            list.push((id, Producer::decode(from)?));
         }
-        Ok(Self { by_id })
+        list.shrink_to_fit();
+        Ok(Self { list })
     }
 }
 
@@ -200,13 +251,13 @@ impl Producer {
         if !(1..=REMEMBERED).contains(&count) {
             return Err(Malformed::Field("the count of a producer's batches", count as u64));
         }
-        let mut batches = VecDeque::with_capacity(count);
+        let mut batches = Batches { count: 0, known: [Known::default(); REMEMBERED] };
         for _ in 0..count {
             let (first, offsets) = (from.i32()?, from.u32()?);
             if first < 0 || offsets == 0 || offsets > i32::MAX.cast_unsigned() + 1 {
                 return Err(Malformed::Field("a batch's sequences", u64::from(offsets)));
             }
-            batches.push_back(Known { first, offsets, base_offset: from.offset("an offset")? });
+            batches.push(Known { first, offsets, base_offset: from.offset("an offset")? });
         }
         Ok(Self { epoch, last_time, batches })
     }
