@@ -70,7 +70,12 @@ def consume(address, topic, group, strategy):
     )
     consumer.subscribe([topic], listener=Owned())
     while not stopping:
-        polled = consumer.poll(100)
+        try:
+            polled = consumer.poll(100)
+        except KafkaError as why:
+            # Of a broker that is gone at this moment: it comes again.
+            print("not polled:", why, file=sys.stderr)
+            continue
         for messages in polled.values():
             for message in messages:
                 tell(message)

@@ -24,6 +24,8 @@ use crate::serve_args::{HttpAddress, ServeArgs};
 
 /// The file that is read where none is named.
 const FILE: &str = "plimsoll.toml";
+/// The least that requests and answers can share: an answer has a quarter.
+const MEMORY_BYTES_MIN: usize = 8 << 20;
 /// What a session may have: milliseconds are 32 bits in Kafka's protocol.
 const SPAN_MS_MAX: u64 = i32::MAX as u64;
 
@@ -224,6 +226,11 @@ impl Config {
             "groups.session-min is longer than groups.session-max: no session could be"
         );
         ensure!(config.limits.connections > 0, "limits.connections = 0: nobody could be served");
+        ensure!(
+            config.limits.memory_bytes >= MEMORY_BYTES_MIN,
+            "limits.memory-bytes must be at least {}: requests and answers share it",
+            size(MEMORY_BYTES_MIN as u64)
+        );
         let is_nothing = matches!(
             config.flush,
             Policy::Interval { max_age, max_bytes } if max_age.is_zero() || max_bytes == 0

@@ -95,6 +95,7 @@ fn what_a_file_says_wrongly_is_told_with_its_line() {
         ("http = \"nowhere\"\n", "neither an address"),
         ("dir = \n", "line 1"),
         ("[limits]\nconnections = 0\n", "nobody could be served"),
+        ("[limits]\nmemory-bytes = \"1MiB\"\n", "at least 8MiB"),
         ("[groups]\nsession-min = \"1h\"\n", "no session could be"),
         // It held 24 days, and printed 100.
         ("[groups]\nsession-max = \"100days\"\n", "groups.session-max is more than Kafka can say"),

@@ -115,7 +115,7 @@ fn every_interval_flushes_with_each_sync_and_never_without_on_ext4_and_xfs() {
             assert!(arm.valid, "{what}");
             let flushed = |bounds| is_within(counts.flushes, bounds, arm.durable_operations);
             if arm.name == "never" {
-                assert!(flushed(0.0..0.5), "{what}");
+                assert!(flushed(0.0..0.05), "{what}");
                 assert!(!arm.values.contains_key("at_risk_ms"), "that is up to the kernel: {what}");
                 continue;
             }
@@ -184,18 +184,19 @@ fn many_files_flush_as_their_promise_implies(filesystem: &str) {
         let samples = arm.durable_operations / FILES_A_SAMPLE;
         let per_sample =
             |bounds| is_within(counts.flushes * FILES_A_SAMPLE as f64, bounds, samples);
+        let synced = counts.flushes * FILES_A_SAMPLE as f64 >= 0.97;
         let what = format!("{filesystem}: {}: {counts:?}", arm.name);
         assert!(arm.valid, "{what}: {:?}", arm.warnings);
         match arm.name.as_str() {
             "write only" => assert!(per_sample(0.0..1.0) && counts.device_kib < 1.0, "{what}"),
-            "one file, one fsync" => assert!(per_sample(0.97..4.0), "{what}"),
+            "one file, one fsync" => assert!(synced && per_sample(0.0..4.0), "{what}"),
             "all writes, then one syncfs" => {
-                assert!(per_sample(0.97..6.0), "{what}");
+                assert!(synced && per_sample(0.0..6.0), "{what}");
                 assert!(counts.device_kib >= 4.0, "{what}");
             }
             // Together: they may share a commit and its flush.
             name if name.starts_with("io_uring") || name.starts_with("4 threads") => {
-                assert!(per_sample(0.97..f64::MAX) && per_file(0.0..3.0), "{what}");
+                assert!(synced && per_file(0.0..3.0), "{what}");
                 // What an fsync of the trap missed stays in the cache.
                 let least_kib = if name.contains("trap") { 3.0 } else { 4.0 };
                 assert!(counts.device_kib >= least_kib, "{what}");

@@ -2,7 +2,11 @@
 //!
 //! Requests have half of it, records that are read a quarter, other large answers the rest: each has a share
 //! of its own, so that nothing holds what it waits for. What is over it waits or, where an answer is made
-//! already, ends its connection; whoever takes no answers is closed, and gives back what it held.
+//! already, ends its connection; whoever takes no answers is closed, and gives back what it held. The
+//! answer to what changes something is no larger than its request, which has room already.
+//!
+//! Not counted: the newest records of a shard, which have a bound of their own; what requests and answers are
+//! made into on their way; answers of up to 16 KiB.
 
 use std::sync::Arc;
 
@@ -49,21 +53,18 @@ impl Budget {
         self.requests.take_now(bytes)
     }
 
-    /// Room for records of which somebody asks for so many bytes, and needs at least so many: a quarter of
-    /// what is free, at most.
+    /// Room for records of which somebody asks for so many bytes: a quarter of what is free, at most. Who needs
+    /// more for one batch has more, but waits for no more than half of all.
     pub(crate) async fn for_records(&self, asked: usize, needed: usize) -> Room {
         let fair = (self.records.free.available_permits() / 4).max(LEAST_RECORDS_BYTES);
+        let needed = needed.min(self.records.bytes / 2);
         self.records.take(asked.min(fair).max(needed)).await
     }
 
-    /// Room for an answer of so many bytes beside what is there for its records; none where
-    /// it is small.
-    pub(crate) fn for_answer(
-        &self,
-        bytes: usize,
-        of_records: Option<&Room>,
-    ) -> Result<Option<Room>, NoRoom> {
-        let bytes = bytes - of_records.map_or(0, |room| room.num_permits().min(bytes));
+    /// Room for an answer of so many bytes, of which so many have room as those of its request or its
+    /// records; none where the rest is small.
+    pub(crate) fn for_answer(&self, bytes: usize, has: usize) -> Result<Option<Room>, NoRoom> {
+        let bytes = bytes.saturating_sub(has);
         match bytes {
             ..=SMALL_ANSWER_BYTES => Ok(None),
             _ => self.answers.take_now(bytes).map(Some).ok_or(NoRoom { bytes }),
@@ -111,28 +112,27 @@ mod tests {
         let second = take(16 * MIB, 0);
         assert_eq!((mib(&first), mib(&second)), (Some(4), Some(3)), "of 16, then of 12");
         assert_eq!(mib(&take(2 * MIB, 0)), Some(2), "who asks for less");
-        let large = take(MIB, 9 * MIB);
-        assert_eq!(mib(&large), Some(9), "a batch that is larger has room as it is");
-        assert!(take(MIB, 0).is_none(), "there is none");
+        let large = take(MIB, 8 * MIB);
+        assert_eq!(mib(&large), Some(8), "a batch that is larger");
+        assert_eq!(mib(&take(16 * MIB, 0)), Some(1), "the rest, and gives it back");
+        assert!(take(MIB, 2 * MIB).is_none(), "there is not as much");
         drop(second);
         assert_eq!(mib(&take(16 * MIB, 0)), Some(1));
         assert!(take(0, 17 * MIB).is_none());
         drop((first, large));
-        assert_eq!(mib(&take(0, 17 * MIB)), Some(16), "what is larger than all has all");
+        assert_eq!(mib(&take(0, 17 * MIB)), Some(8), "nobody waits for all");
     }
 
     #[test]
     fn a_large_answer_has_room_or_is_not_given_and_a_small_one_needs_none() {
         let budget = Budget::new(4 * MIB);
-        let taken = budget.for_answer(MIB - 1, None).unwrap();
+        let taken = budget.for_answer(MIB - 1, 0).unwrap();
         assert!(taken.is_some());
-        assert!(budget.for_answer(MIB, None).is_err());
-        assert!(budget.for_answer(SMALL_ANSWER_BYTES, None).unwrap().is_none());
-        // Its records have room of their own.
-        let records = budget.for_records(MIB, 0).now_or_never();
-        assert!(budget.for_answer(MIB + 100, records.as_ref()).unwrap().is_none());
+        assert!(budget.for_answer(MIB, 0).is_err());
+        assert!(budget.for_answer(SMALL_ANSWER_BYTES, 0).unwrap().is_none());
+        assert!(budget.for_answer(MIB + 100, MIB).unwrap().is_none(), "its records have room");
         drop(taken);
-        assert!(budget.for_answer(2 * MIB, None).unwrap().is_some());
+        assert!(budget.for_answer(2 * MIB, 0).unwrap().is_some());
         assert!(budget.for_request_now(2 * MIB).is_some(), "requests have a share of their own");
     }
 }

@@ -32,7 +32,11 @@ pub(super) fn describe(
     session: &Session,
     request: &DescribeConfigsRequest,
 ) -> DescribeConfigsResponse {
-    let asked = once_by(&request.resources, |asked| (asked.resource_type, &asked.resource_name));
+    // By their keys too: those of an answer are at most those that are asked for, or all.
+    let of = |asked: &&DescribeConfigsResource| {
+        (asked.resource_type, asked.resource_name.clone(), asked.configuration_keys.clone())
+    };
+    let asked = once_by(&request.resources, of);
     let results = asked.into_iter().map(|resource| {
         let described = match resource.resource_type {
             TOPIC => topic(session, resource, request.include_synonyms),

@@ -1,11 +1,12 @@
 //! Fetch: records, as soon as there are some.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt, StreamExt};
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
@@ -18,10 +19,11 @@ use crate::kafka::message::{
     FetchPartition, FetchRequest, FetchResponse, FetchedPartition, FetchedTopic,
 };
 use crate::kafka::wire::Gathered;
+use crate::shard::let_go;
 
 /// The most that one answer holds, unless one batch is larger.
 const BYTES_MAX: usize = 64 << 20;
-/// So long a client waits for room at least, whatever it says: less than clients wait for an answer.
+/// So long a client waits for room, though it would not wait for records: less than clients wait for an answer.
 const ROOM_WAIT: Duration = Duration::from_secs(20);
 
 /// A partition that is asked for, where it is.
@@ -34,27 +36,35 @@ struct Wanted {
 }
 
 /// What was found, of all that is asked for.
+#[derive(Default)]
 struct Found {
     response: FetchResponse,
     bytes: usize,
+    /// Batches of which an answer holds more than it sends, until they are copied: of which topic and
+    /// partition of the response, and which of its batches.
+    thin: Vec<(usize, usize, Range<usize>)>,
     /// A client is told at once.
     has_error: bool,
+    /// There are records, and there was no room for any.
+    has_no_room: bool,
     /// Shards that have records which are asked for and are not durable yet.
     waits_for_disk: Vec<u32>,
 }
 
 /// Answers when there is as much as is asked for, something went wrong, or the time is over. What it reads
-/// has room beside what others have read and not taken yet; where there is none in time, it reads nothing.
+/// has room beside what others have read and not taken yet. Where it waits, it holds nothing.
 pub(super) async fn fetch(session: Session, request: FetchRequest) -> Told {
     if request.session_id != 0 {
         let error_code = ErrorCode::FetchSessionIdNotFound;
         return Response::from(FetchResponse { error_code, ..FetchResponse::default() }).into();
     }
     let wait = Duration::from_millis(u64::try_from(request.max_wait_ms).unwrap_or(0));
-    let deadline = Instant::now() + wait;
-    let least = usize::try_from(request.min_bytes).unwrap_or(0);
-    let mut stop = session.stop.clone();
+    let begin = Instant::now();
+    let (deadline, least) = (begin + wait, usize::try_from(request.min_bytes).unwrap_or(0));
+    let room_deadline = deadline.max(begin + ROOM_WAIT);
     let (asked_bytes, mut needed_bytes) = (asked_bytes(&request), 0);
+    let mut stop = session.stop.clone();
+    let mut waited_for = None;
     loop {
         let wanted = locate(&session, &request);
         let notify = Arc::new(Notify::new());
@@ -66,28 +76,64 @@ pub(super) async fn fetch(session: Session, request: FetchRequest) -> Told {
                 wanted.at.shard.replica.watch(wanted.at.opening, &notify);
             }
         }
-        let room = session.budget.for_records(asked_bytes, needed_bytes);
-        let room = timeout_at(deadline.max(Instant::now() + ROOM_WAIT), room).await.ok();
-        let room_bytes = room.as_ref().map(Room::num_permits);
-        let found = look(&wanted, room_bytes.map(|bytes| bytes.min(asked_bytes))).await;
-        if room_bytes.is_some_and(|room| found.bytes > room.max(needed_bytes)) {
-            // A first batch that is larger: the next look has room for it, or all there can be.
+        let for_records = || session.budget.for_records(asked_bytes, needed_bytes);
+        let room = waited_for.take().or_else(|| for_records().now_or_never());
+        let room_bytes = room.as_ref().map_or(0, Room::num_permits);
+        let found = look(&wanted, room.as_ref().map(|_| room_bytes.min(asked_bytes))).await;
+        let is_over = *stop.borrow() || stop.has_changed().is_err();
+        let now = Instant::now();
+        if room.is_some() && found.bytes > room_bytes.max(needed_bytes) {
+            // A first batch that is larger: the next look has room for it.
             needed_bytes = found.bytes;
             continue;
         }
-        let is_enough = found.has_error || found.bytes >= least;
-        if is_enough || Instant::now() >= deadline || *stop.borrow() {
-            let room = room.and_then(|room| kept(room, found.bytes));
-            return Told { response: found.response.into(), room };
+        if found.has_no_room && now < room_deadline && !is_over {
+            drop((found, wanted));
+            let room = timeout_at(room_deadline, for_records());
+            tokio::select! {
+                room = room => waited_for = room.ok(),
+                _ = stop.changed() => {}
+            }
+            continue;
         }
-        drop(room);
+        // Who has less room than it wants has enough where half of that is full.
+        let is_enough =
+            found.has_error || found.bytes >= least.min(room_bytes / 2).max(least.min(1));
+        if is_enough || now >= deadline || is_over {
+            return found.told(room);
+        }
         let mut durable = until_durable(&session, &found.waits_for_disk);
+        drop((found, wanted, room));
         tokio::select! {
             () = notify.notified() => {}
             _ = durable.next(), if !durable.is_empty() => {}
             () = tokio::time::sleep_until(deadline) => {}
-            _ = stop.changed() => return Response::from(found.response).into(),
+            _ = stop.changed() => {}
         }
+    }
+}
+
+/// How many bytes of records a client would take.
+fn asked_bytes(request: &FetchRequest) -> usize {
+    let bytes = |bytes| usize::try_from(bytes).unwrap_or(0);
+    let partitions = request.topics.iter().flat_map(|topic| &topic.partitions);
+    let of_all = partitions.map(|asked| bytes(asked.partition_max_bytes));
+    bytes(request.max_bytes).min(of_all.fold(0, usize::saturating_add)).min(BYTES_MAX)
+}
+
+impl Found {
+    /// As a client is told; what its records do not need of the room is given back.
+    fn told(mut self, room: Option<Room>) -> Told {
+        for (topic, partition, batches) in self.thin {
+            let partition = &mut self.response.responses[topic].partitions[partition];
+            let_go(&mut partition.records.0[batches]);
+        }
+        let room = room.filter(|_| self.bytes > 0).map(|mut room| {
+            let rest = room.num_permits().saturating_sub(self.bytes);
+            drop(room.split(rest));
+            room
+        });
+        Told { response: self.response.into(), room }
     }
 }
 
@@ -111,35 +157,15 @@ fn locate(session: &Session, request: &FetchRequest) -> Vec<WantedTopic> {
         .collect()
 }
 
-/// How many bytes of records a client would take.
-fn asked_bytes(request: &FetchRequest) -> usize {
-    let bytes = |bytes| usize::try_from(bytes).unwrap_or(0);
-    let partitions = request.topics.iter().flat_map(|topic| &topic.partitions);
-    let of_all = partitions.map(|asked| bytes(asked.partition_max_bytes));
-    bytes(request.max_bytes).min(of_all.fold(0, usize::saturating_add)).min(BYTES_MAX)
-}
-
-/// So much of a room; the rest is given back.
-fn kept(mut room: Room, bytes: usize) -> Option<Room> {
-    let rest = room.num_permits().saturating_sub(bytes);
-    drop(room.split(rest));
-    (bytes > 0).then_some(room)
-}
-
 /// Looks for records of at most so many bytes, or one batch that is larger; for none where there is no room.
 async fn look(wanted: &[WantedTopic], room_bytes: Option<usize>) -> Found {
-    let mut left = room_bytes;
-    let mut found = Found {
-        response: FetchResponse::default(),
-        bytes: 0,
-        has_error: false,
-        waits_for_disk: Vec::new(),
-    };
+    let (mut left, mut found) = (room_bytes, Found::default());
     for (name, partitions) in wanted {
         let mut topic = FetchedTopic { topic: name.clone(), ..FetchedTopic::default() };
         for (number, wanted) in partitions {
+            let place = (found.response.responses.len(), topic.partitions.len());
             let fetched = match wanted {
-                Ok(wanted) => one(wanted, &mut left, &mut found).await,
+                Ok(wanted) => one(wanted, place, &mut left, &mut found).await,
                 Err(code) => Err((*code, None)),
             };
             topic.partitions.push(match fetched {
@@ -158,6 +184,7 @@ async fn look(wanted: &[WantedTopic], room_bytes: Option<usize>) -> Found {
 /// One partition, in what room is left.
 async fn one(
     wanted: &Wanted,
+    (topic, partition): (usize, usize),
     left: &mut Option<usize>,
     found: &mut Found,
 ) -> Result<FetchedPartition, (ErrorCode, Option<Ends>)> {
@@ -173,6 +200,7 @@ async fn one(
         found.waits_for_disk.push(shard.number);
     }
     let is_first = found.bytes == 0;
+    found.has_no_room |= left.is_none() && *from < end;
     let mut read = Read::default();
     let room = left.map(|left| left.min(*bytes_max)).filter(|room| *room > 0 || is_first);
     if let Some(room) = room.filter(|_| *from < end) {
@@ -186,6 +214,7 @@ async fn one(
     }
     *left = left.map(|left| left.saturating_sub(read.bytes));
     found.bytes += read.bytes;
+    found.thin.extend(read.thin.into_iter().map(|batches| (topic, partition, batches)));
     Ok(FetchedPartition {
         high_watermark: ends.committed,
         last_stable_offset: at.end(ends, READ_COMMITTED),

@@ -23,10 +23,13 @@ impl Lately {
         run.map(|(run, _)| Arc::clone(run))
     }
 
-    /// Keeps what was read. Where it is too much what was read first goes, wherever in the log it lies: others
-    /// read elsewhere.
-    pub(super) fn keep(&self, run: &Arc<Run>) {
+    /// Keeps what was read for an entry, unless somebody else has read that meanwhile. Where it is too much, what
+    /// was read first goes, wherever in the log it lies: others read elsewhere.
+    pub(super) fn keep(&self, index: u64, run: &Arc<Run>) {
         let mut runs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if runs.iter().any(|(run, _)| run.contains_key(&index)) {
+            return;
+        }
         runs.push_back((Arc::clone(run), bytes_of(run)));
         let mut bytes: usize = runs.iter().map(|(_, bytes)| bytes).sum();
         while bytes > KEPT_BYTES && runs.len() > 1 {
@@ -59,8 +62,8 @@ mod tests {
         let lately = Lately::default();
         let each = bytes_of(&run(0..1));
         let many = (KEPT_BYTES / each) as u64;
-        lately.keep(&run(1_000_000..1_000_000 + many));
-        lately.keep(&run(1..3));
+        lately.keep(1_000_000, &run(1_000_000..1_000_000 + many));
+        lately.keep(1, &run(1..3));
         assert!(lately.find(2).is_some());
         assert!(lately.find(1_000_000).is_none(), "it was read before, and is too much");
         assert!(lately.find(3).is_none());

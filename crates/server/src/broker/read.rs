@@ -1,5 +1,6 @@
 //! [`Reading`]: reading a partition, from memory or from the log.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -29,6 +30,8 @@ pub(crate) struct Reading {
 pub(crate) struct Read {
     pub(crate) batches: Vec<Bytes>,
     pub(crate) bytes: usize,
+    /// Of the batches those that hold more than twice their bytes.
+    pub(crate) thin: Vec<Range<usize>>,
 }
 
 impl DataShard {
@@ -37,12 +40,12 @@ impl DataShard {
         // Of those that were needed none is forgotten before all are there.
         let mut found: Vec<Arc<Run>> = Vec::new();
         loop {
-            let Fetched { batches, needs } = self.look(reading, &found);
+            let Fetched { batches, needs, thin } = self.look(reading, &found);
             match needs.filter(|_| batches.is_empty()) {
                 Some(index) => found.push(self.read_log(index).await?),
                 None => {
                     let bytes = batches.iter().map(Bytes::len).sum();
-                    return Ok(Read { batches, bytes });
+                    return Ok(Read { batches, bytes, thin });
                 }
             }
         }
@@ -79,7 +82,7 @@ impl DataShard {
         };
         let read = tokio::task::spawn_blocking(read).await;
         let run = read.map_err(|_ended| Failed::Offline { number: self.number })??;
-        self.lately.keep(&run);
+        self.lately.keep(index, &run);
         Ok(run)
     }
 }

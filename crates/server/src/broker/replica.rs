@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use bytes::Bytes;
 use tokio::sync::Notify;
@@ -23,7 +23,7 @@ pub(crate) struct Replica {
     pub(super) applied_bytes: Arc<AtomicU64>,
     /// Is told what is about to be acknowledged, where that is before it is durable.
     witness: OnceLock<(Arc<Run>, u32)>,
-    waiting: Mutex<HashMap<Opening, Vec<Arc<Notify>>>>,
+    waiting: Mutex<HashMap<Opening, Vec<Weak<Notify>>>>,
 }
 
 /// The partitions, and the newest entries.
@@ -55,13 +55,14 @@ impl Replica {
         self.shard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has `reader` told once, when the partition gets records or goes.
+    /// Has `reader` told once, when the partition gets records or goes, unless it has gone by then.
     pub(crate) fn watch(&self, opening: Opening, reader: &Arc<Notify>) {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         let readers = waiting.entry(opening).or_default();
-        // Who has given up meanwhile holds nothing any more.
-        readers.retain(|reader| Arc::strong_count(reader) > 1);
-        readers.push(Arc::clone(reader));
+        if readers.len() == readers.capacity() {
+            readers.retain(|reader| reader.strong_count() > 0);
+        }
+        readers.push(Arc::downgrade(reader));
     }
 
     /// Tells who waits for these partitions.
@@ -75,7 +76,8 @@ impl Replica {
             else {
                 continue;
             };
-            for reader in waiting.remove(opening).into_iter().flatten() {
+            let readers = waiting.remove(opening).into_iter().flatten();
+            for reader in readers.filter_map(|reader| reader.upgrade()) {
                 reader.notify_one();
             }
         }
@@ -129,5 +131,30 @@ impl Kept for Applier {
         let first = shard.state.needs_from();
         // The engine counts from 0.
         (first <= shard.state.applied()).then(|| first.saturating_sub(1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shard::{PartitionId, TopicId};
+
+    /// Readers of several partitions kept each other in the lists of those that stayed idle.
+    #[test]
+    fn who_has_gone_is_forgotten_though_its_partitions_stay_idle() {
+        let replica = Replica::new(State::default(), 0);
+        let openings = [0, 1].map(|number| {
+            let partition = PartitionId { topic: TopicId([7; 16]), number };
+            Opening { partition, number: 1 }
+        });
+        let stays = Arc::new(Notify::new());
+        for _ in 0..1_000 {
+            let reader = Arc::new(Notify::new());
+            openings.iter().for_each(|opening| replica.watch(*opening, &reader));
+        }
+        replica.watch(openings[0], &stays);
+        let waiting = replica.waiting.lock().unwrap();
+        assert!(waiting.values().all(|readers| readers.len() < 10), "{waiting:?}");
+        assert_eq!(Arc::weak_count(&stays), 1);
     }
 }

@@ -138,9 +138,7 @@ impl Connection {
             let patience = if is_silent { self.limits.idle } else { self.limits.stalled };
             tokio::select! {
                 biased;
-                Some(answered) = self.asked.next(), if !is_quiet => {
-                    self.write(answered.map_err(refused)?).await?;
-                }
+                Some(answered) = self.asked.next(), if !is_quiet => self.write(answered).await?,
                 room = self.session.budget.for_request(wanted.unwrap_or(0)), if wanted.is_some() => {
                     self.room = Some(room);
                 }
@@ -248,7 +246,8 @@ impl Connection {
             let (pieces, errors) = response.map(encode).unwrap_or_default();
             counters.answered(api, began.elapsed(), &errors);
             let sent_bytes = pieces.iter().map(Bytes::len).sum();
-            let of_answer = budget.for_answer(sent_bytes, of_records.as_ref())?;
+            let has = of_request.num_permits() + of_records.as_ref().map_or(0, Room::num_permits);
+            let of_answer = budget.for_answer(sent_bytes, has)?;
             Ok(Answered { pieces, bytes, _rooms: [Some(of_request), of_records, of_answer] })
         }));
     }
@@ -263,10 +262,18 @@ impl Connection {
     }
 
     /// Writes an answer, and those behind it that are ready, in as few calls as possible.
-    async fn write(&mut self, first: Answered) -> Result<(), Ended> {
-        let mut answers = vec![first];
-        while let Some(Some(next)) = self.asked.next().now_or_never() {
-            answers.push(next.map_err(refused)?);
+    async fn write(&mut self, first: Result<Answered, NoRoom>) -> Result<(), Ended> {
+        let (mut answers, mut next) = (Vec::new(), Some(first));
+        let mut ended = Ok(());
+        while let Some(answered) = next.take() {
+            match answered {
+                Ok(answered) => answers.push(answered),
+                Err(no_room) => {
+                    ended = Err(refused(no_room));
+                    break;
+                }
+            }
+            next = self.asked.next().now_or_never().flatten();
         }
         let mut pieces: VecDeque<Bytes> = VecDeque::new();
         for answered in &mut answers {
@@ -276,7 +283,7 @@ impl Connection {
         self.counters.sent(pieces.iter().map(Bytes::len).sum());
         let written = timeout(self.limits.stalled, write_all(&mut self.stream, pieces)).await;
         written.map_err(|_elapsed| Ended::Refused("it takes no answers".to_owned()))??;
-        Ok(())
+        ended
     }
 }
 

@@ -10,6 +10,7 @@ pub struct Limits {
     /// Bytes that all clients take together: half are for requests that are not answered yet, a quarter
     /// for records and a quarter for other answers over 16 KiB that are not taken yet. Where there is no
     /// room, nobody is read from, who reads records waits, and who asked for another answer is closed.
+    /// Small answers, up to 16 KiB for each connection, are not counted.
     pub memory_bytes: usize,
     /// Bytes of one connection's requests that are not answered yet. Where there are more, it is not read
     /// from.

@@ -54,4 +54,4 @@ pub use points::Point;
 pub use producers::{Misplaced, Producer, Producers};
 pub use proposer::{Answer, IDLE_MS, Proposal, Proposer, Submission};
 pub use state::{Diverged, Mismatch, Outcome, State};
-pub use tail::{Fetched, Held, Tail, fetch};
+pub use tail::{Fetched, Held, Tail, fetch, let_go};

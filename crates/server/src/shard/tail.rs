@@ -1,12 +1,13 @@
 //! [`Tail`]: the newest entries of a shard, in memory by reference; [`fetch`]: reading a partition.
 //!
-//! What consumers read is what came in: a slice of an entry's bytes, counted by reference, or copied where it is
-//! less than half of them: a slice holds its entry for as long as a client takes. An entry is kept whole or
-//! not at all, so that what is counted is what is held. Where its items begin is noted, so
+//! What consumers read is what came in: a slice of an entry's bytes, counted by reference. It holds its entry for
+//! as long as a client takes; what is less than half of one is therefore copied before it is sent. An entry is
+//! kept whole or not at all, so that what is counted is what is held. Where its items begin is noted, so
 //! that who reads the thousandth batch of an entry does not walk over those before it; nor is walked over
 //! what lies behind a partition's last.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use bytes::{Bytes, BytesMut};
 
@@ -43,6 +44,8 @@ pub struct Fetched {
     pub batches: Vec<Bytes>,
     /// The log index of an entry that is needed to go on: it is not in the tail.
     pub needs: Option<u64>,
+    /// Those of an entry of which they are less than half: to be [copied](let_go).
+    pub thin: Vec<Range<usize>>,
 }
 
 impl Held {
@@ -129,7 +132,7 @@ pub fn fetch<'a>(
     bytes_max: usize,
     mut find: impl FnMut(u64) -> Option<&'a Held>,
 ) -> Fetched {
-    let mut fetched = Fetched { batches: Vec::new(), needs: None };
+    let mut fetched = Fetched { batches: Vec::new(), needs: None, thin: Vec::new() };
     let Some(partition) = state.partition(opening) else { return fetched };
     let mut bytes = 0;
     for point in partition.points_from(from) {
@@ -155,9 +158,8 @@ pub fn fetch<'a>(
             bytes += slice.len();
             fetched.batches.push(slice);
         }
-        let found_bytes = bytes - bytes_before;
-        if found_bytes < entry.bytes.len() / 2 {
-            copy(&mut fetched.batches[before..], found_bytes);
+        if bytes - bytes_before < entry.bytes.len() / 2 {
+            fetched.thin.push(before..fetched.batches.len());
         }
         if is_full {
             break;
@@ -167,8 +169,8 @@ pub fn fetch<'a>(
 }
 
 /// Copies batches, so that whoever is slow to take them does not hold the rest of their entry.
-fn copy(batches: &mut [Bytes], bytes: usize) {
-    let mut copied = BytesMut::with_capacity(bytes);
+pub fn let_go(batches: &mut [Bytes]) {
+    let mut copied = BytesMut::with_capacity(batches.iter().map(Bytes::len).sum());
     for batch in batches {
         copied.extend_from_slice(batch);
         *batch = copied.split().freeze();

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use plimsoll_server::shard::{
     Admission, Batch, Draft, Entry, Fence, Gap, Held, IDLE_MS, Item, Leading, Mismatch, Misplaced,
     Open, Opening, Outcome, Producers, Proposer, Refused, Sequenced, Settings, State, Submission,
-    Unfit, Why, fetch,
+    Unfit, Why, fetch, let_go,
 };
 
 use super::batch::{batch, opening};
@@ -154,8 +154,11 @@ fn what_a_slow_consumer_of_few_bytes_has_not_taken_holds_no_entry() {
     leader.agree();
     for (at, is_held) in [(thin, false), (thick, true)] {
         let held = Held::new(Bytes::from_owner(Shared(Arc::clone(&entry)))).unwrap();
-        let read = fetch(&leader.state, at, 0, 10_000, 1 << 20, |_| Some(&held));
+        let mut read = fetch(&leader.state, at, 0, 10_000, 1 << 20, |_| Some(&held));
         drop(held);
+        for batches in read.thin {
+            let_go(&mut read.batches[batches]);
+        }
         assert_eq!(Arc::strong_count(&entry) > 1, is_held);
         let ends: Vec<_> = read.batches.iter().map(|b| Batch::read(b).unwrap().end()).collect();
         assert_eq!(ends, if is_held { vec![Some(900)] } else { vec![Some(2), Some(5)] });
