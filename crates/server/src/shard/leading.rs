@@ -210,6 +210,12 @@ impl Leading {
         Ok(true)
     }
 
+    /// Whether a partition's ceiling was raised in good time, and does not hold yet.
+    #[must_use]
+    pub fn is_raised(&self, opening: Opening) -> bool {
+        self.raised.contains_key(&opening)
+    }
+
     /// Whether the draft may take a partition's ceiling away: nothing of it is on its way.
     #[must_use]
     pub fn is_idle(&self, opening: Opening) -> bool {

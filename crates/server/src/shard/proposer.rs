@@ -26,9 +26,12 @@ pub const IDLE_MS: u64 = 3_600_000;
 /// By so many offsets at least a ceiling is raised.
 const WIDTH_MIN: i64 = 1 << 10;
 /// By so many at most: so many offsets a fence skips, at most twice.
-const WIDTH_MAX: i64 = 1 << 20;
-/// A ceiling that lasts less is raised by twice as much next time.
-const WIDTH_LASTS_MS: u64 = 1_000;
+const WIDTH_MAX: i64 = 1 << 24;
+/// A ceiling that lasts less is raised by eight times as much next time: the next one holds only once a sync
+/// took it along, of which there is one a second, and a disk may be slow.
+const LASTS_MS_MIN: u64 = 4_000;
+/// One that lasts longer is raised by half.
+const LASTS_MS_MAX: u64 = 64_000;
 
 /// The batches that wait for a shard's leader, and those that are on their way.
 #[derive(Debug)]
@@ -250,25 +253,26 @@ impl Proposer {
         let partition = state.partition(opening).ok_or(Refused::NotHere)?;
         let next = self.leading.next(partition, opening);
         let left = self.leading.ceiling(partition, opening).unwrap_or(next) - next;
-        if left >= width / 2 {
+        if left >= width / 2 || self.leading.is_raised(opening) {
             return Ok(());
         }
-        let ceiling = next.saturating_add(width);
+        let ceiling = next.saturating_add(self.widen(opening, time));
         if self.leading.raise_ahead(state, opening, ceiling)? {
             draft.push(&Item::Ceiling { opening, ceiling: Some(ceiling) });
-            self.widen(opening, time);
         }
         Ok(())
     }
 
     /// By how much a ceiling is raised now.
     fn widen(&mut self, opening: Opening, time: u64) -> i64 {
-        let pace = self.open.entry(opening).or_insert_with(|| Pace::new(time));
-        let lasted = time.saturating_sub(pace.raised_ms);
-        if lasted < WIDTH_LASTS_MS {
-            pace.width = (2 * pace.width).min(WIDTH_MAX);
-        } else {
-            pace.width = (pace.width / 2).max(WIDTH_MIN);
+        let Some(pace) = self.open.get_mut(&opening) else {
+            self.open.insert(opening, Pace::new(time));
+            return WIDTH_MIN;
+        };
+        match time.saturating_sub(pace.raised_ms) {
+            ..LASTS_MS_MIN => pace.width = (8 * pace.width).min(WIDTH_MAX),
+            LASTS_MS_MAX.. => pace.width = (pace.width / 2).max(WIDTH_MIN),
+            _ => {}
         }
         pace.raised_ms = time;
         pace.width

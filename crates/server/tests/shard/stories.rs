@@ -409,6 +409,46 @@ fn a_ceiling_that_is_raised_in_good_time_holds_once_it_is_durable() {
     assert_eq!(entries_that_wait(false), [false, false, true]);
 }
 
+/// 20,000 records a second in a partition that is new, entries each 5 ms, and a sync that begins each second
+/// and takes 300 ms: the milliseconds at which an entry waited for one.
+fn waits_of_a_busy_partition(per_second: u64) -> Vec<u64> {
+    let at = opening(0, 1);
+    let records = u32::try_from(per_second / 200).unwrap();
+    let mut state = Leader::with(at, 1024).state;
+    let mut proposer = Proposer::new(&state, 0);
+    let mut waits = Vec::new();
+    let mut syncing = state.applied();
+    for now in (0..20_000).step_by(5) {
+        match now % 1000 {
+            0 => syncing = state.applied(),
+            300 => proposer.durable(syncing),
+            _ => {}
+        }
+        let batch = batch(records, None, 0);
+        proposer.submit(Submission { ticket: 0, connection: 1, opening: at, batch });
+        let proposal = proposer.draft(&state, now, &mut Vec::new()).unwrap();
+        let index = state.applied() + 1;
+        state.apply(index, &proposal.bytes, &mut Vec::new()).unwrap();
+        proposer.applied(index, &mut Vec::new());
+        if proposal.must_be_durable {
+            waits.push(now);
+            proposer.durable(index);
+        }
+    }
+    waits
+}
+
+/// The steps of ceilings lasted a second, half of which was left when the next was raised; so each sync
+/// that took long was waited for.
+#[test]
+fn a_busy_partition_waits_for_no_sync_but_in_its_first_moments() {
+    for per_second in [1_000, 20_000, 200_000, 1_000_000] {
+        let waits = waits_of_a_busy_partition(per_second);
+        println!("{per_second}: {waits:?}");
+        assert!(waits.len() < 6 && waits.iter().all(|ms| *ms < 2_000), "{per_second}: {waits:?}");
+    }
+}
+
 /// A raise that was overtaken does not lend its place in the log to the next one.
 #[test]
 fn a_ceiling_that_is_on_its_way_is_not_taken_for_an_earlier_one() {
