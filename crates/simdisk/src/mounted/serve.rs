@@ -93,7 +93,12 @@ impl Server {
             // In use. Its last user ends it, and with it the thread.
             umount2(DEVICE, MntFlags::MNT_DETACH)?;
         }
-        ended(thread)
+        match ended(thread) {
+            // The kernel's word where it ends while a request is being read (`fuse_dev_do_read`), for what is
+            // otherwise ENODEV. Nothing is lost: the filesystem on the file was unmounted before.
+            Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => Ok(()),
+            ended => ended,
+        }
     }
 }
 
