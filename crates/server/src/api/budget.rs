@@ -2,8 +2,8 @@
 //!
 //! Requests have half of it, records that are read a quarter, other large answers the rest: each has a share
 //! of its own, so that nothing holds what it waits for. What is over it waits or, where an answer is made
-//! already, ends its connection; whoever takes no answers is closed, and gives back what it held. The
-//! answer to what changes something is no larger than its request, which has room already.
+//! already, ends its connection; whoever takes no answers is closed, and gives back what it held. An answer may
+//! use its request's room too: so those to what changes something, which are hardly larger, need no more.
 //!
 //! Not counted: the newest records of a shard, which have a bound of their own; what requests and answers are
 //! made into on their way; answers of up to 16 KiB.
@@ -53,8 +53,8 @@ impl Budget {
         self.requests.take_now(bytes)
     }
 
-    /// Room for records of which somebody asks for so many bytes: a quarter of what is free, at most. Who needs
-    /// more for one batch has more, but waits for no more than half of all.
+    /// Room for records of which somebody asks for so many bytes: at most a quarter of what is free, or 1 MiB
+    /// where that is less. Who needs more for one batch has more, but waits for no more than half of all.
     pub(crate) async fn for_records(&self, asked: usize, needed: usize) -> Room {
         let fair = (self.records.free.available_permits() / 4).max(LEAST_RECORDS_BYTES);
         let needed = needed.min(self.records.bytes / 2);

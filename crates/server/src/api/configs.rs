@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::once::once_by;
+use super::once::once;
 use super::patience::Patience;
 use super::problem::Problem;
 use super::session::{NODE_ID, Session};
@@ -32,11 +32,10 @@ pub(super) fn describe(
     session: &Session,
     request: &DescribeConfigsRequest,
 ) -> DescribeConfigsResponse {
-    // By their keys too: those of an answer are at most those that are asked for, or all.
-    let of = |asked: &&DescribeConfigsResource| {
-        (asked.resource_type, asked.resource_name.clone(), asked.configuration_keys.clone())
-    };
-    let asked = once_by(&request.resources, of);
+    // Asked for with other keys it is answered again, with no more than those.
+    let asked = once(&request.resources, |&asked| {
+        (asked.resource_type, &asked.resource_name, &asked.configuration_keys)
+    });
     let results = asked.into_iter().map(|resource| {
         let described = match resource.resource_type {
             TOPIC => topic(session, resource, request.include_synonyms),

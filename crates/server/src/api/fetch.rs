@@ -87,7 +87,7 @@ pub(super) async fn fetch(session: Session, request: FetchRequest) -> Told {
             needed_bytes = found.bytes;
             continue;
         }
-        if found.has_no_room && now < room_deadline && !is_over {
+        if found.has_no_room && !found.has_error && now < room_deadline && !is_over {
             drop((found, wanted));
             let room = timeout_at(room_deadline, for_records());
             tokio::select! {
@@ -96,10 +96,8 @@ pub(super) async fn fetch(session: Session, request: FetchRequest) -> Told {
             }
             continue;
         }
-        // Who has less room than it wants has enough where half of that is full.
-        let is_enough =
-            found.has_error || found.bytes >= least.min(room_bytes / 2).max(least.min(1));
-        if is_enough || now >= deadline || is_over {
+        let is_enough = found.bytes >= enough_bytes(least, asked_bytes, room_bytes);
+        if is_enough || found.has_error || now >= deadline || is_over {
             return found.told(room);
         }
         let mut durable = until_durable(&session, &found.waits_for_disk);
@@ -119,6 +117,12 @@ fn asked_bytes(request: &FetchRequest) -> usize {
     let partitions = request.topics.iter().flat_map(|topic| &topic.partitions);
     let of_all = partitions.map(|asked| bytes(asked.partition_max_bytes));
     bytes(request.max_bytes).min(of_all.fold(0, usize::saturating_add)).min(BYTES_MAX)
+}
+
+/// With how many bytes a client is answered that wants so many at least. Who has less room than it asked
+/// for has enough where half of that is full.
+fn enough_bytes(least: usize, asked_bytes: usize, room_bytes: usize) -> usize {
+    if room_bytes < asked_bytes { least.min((room_bytes / 2).max(1)) } else { least }
 }
 
 impl Found {
@@ -250,4 +254,20 @@ fn until_durable(session: &Session, shards: &[u32]) -> FuturesUnordered<BoxFutur
         })
     };
     numbers.into_iter().map(wait).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A client that asks for no more than it wants at least was answered with half of that.
+    #[test]
+    fn who_has_the_room_it_asked_for_waits_for_all_it_wants() {
+        const MIB: usize = 1 << 20;
+        assert_eq!(enough_bytes(MIB, MIB, MIB), MIB);
+        assert_eq!(enough_bytes(MIB, 64 * MIB, MIB), MIB / 2, "there will not be more");
+        assert_eq!(enough_bytes(1, 64 * MIB, MIB), 1);
+        assert_eq!(enough_bytes(0, 64 * MIB, MIB), 0, "who does not wait");
+        assert_eq!(enough_bytes(MIB, MIB, 0), 1, "there is no room");
+    }
 }

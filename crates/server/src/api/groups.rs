@@ -14,7 +14,7 @@ pub(super) fn describe(
     request: &DescribeGroupsRequest,
 ) -> DescribeGroupsResponse {
     let groups = session.node.groups.groups();
-    let described = once(&request.groups).into_iter().map(|id| {
+    let described = once(&request.groups, |id| *id).into_iter().map(|id| {
         let group = groups.describe(id);
         let members = group.members.into_iter().map(|member| DescribedMember {
             member_id: member.member,

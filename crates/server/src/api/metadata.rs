@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::once::once_by;
+use super::once::once;
 use super::patience::Patience;
 use super::session::{NODE_ID, Session};
 use crate::broker::Node;
@@ -27,7 +27,7 @@ pub(super) async fn metadata(session: Session, request: MetadataRequest) -> Meta
         None => all(&session),
         Some(names) => {
             let mut found = Vec::new();
-            for name in once_by(names, String::clone) {
+            for name in once(names, String::clone) {
                 found.push(one(&session, name, may_create).await);
             }
             found

@@ -6,13 +6,8 @@
 use std::collections::HashSet;
 use std::hash::Hash;
 
-/// All, in their order, each once.
-pub(super) fn once<T: Copy + Eq + Hash>(said: impl IntoIterator<Item = T>) -> Vec<T> {
-    once_by(said, |said| *said)
-}
-
 /// All, in their order, of those with equal keys the first.
-pub(super) fn once_by<T, Key: Eq + Hash>(
+pub(super) fn once<T, Key: Eq + Hash>(
     said: impl IntoIterator<Item = T>,
     key: impl Fn(&T) -> Key,
 ) -> Vec<T> {

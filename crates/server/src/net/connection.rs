@@ -265,7 +265,7 @@ impl Connection {
     async fn write(&mut self, first: Result<Answered, NoRoom>) -> Result<(), Ended> {
         let (mut answers, mut next) = (Vec::new(), Some(first));
         let mut ended = Ok(());
-        while let Some(answered) = next.take() {
+        while let Some(answered) = next {
             match answered {
                 Ok(answered) => answers.push(answered),
                 Err(no_room) => {

@@ -33,7 +33,8 @@ pub struct Producer {
     batches: Batches,
 }
 
-/// A producer's last batches, the oldest first; at least one. What is behind them is as it was at first.
+/// A producer's last batches, the oldest first; at least one. Places that were never taken hold the default, so
+/// that equal batches are equal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Batches {
     count: usize,

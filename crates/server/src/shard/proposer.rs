@@ -30,7 +30,7 @@ const WIDTH_MAX: i64 = 1 << 24;
 /// A ceiling that lasts less is raised by eight times as much next time: the next one holds only once a sync
 /// took it along, of which there is one a second, and a disk may be slow.
 const LASTS_MS_MIN: u64 = 4_000;
-/// One that lasts longer is raised by half.
+/// One that lasts longer is raised by half as much next time.
 const LASTS_MS_MAX: u64 = 64_000;
 
 /// The batches that wait for a shard's leader, and those that are on their way.

@@ -27,6 +27,16 @@ use rand_pcg::Pcg64Mcg;
 
 use super::{Broker, UNCOMMITTED, one_record, unsynced};
 
+/// A broker that holds its clients to these limits, and what it counts.
+fn within(limits: Limits) -> (Broker, Arc<Counters>) {
+    let disk: Arc<dyn Dir> = Arc::new(SimDir::new());
+    let node = Node::open_in(&disk, PathBuf::from("data"), unsynced()).unwrap();
+    let anywhere = "127.0.0.1:0".parse().unwrap();
+    let listener = node.runtime().block_on(Listener::bind(anywhere, limits)).unwrap();
+    let counters = listener.counters();
+    (Broker::serve(node, listener), counters)
+}
+
 /// Each text is as long as it may be, and all together have no room in an entry; what comes next is
 /// served.
 #[test]
@@ -94,13 +104,7 @@ fn no_bytes_from_a_socket_end_the_broker() {
 #[test]
 fn a_request_that_a_bound_on_memory_held_says_for_how_long() {
     let limits = Limits { frame_bytes: 60 << 10, memory_bytes: 64 << 10, ..Limits::default() };
-    let disk = Arc::new(SimDir::new());
-    let disk: Arc<dyn Dir> = disk;
-    let node = Node::open_in(&disk, PathBuf::from("data"), unsynced()).unwrap();
-    let anywhere = "127.0.0.1:0".parse().unwrap();
-    let listener = node.runtime().block_on(Listener::bind(anywhere, limits)).unwrap();
-    let counters = listener.counters();
-    let mut broker = Broker::serve(node, listener);
+    let (mut broker, counters) = within(limits);
     let topics = Some(vec!["a-name".repeat(40); 60]);
     let question = MetadataRequest { topics, ..MetadataRequest::default() };
     let heard = |counters: &Counters, bytes: u64| {
@@ -160,12 +164,7 @@ fn what_is_asked_a_thousand_times_is_answered_once() {
 fn who_takes_no_records_leaves_room_for_who_does() {
     let limits =
         Limits { memory_bytes: 16 << 20, stalled: Duration::from_secs(3), ..Limits::default() };
-    let disk = Arc::new(SimDir::new());
-    let disk: Arc<dyn Dir> = disk;
-    let node = Node::open_in(&disk, PathBuf::from("data"), unsynced()).unwrap();
-    let anywhere = "127.0.0.1:0".parse().unwrap();
-    let listener = node.runtime().block_on(Listener::bind(anywhere, limits)).unwrap();
-    let mut broker = Broker::serve(node, listener);
+    let (mut broker, _) = within(limits);
     let values: Vec<_> = (0..12).map(|number| number.to_string().repeat(800 << 10)).collect();
     broker.create("wide", &[("max.message.bytes", "4000000")]);
     for value in &values {

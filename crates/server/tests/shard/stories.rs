@@ -444,7 +444,6 @@ fn waits_of_a_busy_partition(per_second: u64) -> Vec<u64> {
 fn a_busy_partition_waits_for_no_sync_but_in_its_first_moments() {
     for per_second in [1_000, 20_000, 200_000, 1_000_000] {
         let waits = waits_of_a_busy_partition(per_second);
-        println!("{per_second}: {waits:?}");
         assert!(waits.len() < 6 && waits.iter().all(|ms| *ms < 2_000), "{per_second}: {waits:?}");
     }
 }
