@@ -186,6 +186,25 @@ fn a_large_record_that_is_only_tried_comes_in_after_a_while() {
     }
 }
 
+/// It was told to try again for ever, where no file can be made any more: only appends that wait had the log
+/// say so.
+#[test]
+fn an_append_that_is_only_tried_is_told_that_there_will_be_no_segment() {
+    let (crew, dir) = (crew(), Arc::new(SimDir::new()));
+    let (log, _) = crew.open_in(Arc::clone(&dir) as Arc<dyn Dir>, Options::default()).unwrap();
+    dir.inject(Fault::new(Operation::Create, FaultKind::FailRaw(5)).sticky());
+    let ends = Instant::now() + Duration::from_secs(60);
+    let why = loop {
+        match log.try_append(&[7; 300 << 10]) {
+            Ok(_) => {}
+            Err(Error::WouldBlock { .. }) => assert!(Instant::now() < ends, "nobody says why"),
+            Err(why) => break why,
+        }
+        thread::yield_now();
+    };
+    assert!(matches!(why, Error::Stopped { .. }), "{why:?}");
+}
+
 #[test]
 fn a_log_outlives_the_crew_that_opened_it() {
     let crew = crew();

@@ -220,8 +220,10 @@ impl Intake {
                 Gate::Open | Gate::Overdue | Gate::OutOfSpace => {}
             }
             if full == Full::Refuse {
-                // Nobody waits: whoever tries again may find more.
-                ask(if self.fits(&tail, ahead, bytes) { 0 } else { 2 * bytes });
+                // Nobody waits: whoever tries again may find more, or why there will be none.
+                let in_ring = self.fits(&tail, ahead, bytes);
+                self.room.press(in_ring);
+                ask(if in_ring { 0 } else { 2 * bytes });
                 let behind_bytes = tail.position - self.ring.released();
                 break Err(Error::WouldBlock { behind_bytes });
             }
@@ -289,7 +291,7 @@ impl Intake {
         self.room.released();
     }
 
-    /// Whether somebody waits for room.
+    /// Whether somebody waits for room, or will try again.
     pub(crate) fn is_pressed(&self) -> bool {
         self.room.is_pressed()
     }

@@ -17,7 +17,7 @@ pub(super) struct Room {
     mark: Watermark,
     /// Ring position up to which there is certainly room in segments.
     limit: AtomicU64,
-    /// Somebody waits.
+    /// Somebody waits, or will try again.
     pressed: AtomicBool,
     /// It is the ring that has none, not the segments.
     is_ring_short: AtomicBool,
@@ -50,6 +50,12 @@ impl Room {
         self.is_ring_short.load(SeqCst)
     }
 
+    /// Somebody wants more: in the ring, or else in segments.
+    pub(super) fn press(&self, in_ring: bool) {
+        self.is_ring_short.store(in_ring, SeqCst);
+        self.pressed.store(true, SeqCst);
+    }
+
     /// Waits until there is more than when there had been more `seen` times: in the ring, or else in
     /// segments.
     pub(super) fn wait(
@@ -58,8 +64,7 @@ impl Room {
         in_ring: bool,
         make: impl Fn() -> Result<bool>,
     ) -> Result<()> {
-        self.is_ring_short.store(in_ring, SeqCst);
-        self.pressed.store(true, SeqCst);
+        self.press(in_ring);
         if make()? {
             return Ok(());
         }

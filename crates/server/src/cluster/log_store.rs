@@ -24,6 +24,7 @@
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 use openraft::storage::{IOFlushed, LogState, RaftLogStorage};
 use openraft::{EntryPayload, OptionalSend};
@@ -34,6 +35,9 @@ use super::log_reader::LogReader;
 use super::record::{self, to_log};
 use super::storage::Storage;
 use super::types::{Entry, LogId, Types, Vote};
+
+/// How long an entry waits before it looks again for room that nobody calls out.
+const LOOK: Duration = Duration::from_millis(1);
 
 /// The engine's store of entries and votes.
 #[derive(Debug)]
@@ -72,8 +76,8 @@ impl LogStore {
         let log = &self.storage.log;
         match log.wait(log.durable() + 1, Ack::Durable) {
             Ok(wait) => wait.await?,
-            // All of it is durable by now.
-            Err(LogError::OutOfRange { .. }) => tokio::task::yield_now().await,
+            // All of it is durable: a segment is being made, or the disk has no room for one.
+            Err(LogError::OutOfRange { .. }) => tokio::time::sleep(LOOK).await,
             Err(error) => return Err(error.into()),
         }
         Ok(())
