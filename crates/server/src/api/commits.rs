@@ -71,7 +71,9 @@ fn place(session: &Session, topic: &str, number: i32) -> Option<TopicPartition> 
 }
 
 pub(super) fn fetch(session: &Session, request: &OffsetFetchRequest) -> OffsetFetchResponse {
-    let store = session.node.groups.store();
+    let (store, catalog) = (session.node.groups.store(), session.node.topics.catalog());
+    // Of a topic that is being deleted there is no offset any more.
+    let is_there = |topic: &str| catalog.find(topic).is_some();
     let group = &request.group_id;
     let asked: Vec<(String, Vec<i32>)> = match &request.topics {
         Some(topics) => {
@@ -79,7 +81,8 @@ pub(super) fn fetch(session: &Session, request: &OffsetFetchRequest) -> OffsetFe
         }
         None => {
             let mut all: Vec<(String, Vec<i32>)> = Vec::new();
-            for (topic, partition, _) in store.group(group).into_iter().flat_map(|g| g.offsets()) {
+            let offsets = store.group(group).into_iter().flat_map(|group| group.offsets());
+            for (topic, partition, _) in offsets.filter(|(topic, ..)| is_there(topic)) {
                 match all.last_mut().filter(|(last, _)| last == topic) {
                     Some((_, partitions)) => partitions.push(partition),
                     None => all.push((topic.to_owned(), vec![partition])),
@@ -94,6 +97,7 @@ pub(super) fn fetch(session: &Session, request: &OffsetFetchRequest) -> OffsetFe
         let once = partitions.iter().filter(|partition| answered.insert((name, **partition)));
         let partitions = once.map(|&partition_index| {
             let committed = store.committed(group, name, partition_index);
+            let committed = committed.filter(|_| is_there(name));
             OffsetFetchedPartition {
                 partition_index,
                 committed_offset: committed.map_or(-1, |committed| committed.offset),

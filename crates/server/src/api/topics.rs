@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::patience::Patience;
 use super::problem::Problem;
 use super::session::{NODE_ID, Session};
-use crate::broker::{Asked, Node};
+use crate::broker::{Asked, Failed, GROUPS, Node};
 use crate::control::{TopicSettings, check_name};
 use crate::groups::Answer;
 use crate::kafka::error::ErrorCode;
@@ -117,15 +117,16 @@ pub(super) async fn delete(session: Session, request: DeleteTopicsRequest) -> De
 }
 
 async fn delete_one(session: &Session, name: &str, patience: Patience) -> Result<(), Problem> {
-    let id = session.node.topics.catalog().find(name).map(|(id, _)| id);
+    let id = session.node.topics.catalog().id(name);
     let id = id.ok_or_else(Problem::no_topic)?;
     let gone = Asked::TopicIsGone(name.to_owned());
     let delete = move |node: Arc<Node>| async move {
         node.topics.delete(id).await?;
-        // Offsets in it go, so that another of its name begins anew.
-        let told = node.groups.ask(gone).await;
-        debug_assert!(matches!(told, Answer::Done | Answer::Refused(_)), "{told:?}");
-        Ok(())
+        // Offsets in it go before its name is free, so that another of that name begins anew.
+        match node.groups.ask(gone).await {
+            Answer::Done => Ok(node.topics.let_go(id).await?),
+            _refused => Err(Failed::Offline { number: GROUPS }.into()),
+        }
     };
     session.within(patience, delete).await
 }

@@ -305,11 +305,7 @@ impl Work {
             Asked::Commit(commit) => groups.commit(commit, &store, ticket, now),
             Asked::Forget(group, partitions) => groups.forget(&group, partitions, ticket, now),
             Asked::Delete(group) => groups.delete(&group, ticket, now),
-            Asked::TopicIsGone(topic) => {
-                let mut step = groups.topic_is_gone(topic);
-                step.answers.push((ticket, Answer::Done));
-                step
-            }
+            Asked::TopicIsGone(topic) => groups.topic_is_gone(topic, ticket),
         }
     }
 

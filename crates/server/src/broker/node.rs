@@ -110,7 +110,9 @@ impl Node {
         let resting = shared.group.runtime().spawn(rest(Arc::downgrade(&shared), Arc::clone(&run)));
         let groups = Coordinator::open(dir, &crew, &room, options.groups.clone(), now)?;
         let topics = Topics::open(dir, &crew, vec![shared, durable], options.partitions_max)?;
-        forget_topics(&groups, &topics.catalog());
+        if forget_topics(&groups, &topics.catalog()) {
+            topics.let_deleted_go()?;
+        }
         let verdict = verdict.to_string();
         let dir = path;
         Ok(Self {
@@ -196,8 +198,9 @@ impl Node {
     }
 }
 
-/// Has offsets forgotten of topics that went while the last run ended.
-fn forget_topics(groups: &Coordinator, catalog: &Catalog) {
+/// Has offsets forgotten of topics that were being deleted while the last run ended. Whether all are; if the
+/// groups are offline, or their disk is full, the next start has it done.
+fn forget_topics(groups: &Coordinator, catalog: &Catalog) -> bool {
     let gone: BTreeSet<String> = {
         let store = groups.store();
         let offsets = store.groups().flat_map(|(_, stored)| stored.offsets());
@@ -205,13 +208,10 @@ fn forget_topics(groups: &Coordinator, catalog: &Catalog) {
         names.filter(|name| catalog.find(name).is_none()).map(str::to_owned).collect()
     };
     let runtime = groups.group.runtime();
-    for topic in gone {
+    gone.into_iter().all(|topic| {
         let told = runtime.block_on(groups.ask(Asked::TopicIsGone(topic)));
-        if matches!(told, Answer::Refused(_)) {
-            // The groups are offline, or their disk is full: the next start has it done.
-            return;
-        }
-    }
+        matches!(told, Answer::Done)
+    })
 }
 
 /// How often it is looked whether nobody asks.

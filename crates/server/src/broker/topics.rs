@@ -147,9 +147,17 @@ impl Topics {
         self.change(id, Change::Alter { id, settings }).await
     }
 
-    /// Deletes a topic: it is gone from all shards on return, and its name is free.
+    /// Deletes a topic: it is gone from all shards on return, and nobody finds it. Its name is free once it is
+    /// [let go](Self::let_go).
     pub(crate) async fn delete(&self, id: TopicId) -> Result<(), Refused> {
-        self.change(id, Change::Delete { id }).await
+        match self.change(id, Change::Delete { id }).await {
+            // Who deletes it again has the rest of it done.
+            Err(Refused::Impossible(Impossible::Deleted(_))) => {
+                let _turn = self.turn.lock().await;
+                Ok(self.carry_out(id).await?)
+            }
+            told => told,
+        }
     }
 
     /// An id for an idempotent producer that nobody had.
@@ -230,7 +238,7 @@ impl Topics {
             };
             shard.act(items).await?;
         }
-        self.let_go(id).await
+        Ok(())
     }
 
     /// Does what is left to do for all topics: at a start, when nobody asks yet.
@@ -239,15 +247,23 @@ impl Topics {
             let items = reconcile(&self.catalog(), shard.number, &shard.replica.lock().state);
             shard.act(items).await?;
         }
+        Ok(())
+    }
+
+    /// Frees the names of topics that were being deleted when the last run ended.
+    pub(super) fn let_deleted_go(&self) -> Result<(), Failed> {
         let deleted: Vec<TopicId> = {
             let catalog = self.catalog();
             let deleted = catalog.topics().filter(|(_, topic)| topic.is_deleted);
             deleted.map(|(id, _)| id).collect()
         };
-        for id in deleted {
-            self.let_go(id).await?;
-        }
-        Ok(())
+        let work = async {
+            for id in deleted {
+                self.let_go(id).await?;
+            }
+            Ok(())
+        };
+        wait_for(self.group.runtime(), || self.lacks_room(), work)
     }
 
     /// The first of its shards, or of those of records, that waits for room on the disk.
@@ -258,8 +274,10 @@ impl Topics {
         here.or_else(|| records.next()).map(|(number, why)| Failed::Shard { number, why })
     }
 
-    /// Frees the name of a deleted topic, now that no shard has anything of it.
-    async fn let_go(&self, id: TopicId) -> Result<(), Failed> {
+    /// Frees the name of a deleted topic, once no shard has anything of it, and no group an offset in it: these
+    /// are kept by name.
+    pub(crate) async fn let_go(&self, id: TopicId) -> Result<(), Failed> {
+        let _turn = self.turn.lock().await;
         let epoch = {
             let catalog = self.catalog();
             let Some(topic) = catalog.topic(id).filter(|topic| topic.is_deleted) else {

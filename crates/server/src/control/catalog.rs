@@ -82,6 +82,12 @@ impl Catalog {
         self.topic(id).filter(|topic| !topic.is_deleted).map(|topic| (id, topic))
     }
 
+    /// The id of the topic of this name, also if it is being deleted.
+    #[must_use]
+    pub fn id(&self, name: &str) -> Option<TopicId> {
+        self.by_name.get(name).copied()
+    }
+
     /// The topic with this id.
     #[must_use]
     pub fn topic(&self, id: TopicId) -> Option<&Topic> {

@@ -140,8 +140,9 @@ impl Groups {
     }
 
     /// There is no such topic any more: offsets in it go, so that another of its name begins anew.
-    pub fn topic_is_gone(&mut self, topic: String) -> Step {
+    pub fn topic_is_gone(&mut self, topic: String, ticket: Ticket) -> Step {
         self.decided += 1;
+        self.held.entry(self.decided).or_default().push((ticket, Answer::Done));
         let changes = vec![(self.decided, Change::NoTopic { topic })];
         Step { changes, answers: Vec::new() }
     }

@@ -94,7 +94,18 @@ fn offsets_are_forgotten_where_no_member_reads() {
     assert_eq!(shard.answer(ticket), Some(Answer::Each(outcome)));
     assert!(shard.store.committed("g", "t", 0).is_some());
     assert_eq!(shard.store.committed("g", "u", 0), None);
-    let step = shard.groups.topic_is_gone("t".into());
-    shard.take(step);
+    shard.topic_is_gone("t");
     assert_eq!(shard.store.committed("g", "t", 0), None);
+}
+
+/// Its name was free, and another of that name had them, before it was agreed on that they go.
+#[test]
+fn a_topic_is_gone_once_that_is_agreed_on() {
+    let mut shard = Shard::new();
+    shard.commit(commit("t", 0, 1));
+    shard.is_quick = false;
+    let ticket = shard.topic_is_gone("t");
+    assert_eq!(shard.answer(ticket), None);
+    shard.agree(usize::MAX);
+    assert_eq!(shard.answer(ticket), Some(Answer::Done));
 }

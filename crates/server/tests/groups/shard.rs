@@ -137,6 +137,13 @@ impl Shard {
         ticket
     }
 
+    pub(crate) fn topic_is_gone(&mut self, topic: &str) -> Ticket {
+        let ticket = self.ticket();
+        let step = self.groups.topic_is_gone(topic.to_owned(), ticket);
+        self.take(step);
+        ticket
+    }
+
     pub(crate) fn delete(&mut self, group: &str) -> Ticket {
         let ticket = self.ticket();
         let step = self.groups.delete(group, ticket, self.now);
