@@ -7,7 +7,7 @@ use bytes::Bytes;
 use plimsoll_log::{Ack, Crew, CrewOptions};
 use plimsoll_server::cluster::{Apply, Committed, Error, Group, Leadership, Options, Stop};
 use plimsoll_simdisk::{Fault, FaultKind, Operation, SimDir};
-use plimsoll_sync::{Crash, Dir, OsDir};
+use plimsoll_sync::{Access, Crash, Dir, OsDir};
 
 /// What was applied: index, term, payload.
 type Applied = Arc<Mutex<Vec<(u64, u64, Option<Bytes>)>>>;
@@ -339,6 +339,21 @@ fn a_lost_identity_is_told() {
     disk.remove("identity").unwrap();
     let lost = open_with(&disk, options(Ack::Buffered)).err();
     assert!(matches!(lost, Some(Error::IdentityLost { .. })), "{lost:?}");
+}
+
+/// A byte of the first record flipped before anything called it durable: the open waited for ever, for a
+/// leader that nobody could elect.
+#[test]
+fn a_log_without_its_members_is_told() {
+    let disk = Arc::new(SimDir::new());
+    let node = open(&disk, Ack::Written);
+    node.lead();
+    let disk = Arc::new(disk.crash(Crash::Process, 0));
+    // The first record's; the log's header has a block before it.
+    let segment = disk.open("00000000000000000001.seg", Access::default()).unwrap();
+    segment.write_at(&[0xff], 4190).unwrap();
+    let found = open_with(&disk, options(Ack::Written)).err();
+    assert!(matches!(found, Some(Error::MembersLost)), "{found:?}");
 }
 
 #[test]

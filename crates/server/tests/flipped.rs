@@ -92,7 +92,7 @@ fn written(is_closed: bool) -> SimDir {
         return disk.crash(Crash::Process, 0);
     }
     let left = disk.crash(Crash::Process, 0);
-    drop(broker);
+    drop(broker.stop());
     left
 }
 
@@ -118,10 +118,14 @@ fn flip_all(is_closed: bool) {
     let id = cluster_in(&id).unwrap();
     let (mut holes, mut served, mut refused) = (String::new(), 0, 0);
     let mut dice = Pcg64Mcg::seed_from_u64(number("PLIMSOLL_SEED").unwrap_or(0));
-    for place in places(written, &mut dice) {
+    let places = places(written, &mut dice);
+    for (number, place) in places.iter().enumerate() {
+        if number > 0 && number % 10_000 == 0 {
+            println!("{number} of {} places", places.len());
+        }
         let by = dice.random_range(1..=u8::MAX);
         let disk = Arc::new(written.crash(Crash::Process, 0));
-        flip(&disk, &place, by);
+        flip(&disk, place, by);
         let found = within_a_minute(move || look(&disk));
         let panics = std::mem::take(&mut *panics());
         let judged = match found {
@@ -236,14 +240,16 @@ fn look(disk: &Arc<SimDir>) -> Found {
         Ok(broker) => broker,
         Err(why) => return Found::Refused(why),
     };
-    Found::Opened {
+    let found = Found::Opened {
         verdict: broker.node.verdict().to_owned(),
         cluster_id: broker.node.cluster_id().to_owned(),
         notes: broker.consume(NOTES),
         ledger: broker.consume(LEDGER),
         committed: broker.committed(),
         next: broker.produce(NOTES, "next"),
-    }
+    };
+    drop(broker.stop());
+    found
 }
 
 impl Found {

@@ -15,7 +15,6 @@ use futures_util::stream::FuturesOrdered;
 use plimsoll_log::{Ack, Crew};
 use plimsoll_sync::Dir;
 use tokio::sync::{mpsc, oneshot};
-use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior};
 
 use super::error::Failed;
@@ -25,6 +24,7 @@ use super::opening::wait_for;
 use super::options::small_log;
 use super::room::Room;
 use super::snapshot;
+use super::task::Task;
 use crate::cluster::{self, Apply, Committed, Group, Leadership, Stop};
 use crate::groups::{
     Answer, Beat, Change, Commit, Groups, Join, Leave, Refusal, Settings, Step, Store, Sync,
@@ -78,13 +78,14 @@ impl Asked {
 /// The groups of a node.
 #[derive(Debug)]
 pub(crate) struct Coordinator {
+    asks: mpsc::UnboundedSender<(Asked, oneshot::Sender<Answer>)>,
+    /// They hold the group: they are before it, and so end before it.
+    task: Task,
+    keeping: Task,
     pub(super) group: Arc<Group<Stores>>,
     store: Arc<RwLock<Store>>,
     groups: Arc<Mutex<Groups>>,
-    asks: mpsc::UnboundedSender<(Asked, oneshot::Sender<Answer>)>,
-    task: JoinHandle<()>,
     keeper: Arc<Keeper>,
-    keeping: JoinHandle<()>,
 }
 
 /// Applies what was agreed on.
@@ -159,14 +160,14 @@ impl Coordinator {
             clock,
             last_now: 0,
         };
-        let task = group.runtime().spawn(async move {
+        let task = Task::spawn(group.runtime(), async move {
             if let Some(why) = work.coordinate(asked).await {
                 tracing::error!(shard = NUMBER, %why, "the groups are offline");
             }
         });
-        let keeping =
-            group.runtime().spawn(Arc::clone(&keeper).keep(Arc::clone(&group), Arc::clone(room)));
-        Ok(Self { group, store, groups, asks, task, keeper, keeping })
+        let keeping = Arc::clone(&keeper).keep(Arc::clone(&group), Arc::clone(room));
+        let keeping = Task::spawn(group.runtime(), keeping);
+        Ok(Self { asks, task, keeping, group, store, groups, keeper })
     }
 
     /// Asks, and waits for the answer.
@@ -200,8 +201,7 @@ impl Coordinator {
     pub(crate) fn close(self) -> Result<(), Failed> {
         let Self { group, asks, task, keeper, keeping, .. } = self;
         drop(asks);
-        // A panic there was printed there.
-        drop(group.runtime().block_on(task));
+        task.join();
         let (kept, group) = keeper.close(keeping, group);
         group.close().map_err(|why| Failed::Shard { number: NUMBER, why })?;
         kept

@@ -8,7 +8,6 @@ use bytes::Bytes;
 use plimsoll_log::{Ack, Crew};
 use plimsoll_sync::Dir;
 use tokio::sync::{mpsc, oneshot};
-use tokio::task::JoinHandle;
 
 use super::error::Failed;
 use super::keeper::Keeper;
@@ -19,6 +18,7 @@ use super::opening::wait_for;
 use super::replica::{Applier, Replica};
 use super::room::Room;
 use super::snapshot;
+use super::task::Task;
 use crate::cluster::{self, Group, Leadership};
 use crate::run::Run;
 use crate::shard::{
@@ -29,12 +29,13 @@ use crate::shard::{
 #[derive(Debug)]
 pub(crate) struct DataShard {
     pub(crate) number: u32,
+    asks: mpsc::UnboundedSender<Ask>,
+    /// They hold the group: they are before it, and so end before it.
+    leader: Task,
+    keeping: Task,
     pub(crate) group: Arc<Group<Applier>>,
     pub(crate) replica: Arc<Replica>,
-    asks: mpsc::UnboundedSender<Ask>,
-    leader: JoinHandle<()>,
     keeper: Arc<Keeper>,
-    keeping: JoinHandle<()>,
     has_failed: Arc<AtomicBool>,
     room: Arc<Room>,
     pub(super) lately: Lately,
@@ -140,7 +141,7 @@ impl Opened {
             run,
             clock,
         };
-        let leader = group.runtime().spawn({
+        let leading = {
             let has_failed = Arc::clone(&has_failed);
             async move {
                 if let Some(why) = lead(begin, asked).await {
@@ -148,17 +149,18 @@ impl Opened {
                     has_failed.store(true, Ordering::Relaxed);
                 }
             }
-        });
-        let keeping =
-            group.runtime().spawn(Arc::clone(&keeper).keep(Arc::clone(&group), Arc::clone(room)));
+        };
+        let leader = Task::spawn(group.runtime(), leading);
+        let keeping = Arc::clone(&keeper).keep(Arc::clone(&group), Arc::clone(room));
+        let keeping = Task::spawn(group.runtime(), keeping);
         DataShard {
             number,
-            group,
-            replica,
             asks,
             leader,
-            keeper,
             keeping,
+            group,
+            replica,
+            keeper,
             has_failed,
             room: Arc::clone(room),
             lately: Lately::default(),
@@ -276,8 +278,7 @@ impl DataShard {
     pub(super) fn close(self) -> Result<u64, Failed> {
         let Self { number, group, asks, leader, keeper, keeping, .. } = self;
         drop(asks);
-        // A panic there was printed there.
-        drop(group.runtime().block_on(leader));
+        leader.join();
         let (kept, group) = keeper.close(keeping, group);
         let last = group.applied().map_or(0, |last| last + 1);
         group.close().map_err(|why| Failed::Shard { number, why })?;

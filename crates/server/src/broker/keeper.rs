@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use plimsoll_sync::Dir;
 use tokio::sync::Notify;
-use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior, sleep};
 
 use super::error::Failed;
 use super::room::Room;
 use super::snapshot::{EVERY_BYTES, Snapshot};
+use super::task::Task;
 use crate::cluster::{Apply, Group};
 
 /// How often a keeper looks.
@@ -83,13 +83,12 @@ impl Keeper {
     /// Ends what keeps it, keeps it once more, and returns the group, which nobody else uses then.
     pub(super) fn close<S: Kept>(
         &self,
-        keeping: JoinHandle<()>,
+        keeping: Task,
         mut group: Arc<Group<S>>,
     ) -> (Result<(), Failed>, Group<S>) {
         self.end.notify_one();
+        keeping.join();
         let runtime = group.runtime().clone();
-        // A panic there was printed there.
-        drop(runtime.block_on(keeping));
         let kept = runtime.block_on(self.keep_now(&group)).map(drop);
         loop {
             match Arc::try_unwrap(group) {

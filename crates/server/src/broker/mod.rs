@@ -13,6 +13,7 @@
 //! | file | what |
 //! | --- | --- |
 //! | `node.rs` | [`Node`]: all of it, opened and closed |
+//! | `task.rs` | work of a shard that ends with it |
 //! | `opening.rs` | waiting for what a node does before anybody can ask it |
 //! | `layout.rs` | the numbers of shards, what lies where, and the name that a directory was given |
 //! | `options.rs` | what a node is opened with |
@@ -49,6 +50,7 @@ mod read;
 mod replica;
 mod room;
 mod snapshot;
+mod task;
 mod topics;
 
 pub use self::await_record::{Level, NoRecord};

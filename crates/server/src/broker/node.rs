@@ -7,7 +7,6 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use plimsoll_log::{Ack, Crew, CrewOptions, Policy, Ring};
 use plimsoll_sync::{Access, Dir, Lock, OsDir, Overwrite};
-use tokio::task::JoinHandle;
 
 use super::coordinator::{Asked, Coordinator};
 use super::data::{DataShard, Opened};
@@ -15,6 +14,7 @@ use super::error::Failed;
 use super::layout::{DURABLE, SHARED, cluster_id};
 use super::options::{Options, Promise};
 use super::room::Room;
+use super::task::Task;
 use super::topics::Topics;
 use crate::control::Catalog;
 use crate::groups::Answer;
@@ -26,7 +26,8 @@ const RING_BYTES_MIN: u64 = 4 << 20;
 /// The file in memory that holds what is not durable of the first of them.
 const RING: &str = "shard-2";
 
-/// A node of one.
+/// A node of one. Dropping it is as a crash of the process, but that what was acknowledged is written if
+/// that is possible; [`Node::close`] ends it in order.
 #[derive(Debug)]
 pub struct Node {
     pub(crate) topics: Topics,
@@ -36,8 +37,7 @@ pub struct Node {
     promise: Promise,
     run: Arc<Run>,
     verdict: String,
-    resting: JoinHandle<()>,
-    watching: JoinHandle<()>,
+    tasks: [Task; 2],
     dir: PathBuf,
     memory: Option<OsDir>,
     _lock: Lock,
@@ -106,8 +106,9 @@ impl Node {
         let room = Arc::new(Room::new(dir, options.reserve_bytes));
         let shared = Arc::new(shared.lead(Some(Arc::clone(&run)), &room, now));
         let durable = Arc::new(durable.lead(None, &room, now));
-        let watching = shared.group.runtime().spawn(Arc::clone(&room).watch());
-        let resting = shared.group.runtime().spawn(rest(Arc::downgrade(&shared), Arc::clone(&run)));
+        let runtime = shared.group.runtime();
+        let watching = Task::spawn(runtime, Arc::clone(&room).watch());
+        let resting = Task::spawn(runtime, rest(Arc::downgrade(&shared), Arc::clone(&run)));
         let groups = Coordinator::open(dir, &crew, &room, options.groups.clone(), now)?;
         let topics = Topics::open(dir, &crew, vec![shared, durable], options.partitions_max)?;
         if forget_topics(&groups, &topics.catalog()) {
@@ -123,8 +124,7 @@ impl Node {
             promise,
             run,
             verdict,
-            resting,
-            watching,
+            tasks: [resting, watching],
             dir,
             memory,
             _lock: lock,
@@ -174,12 +174,8 @@ impl Node {
     /// # Panics
     /// If somebody still uses it.
     pub fn close(self) -> Result<(), Failed> {
-        let Self { topics, groups, run, resting, watching, memory, .. } = self;
-        for task in [resting, watching] {
-            task.abort();
-            // It was told to end.
-            drop(topics.group.runtime().block_on(task));
-        }
+        let Self { topics, groups, run, tasks, memory, .. } = self;
+        drop(tasks);
         let groups = groups.close();
         let mut ends = Ends::new();
         for shard in topics.close()? {

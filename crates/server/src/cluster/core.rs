@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
 
-use openraft::{BasicNode, Raft};
+use openraft::{BasicNode, Raft, RaftState};
 use tokio::runtime;
 use tokio::sync::oneshot;
 
@@ -21,7 +21,8 @@ use super::types::Types;
 
 pub(crate) type Engine<S> = Raft<Types, State<S>>;
 
-/// A running engine. Dropping it stops the engine and waits for its thread.
+/// A running engine. Dropping it stops the engine, and waits for its thread; not on a runtime: that may be
+/// the thread's own, which waits for all that runs on it.
 #[derive(Debug)]
 pub(crate) struct Core {
     /// The engine ends when it is dropped.
@@ -69,7 +70,9 @@ impl Core {
 impl Drop for Core {
     fn drop(&mut self) {
         drop(self.running.take());
-        if let Some(thread) = self.thread.take() {
+        if let Some(thread) = self.thread.take()
+            && runtime::Handle::try_current().is_err()
+        {
             // A panic there was printed there.
             drop(thread.join());
         }
@@ -113,9 +116,16 @@ async fn begin<S: Apply>(node: u64, storage: Arc<Storage>, state: State<S>) -> R
         let alone = BTreeMap::from([(node, BasicNode::new(""))]);
         engine.initialize(alone).await.map_err(|e| stopped(&e))?;
     }
+    let voters = |state: &RaftState<Types>| {
+        state.membership_state.effective().voter_ids().collect::<Vec<_>>()
+    };
+    let voters = engine.with_raft_state(voters).await.map_err(|e| stopped(&e))?;
+    if voters.is_empty() {
+        return Err(Error::MembersLost);
+    }
     // The membership that it campaigns under is durable.
     engine.runtime_config().elect(true);
-    if engine.voter_ids().eq([node]) {
+    if voters == [node] {
         engine.trigger().elect(true).await.map_err(|e| stopped(&e))?;
     }
     Ok(engine)

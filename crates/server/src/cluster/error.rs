@@ -91,6 +91,14 @@ pub enum Error {
         wanted: u64,
     },
 
+    /// The log is empty, and this replica has voted, which it never does before its members are durable:
+    /// the log was lost, or its first record was damaged before a later one called it durable. Nobody can
+    /// elect a leader. Take the directory back from a copy.
+    #[error(
+        "the log has lost its first entry, the members, which was durable before this replica voted"
+    )]
+    MembersLost,
+
     /// The log failed.
     #[error("the log of the group failed")]
     Log(#[from] plimsoll_log::Error),

@@ -56,7 +56,7 @@ impl<S: Apply> Group<S> {
     ///
     /// # Errors
     /// [`Error::IdentityLost`], [`Error::OtherNode`], [`Error::Version`], [`Error::Gap`],
-    /// [`Error::NotAnEntry`]: it cannot be used as it is; at most a torn tail of the log was cut
+    /// [`Error::NotAnEntry`], [`Error::MembersLost`]: it cannot be used as it is; at most a torn tail of the log was cut
     /// off. [`Error::Log`] as of opening a log.
     pub fn open(dir: &Arc<dyn Dir>, options: Options, state: S) -> Result<(Self, Recovery)> {
         let (node, start) = (options.node, options.start.clone());
