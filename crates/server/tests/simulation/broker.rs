@@ -1,8 +1,10 @@
 //! [`Broker`]: a node on a simulated disk, and a client that tells what it was answered.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use bytes::Bytes;
+use plimsoll_server::broker::{Failed, Node, Options};
 use plimsoll_server::client::Error;
 use plimsoll_server::kafka::band::Question;
 use plimsoll_server::kafka::batch::{Batch, Producer};
@@ -15,12 +17,21 @@ use plimsoll_server::kafka::message::{
     OffsetFetchTopic, ProducePartition, ProduceRequest, ProduceTopic, TopicConfig,
 };
 use plimsoll_server::kafka::records::{Draft, Records};
+use plimsoll_simdisk::SimDir;
 
 use crate::model::Shown;
-pub(crate) use crate::served::Served as Broker;
+use crate::served::Served;
 
 /// Less than a client waits, and long beside a disk that works.
-const TIMEOUT_MS: i32 = 2_000;
+const TIMEOUT_MS: i32 = 20_000;
+/// Of a disk that does not, what takes longer may as well be refused.
+const FAULTY_TIMEOUT_MS: i32 = 100;
+
+pub(crate) struct Broker {
+    served: Served,
+    /// Its disk fails, or goes down.
+    pub(crate) is_faulty: bool,
+}
 
 /// What is produced to one partition.
 #[derive(Debug, Clone)]
@@ -32,9 +43,27 @@ pub(crate) struct Produced {
 }
 
 impl Broker {
+    pub(crate) fn start(disk: &Arc<SimDir>, options: Options) -> Result<Self, Failed> {
+        Ok(Self { served: Served::start(disk, options)?, is_faulty: false })
+    }
+
+    pub(crate) fn node(&self) -> &Node {
+        &self.served.node
+    }
+
+    /// Serves nobody any more.
+    pub(crate) fn stop(self) -> Node {
+        self.served.stop()
+    }
+
+    /// For how long a request is tried.
+    fn timeout_ms(&self) -> i32 {
+        if self.is_faulty { FAULTY_TIMEOUT_MS } else { TIMEOUT_MS }
+    }
+
     /// The answer; `None` where the connection is of no use any more.
     fn ask<Q: Question>(&mut self, question: Q) -> Option<Q::Answer> {
-        match self.client.call(question) {
+        match self.served.client.call(question) {
             Ok(answer) => Some(answer),
             Err(error @ Error::TimedOut { .. }) => panic!("no answer: {error}"),
             Err(_broken) => None,
@@ -56,7 +85,7 @@ impl Broker {
         };
         let request = CreateTopicsRequest {
             topics: vec![topic],
-            timeout_ms: TIMEOUT_MS,
+            timeout_ms: self.timeout_ms(),
             ..Default::default()
         };
         self.ask(request).is_some_and(|told| told.topics[0].error_code == ErrorCode::None)
@@ -68,7 +97,7 @@ impl Broker {
         let topic = GrowingTopic { name: name.to_owned(), count, assignments: None };
         let request = CreatePartitionsRequest {
             topics: vec![topic],
-            timeout_ms: TIMEOUT_MS,
+            timeout_ms: self.timeout_ms(),
             ..Default::default()
         };
         self.ask(request).is_some_and(|told| told.results[0].error_code == ErrorCode::None)
@@ -76,8 +105,10 @@ impl Broker {
 
     /// Whether it is gone.
     pub(crate) fn delete(&mut self, name: &str) -> bool {
-        let request =
-            DeleteTopicsRequest { topic_names: vec![name.to_owned()], timeout_ms: TIMEOUT_MS };
+        let request = DeleteTopicsRequest {
+            topic_names: vec![name.to_owned()],
+            timeout_ms: self.timeout_ms(),
+        };
         self.ask(request).is_some_and(|told| told.responses[0].error_code == ErrorCode::None)
     }
 
@@ -96,7 +127,7 @@ impl Broker {
             }],
         };
         let topic_data = all.iter().map(topic).collect();
-        let (transactional_id, acks, timeout_ms) = (None, -1, TIMEOUT_MS);
+        let (transactional_id, acks, timeout_ms) = (None, -1, self.timeout_ms());
         let request = ProduceRequest { transactional_id, acks, timeout_ms, topic_data };
         let told = self.ask(request)?;
         let one = told.responses.iter().map(|topic| &topic.partition_responses[0]);
@@ -106,7 +137,7 @@ impl Broker {
 
     /// All that can be seen of a partition.
     pub(crate) fn look(&mut self, topic: &str, partition: usize) -> Option<Shown> {
-        let seen = self.node.topic(topic)?.partition.get(partition)?.clone();
+        let seen = self.node().topic(topic)?.partition.get(partition)?.clone();
         let gaps = seen.gaps.iter().map(|gap| gap.from..gap.to).collect();
         let (mut records, mut from) = (BTreeMap::<i64, u64>::new(), 0);
         while from < seen.committed {

@@ -29,7 +29,7 @@ use seeds::{is_replay, replayable, seeds};
 use world::{Seen, World};
 
 /// So many by default: each starts brokers, whose threads wait for each other.
-const SEEDS: u64 = 30;
+const SEEDS: u64 = 200;
 
 /// Panics of threads that are the broker's.
 static PANICS: Mutex<Vec<String>> = Mutex::new(Vec::new());

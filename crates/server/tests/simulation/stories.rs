@@ -1,6 +1,6 @@
 //! What the simulation found, told once.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use plimsoll_log::Policy;
 use plimsoll_server::broker::{Options, Promise};
@@ -21,12 +21,12 @@ fn a_broker_that_is_given_another_ring_size_starts_and_has_what_its_ring_had() {
         ..Options::default()
     };
     let ring_bytes = |broker: &Broker| {
-        let shards = broker.node.shards();
+        let shards = broker.node().shards();
         shards.iter().find(|shard| shard.number == 2).expect("the shared shard").ring_bytes
     };
     let (disk, first) = (Arc::new(SimDir::new()), memory());
     let mut broker = Broker::start(&disk, with(&first, 8 << 20)).unwrap();
-    if broker.node.promise() != Promise::Memory {
+    if broker.node().promise() != Promise::Memory {
         return println!("SKIPPED: no tmpfs");
     }
     assert!(broker.create("orders", 1, false));
@@ -41,7 +41,7 @@ fn a_broker_that_is_given_another_ring_size_starts_and_has_what_its_ring_had() {
 
     let mut broker = Broker::start(&disk, with(&second, 4 << 20)).unwrap();
     assert_eq!(ring_bytes(&broker), 8 << 20, "what it had is read as it was written");
-    assert!(broker.node.verdict().starts_with("nothing is lost"), "{}", broker.node.verdict());
+    assert!(broker.node().verdict().starts_with("nothing is lost"), "{}", broker.node().verdict());
     assert_eq!(broker.look("orders", 0).unwrap().records, [(0, 1), (1, 2)].into());
     broker.stop().close().unwrap();
 
@@ -52,4 +52,39 @@ fn a_broker_that_is_given_another_ring_size_starts_and_has_what_its_ring_had() {
         "after an end in order it has the size that is asked for"
     );
     broker.stop().close().unwrap();
+}
+
+/// Another topic of a name that was deleted had what groups had committed in the first: the answer to a
+/// deletion did not wait until that was forgotten, and the name was free.
+#[test]
+fn a_topic_of_the_same_name_begins_anew_whenever_the_system_dies() {
+    let disk = Arc::new(SimDir::new());
+    let mut broker = Broker::start(&disk, Options::default()).unwrap();
+    assert!(broker.create("orders", 2, true));
+    assert!(broker.commit(0, "orders", 0, 7));
+    let images = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&images);
+    disk.watch(move |moment| {
+        for crash in [Crash::Process, Crash::PowerCut] {
+            seen.lock().unwrap().push(moment.crash(crash, moment.number));
+        }
+    });
+    assert!(broker.delete("orders"));
+    assert!(broker.create("orders", 1, true));
+    drop(broker.stop());
+    let images = std::mem::take(&mut *images.lock().unwrap());
+    let (mut old, mut new) = (0, 0);
+    for image in images {
+        let mut broker = Broker::start(&Arc::new(image), Options::default()).unwrap();
+        let partitions = broker.node().topic("orders").map_or(0, |topic| topic.partition.len());
+        let committed = broker.committed(0, "orders", 0).unwrap();
+        match partitions {
+            2 => old += 1,
+            1 => new += 1,
+            _ => {}
+        }
+        assert_eq!(committed, (partitions == 2).then_some(7), "{partitions} partitions");
+        drop(broker.stop());
+    }
+    assert!(old > 0 && new > 0, "{old} images with the first, {new} with the second");
 }

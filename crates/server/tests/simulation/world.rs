@@ -144,16 +144,18 @@ impl World {
     }
 
     fn run(&mut self, mut broker: Broker) {
+        broker.is_faulty = self.is_faulty;
         if self.start(&mut broker).is_err() {
-            let has_memory = broker.node.promise() == Promise::Memory;
+            let has_memory = broker.node().promise() == Promise::Memory;
             self.retry(has_memory);
         } else {
             if self.rng.random_ratio(1, 5) {
                 self.fail();
+                broker.is_faulty = true;
             }
             let mut patience = REFUSALS;
             for _ in 0..self.rng.random_range(0..STEPS) {
-                // Of what was not done nothing more is to be said; on a full disk it takes long.
+                // Of what was not done nothing more is to be said.
                 patience -= u32::from(self.step(&mut broker).is_err());
                 if patience == 0 {
                     break;
@@ -221,9 +223,9 @@ impl World {
 
     /// All that a broker shows after its start is held against the model.
     fn start(&mut self, broker: &mut Broker) -> Result<(), Faulty> {
-        let verdict = broker.node.verdict().to_owned();
+        let verdict = broker.node().verdict().to_owned();
         let is_innocent = verdict.starts_with("nothing is lost");
-        let in_memory = broker.node.promise() == Promise::Memory;
+        let in_memory = broker.node().promise() == Promise::Memory;
         let known = &self.knowledge;
         match known.ended {
             Ended::InOrder => assert!(is_innocent, "it ended in order: {verdict}"),
@@ -236,7 +238,7 @@ impl World {
             has_fenced: !is_innocent,
         };
         let mut all = BTreeMap::new();
-        for topic in broker.node.topics() {
+        for topic in broker.node().topics() {
             assert!(TOPICS.contains(&&*topic.name), "{topic:?}");
             self.model.is(&topic.name, topic.partitions);
             for number in 0..topic.partitions {
