@@ -8,6 +8,7 @@ import tempfile
 import threading
 import time
 from collections import namedtuple
+from statistics import median
 
 from servers import TARGET, bare
 
@@ -67,6 +68,34 @@ def requests(connections, partitions):
                 p99_us=float(re.search(r"p99 ([\d.]+)", said)[1]),
             )
             return found
+
+        return busy(server, once)
+
+    return measure
+
+
+def against_others(verb, connections=64):
+    """Each server by a client of its own, without a library between: one record of 1 KiB in flight a connection."""
+
+    def measure(server, _topic, seconds):
+        host, port = server.address.split(":")
+        run = lambda *command: subprocess.run(
+            [str(each) for each in command], capture_output=True, text=True, timeout=120, check=True
+        ).stdout
+        # As many as take about so long, here.
+        count = 8_000 if server.name == "nats-always" else 50_000 * seconds
+
+        def once():
+            if server.name == "plimsoll":
+                said = run(bare(), verb, server.address, connections, 1, seconds)
+                return {"requests_per_s": float(re.search(r"([\d.]+) requests/s", said)[1])}
+            if server.name.startswith("redis"):
+                said = run("redis-benchmark", "-h", host, "-p", port, "-c", connections, "-n", count, "XADD", "s", "*", "v", "x" * KIB)
+                return {"requests_per_s": float(re.search(r"([\d.]+) requests per second", said)[1])}
+            begun = time.monotonic()
+            options = ["--create", "--purge", "--storage=file", "--no-progress", f"--clients={connections}", f"--msgs={count}"]
+            run("nats", "-s", f"nats://{server.address}", "bench", "js", "pub", "sync", "--size=1KiB", *options, "s")
+            return {"requests_per_s": count / (time.monotonic() - begun)}
 
         return busy(server, once)
 
@@ -164,11 +193,28 @@ def follow(server, topic, _seconds):
 
 
 def warm(server, seconds):
-    if server.name == "echo" or seconds == 0:
+    if server.name not in BROKERS or seconds == 0:
         return
     create(server, "warm", 10)
     load("produce", server, "warm", 10, 64, 1, seconds, KIB)
     load("produce", server, "warm", 10, 16, 16, seconds, KIB)
+
+
+def slow_syncs(server):
+    """20,000 records/s while each sync takes 100 ms longer, and as much under the program that makes it so."""
+    if server.name != "plimsoll":
+        return None
+    syncs, found = "fdatasync,fsync,pwritev2", {}
+    for name, more in [("traced", []), ("delayed", ["-e", f"inject={syncs}:delay_exit=100000"])]:
+        server.wrap = ["strace", "-D", "-f", "--seccomp-bpf", "-qq", "-o", "/dev/null", "-e", f"trace={syncs}", *more]
+        server.start()
+        create(server, name)
+        load("pace", server, name, 20_000, 2, KIB)
+        trials = [load("pace", server, name, 20_000, 3, KIB) for _ in range(5)]
+        for column in ("p999_us", "longest_us"):
+            found[f"{name}_{column}"] = median(trial[column] for trial in trials)
+        server.stop()
+    return found
 
 
 def memory(server):
@@ -204,6 +250,8 @@ def starts(server):
     return found
 
 
+OTHERS = ("plimsoll", "redis-everysec", "nats-2m")
+OTHERS_DURABLE = ("plimsoll", "redis-always", "nats-always")
 WITH_FLOOR = (*BROKERS, "echo")
 
 CELLS = {
@@ -222,6 +270,8 @@ CELLS = {
     "through": Cell(through),
     "paced": Cell(paced, rounds=3),
     "paced-writes": Cell(paced_beside_writes, rounds=3),
+    "others": Cell(against_others("produce"), OTHERS, rounds=3),
+    "others-durable": Cell(against_others("durable"), OTHERS_DURABLE, rounds=3),
 }
 
-ONCE = {"memory": memory, "starts": starts}
+ONCE = {"memory": memory, "starts": starts, "slow-syncs": slow_syncs}

@@ -5,7 +5,11 @@ from statistics import median
 
 from servers import Kafka, Plimsoll
 
-NAMES = {"plimsoll": "Plimsoll", "kafka": "Kafka", "echo": "echo server"}
+NAMES = {
+    "plimsoll": "Plimsoll", "kafka": "Kafka", "echo": "echo server",
+    "redis-everysec": "Redis Streams, everysec", "redis-always": "Redis Streams, always",
+    "nats-2m": "NATS JetStream, synced each 2 min", "nats-always": "NATS JetStream, always",
+}
 # Cell, what it is, the column that is compared, and others.
 ROWS = [
     ("one", "one producer (franz-go)", "p50_us", ["p99_us", "records_per_s", "cpu_us"]),
@@ -23,6 +27,8 @@ ROWS = [
     ("through", "produced to consumed, 1,000 records/s", "p50_us", ["p99_us", "p999_us", "cores"]),
     ("paced", "20,000 records/s", "p50_us", ["p99_us", "p999_us", "longest_us"]),
     ("paced-writes", "20,000 records/s beside random writes", "p50_us", ["p99_us", "p999_us", "longest_us"]),
+    ("others", "64 connections, each server's own client, acknowledged before it is synced", "requests_per_s", ["cores"]),
+    ("others-durable", "the same, synced before it is acknowledged", "requests_per_s", ["cores"]),
 ]
 UNITS = {
     "records_per_s": "records/s",
@@ -162,7 +168,9 @@ def goals(found):
     rate = data.ratio("bare-64", "requests_per_s", "echo")
     row("64 bare connections", "≥ 0.75 of the echo server's requests/s", times(rate), at_least(rate, 0.75))
     rate = data.ratio("durable", "records_per_s")
-    row("64 producers, flush.messages=1", "≥ 4 × Kafka's records/s", times(rate), at_least(rate, 4))
+    redis = data.ratio("others-durable", "requests_per_s", "redis-always")
+    row("64 producers, flush.messages=1", "≥ 4 × Kafka's records/s; ≥ Redis' with `appendfsync always`",
+        f"{times(rate)}; bare clients: {times(redis)} Redis'", at_least(rate, 4) and at_least(redis, 1))
     for cell, bytes_each in (("kcat-1KiB", "1 KiB"), ("kcat-100B", "100 B")):
         rate, cpu = data.ratio(cell, "records_per_s"), data.ratio(cell, "cpu_us")
         row(f"librdkafka, linger 5 ms, {bytes_each}", "≥ Kafka's records/s at ≤ half its CPU",
@@ -179,6 +187,12 @@ def goals(found):
     row("20,000 records/s beside random writes", "p99.9 ≤ 2 × the quiet one; none over 5 ms",
         f"{times(p999)}, longest {figure('longest_us', longest)}",
         at_most(p999, 2) and longest is not None and longest <= 5000)
+    of = single.get(("slow-syncs", "plimsoll"), {})
+    slow, quiet = of.get("delayed_p999_us"), of.get("traced_p999_us")
+    row("20,000 records/s, each sync 100 ms longer", "p99.9 ≤ 2 × the quiet one",
+        f"{figure('p999_us', slow)}, longest {figure('longest_us', of.get('delayed_longest_us'))}; without the delay, under the "
+        f"same tracer, {figure('p999_us', quiet)}, longest {figure('longest_us', of.get('traced_longest_us'))}",
+        slow is not None and quiet is not None and slow <= 2 * quiet)
     of = single.get(("memory", "plimsoll"), {})
     sizes = [of.get(column) for column in ("idle_mib", "thousand_mib", "hundred_thousand_mib")]
     row("memory: idle, 1,000, 100,000 partitions", "≤ 30, 64, 256 MiB",

@@ -28,13 +28,14 @@ class Server:
         self.dir = tempfile.mkdtemp(prefix=f"{self.name}-", dir=parent)
         self.address = f"127.0.0.1:{free_port()}"
         self.process = None
+        self.wrap = []
 
     def start(self):
         """Returns once an answer came, with the seconds that took."""
         self.prepare()
         begun = time.monotonic()
         with open(os.path.join(self.dir, "news"), "ab") as news:
-            self.process = subprocess.Popen(self.command(), stdout=news, stderr=news)
+            self.process = subprocess.Popen([*self.wrap, *self.command()], stdout=news, stderr=news)
         while not self.is_ready():
             if self.process.poll() is not None or time.monotonic() > begun + 120:
                 raise RuntimeError(f"{self.name} did not start: see {self.dir}/news")
@@ -170,6 +171,75 @@ class Echo(Server):
             return True
         except OSError:
             return False
+
+
+class Redis(Server):
+    """Streams, written to its append-only file before they are acknowledged."""
+
+    sync = "everysec"
+
+    @property
+    def name(self):
+        return f"redis-{self.sync}"
+
+    def command(self):
+        host, port = self.address.split(":")
+        log = ["--appendonly", "yes", "--appendfsync", self.sync, "--save", ""]
+        return ["redis-server", "--bind", host, "--port", port, "--dir", self.dir, *log]
+
+    def is_ready(self):
+        port = self.address.split(":")[1]
+        said = subprocess.run(["redis-cli", "-p", port, "ping"], capture_output=True, text=True)
+        return said.stdout.strip() == "PONG"
+
+
+class RedisAlways(Redis):
+    sync = "always"
+
+
+class Nats(Server):
+    """JetStream, a stream in files with one replica."""
+
+    sync = "2m"
+
+    @property
+    def name(self):
+        return f"nats-{self.sync}"
+
+    def prepare(self):
+        with open(os.path.join(self.dir, "settings"), "w") as file:
+            store = os.path.join(self.dir, "data")
+            file.write(f'listen: "{self.address}"\njetstream {{ store_dir: "{store}", sync_interval: {self.sync} }}\n')
+
+    def command(self):
+        return ["nats-server", "-c", os.path.join(self.dir, "settings")]
+
+    def is_ready(self):
+        host, port = self.address.split(":")
+        try:
+            with socket.create_connection((host, int(port)), 1) as asked:
+                return asked.recv(4) == b"INFO"
+        except OSError:
+            return False
+
+
+class NatsAlways(Nats):
+    sync = "always"
+
+
+def others():
+    """Those whose programs are here, and what is missing of the rest."""
+    there = []
+    for kinds, programs in [
+        ([Redis, RedisAlways], ["redis-server", "redis-cli", "redis-benchmark"]),
+        ([Nats, NatsAlways], ["nats-server", "nats"]),
+    ]:
+        missing = [program for program in programs if not shutil.which(program)]
+        if missing:
+            print(f"SKIPPED: {' and '.join(kind.__name__ for kind in kinds)}: there is no {missing[0]}")
+        else:
+            there += kinds
+    return there
 
 
 def bare():

@@ -111,7 +111,7 @@ func with(summary map[string]float64, more map[string]float64) map[string]float6
 
 // Partitions come in steps that one request may ask for.
 func create(address, topic string, partitions int, settings []string) any {
-	const step = 10_000
+	const step = 5_000
 	client := kadm.NewClient(connect(address))
 	client.SetTimeoutMillis(120_000)
 	configs := map[string]*string{}

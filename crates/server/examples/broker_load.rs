@@ -5,9 +5,11 @@
 //! ```text
 //! cargo run --release -p plimsoll-server --example broker_load -- echo 127.0.0.1:19099
 //! cargo run --release -p plimsoll-server --example broker_load -- produce ADDR CONNECTIONS PARTITIONS SECONDS
+//! cargo run --release -p plimsoll-server --example broker_load -- durable ADDR CONNECTIONS PARTITIONS SECONDS
 //! ```
 //!
-//! A record of 1 KiB a batch, acks=all, to the topic `load-PARTITIONS`, which is made if it is not there.
+//! A record of 1 KiB a batch, acks=all, to the topic `load-PARTITIONS`, or `durable-PARTITIONS` with
+//! `flush.messages=1`, which is made if it is not there.
 //! Against the echo server give 0 partitions: nothing is asked of it but the produces.
 #![expect(clippy::print_stdout, reason = "it is what it is for")]
 #![expect(clippy::big_endian_bytes, reason = "Kafka's integers are big-endian")]
@@ -21,6 +23,7 @@ use plimsoll_server::kafka::error::ErrorCode;
 use plimsoll_server::kafka::frame::Header;
 use plimsoll_server::kafka::message::{
     CreatableTopic, CreateTopicsRequest, ProducePartition, ProduceRequest, ProduceTopic,
+    TopicConfig,
 };
 use plimsoll_server::kafka::records::Draft;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -39,35 +42,42 @@ fn main() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     match args[..] {
         ["echo", address] => runtime.block_on(echo(address)),
-        ["produce", address, connections, partitions, seconds] => {
-            let partitions = partitions.parse().unwrap();
-            if partitions > 0 {
-                make_topic(address, partitions);
+        [verb @ ("produce" | "durable"), address, connections, partitions, seconds] => {
+            let topic = Topic {
+                name: format!("{}-{partitions}", if verb == "produce" { "load" } else { verb }),
+                partitions: partitions.parse().unwrap(),
+            };
+            if topic.partitions > 0 {
+                topic.make(address, verb == "durable");
             }
             let (connections, seconds) = (connections.parse().unwrap(), seconds.parse().unwrap());
-            runtime.block_on(load(address, connections, partitions, Duration::from_secs(seconds)));
+            runtime.block_on(load(address, connections, &topic, Duration::from_secs(seconds)));
         }
-        _ => println!("echo ADDR | produce ADDR CONNECTIONS PARTITIONS SECONDS"),
+        _ => println!("echo ADDR | produce|durable ADDR CONNECTIONS PARTITIONS SECONDS"),
     }
 }
 
-fn topic(partitions: i32) -> String {
-    format!("load-{partitions}")
+struct Topic {
+    name: String,
+    partitions: i32,
 }
 
-fn make_topic(address: &str, partitions: i32) {
-    let mut connection = Connection::open(address, Duration::from_secs(30)).unwrap();
-    let (name, replication_factor) = (topic(partitions), 1);
-    let topic = CreatableTopic {
-        name,
-        num_partitions: partitions,
-        replication_factor,
-        ..Default::default()
-    };
-    let request = CreateTopicsRequest { topics: vec![topic], ..Default::default() };
-    let made = connection.call(request).unwrap();
-    let code = made.topics[0].error_code;
-    assert!(matches!(code, ErrorCode::None | ErrorCode::TopicAlreadyExists), "{made:?}");
+impl Topic {
+    fn make(&self, address: &str, is_durable: bool) {
+        let mut connection = Connection::open(address, Duration::from_secs(30)).unwrap();
+        let flush = TopicConfig { name: "flush.messages".to_owned(), value: Some("1".to_owned()) };
+        let topic = CreatableTopic {
+            name: self.name.clone(),
+            num_partitions: self.partitions,
+            replication_factor: 1,
+            configs: is_durable.then_some(flush).into_iter().collect(),
+            ..Default::default()
+        };
+        let request = CreateTopicsRequest { topics: vec![topic], ..Default::default() };
+        let made = connection.call(request).unwrap();
+        let code = made.topics[0].error_code;
+        assert!(matches!(code, ErrorCode::None | ErrorCode::TopicAlreadyExists), "{made:?}");
+    }
 }
 
 /// Answers each frame of whoever connects.
@@ -95,18 +105,19 @@ async fn echo(address: &str) {
     }
 }
 
-async fn load(address: &str, connections: usize, partitions: i32, time: Duration) {
+async fn load(address: &str, connections: usize, topic: &Topic, time: Duration) {
+    let partitions = topic.partitions;
     let begun = Instant::now() + WARM_UP;
     let mut all = JoinSet::new();
     for number in 0..connections {
         let frames: Vec<Vec<u8>> = match partitions {
-            0 => vec![frame(0, 0)],
+            0 => vec![frame(topic, 0)],
             _ => {
                 let mine = (0..partitions).skip(number % connections).step_by(connections);
                 let mine: Vec<i32> = mine.collect();
                 let any = i32::try_from(number).unwrap() % partitions;
                 let mine = if mine.is_empty() { vec![any] } else { mine };
-                mine.into_iter().map(|partition| frame(partitions, partition)).collect()
+                mine.into_iter().map(|partition| frame(topic, partition)).collect()
             }
         };
         let stream = TcpStream::connect(address).await.unwrap();
@@ -157,12 +168,12 @@ async fn one(
 }
 
 /// A produce of one record, as it goes over the wire.
-fn frame(partitions: i32, partition: i32) -> Vec<u8> {
+fn frame(topic: &Topic, partition: i32) -> Vec<u8> {
     let mut draft = Draft::default();
     draft.push(0, None, Some(&[b'x'; RECORD_BYTES]), &[]);
     let records = draft.batch(Compression::None, None).pieces().concat();
     let partition_data = vec![ProducePartition { index: partition, records: Some(records.into()) }];
-    let topic_data = vec![ProduceTopic { name: topic(partitions), partition_data }];
+    let topic_data = vec![ProduceTopic { name: topic.name.clone(), partition_data }];
     let request =
         ProduceRequest { transactional_id: None, acks: -1, timeout_ms: 30_000, topic_data };
     let header = Header { api: Api::Produce, version: VERSION, correlation_id: 7, client_id: None };
