@@ -17,6 +17,7 @@ ROWS = [
     ("workers", "64 workers of one client, one partition", "records_per_s", ["p50_us", "p99_us", "cpu_us"]),
     ("over-1000", "the same, 1,000 partitions", "records_per_s", ["first_second", "p99_us", "cpu_us", "create_s"]),
     ("over-10000", "the same, 10,000 partitions", "records_per_s", ["first_second", "p99_us", "cpu_us", "create_s"]),
+    ("kafka-10000", "the same, in a broker of its own", "records_per_s", ["first_second", "p99_us", "cpu_us", "create_s"]),
     ("clients", "64 clients, a connection each", "records_per_s", ["p50_us", "p99_us", "cpu_us"]),
     ("bare-64", "64 bare connections", "requests_per_s", ["p50_us", "p99_us", "cores"]),
     ("durable", "64 clients, flush.messages=1", "records_per_s", ["p50_us", "p99_us", "cpu_us"]),
@@ -161,8 +162,9 @@ def goals(found):
     row("over 1,000 partitions", "≥ 0.8 of our own with one; ≥ 4 × Kafka's", f"{times(own)} our own; {times(rate)} Kafka's",
         at_least(own, 0.8) and at_least(rate, 4))
     own = data.ratio("over-10000", "records_per_s", "plimsoll", to_cell="workers")
+    theirs = figure("records_per_s", data.median("kafka-10000", "kafka", "records_per_s"))
     row("over 10,000 partitions", "≥ 0.7 of our own with one",
-        f"{times(own)} our own; {times(data.ratio('over-10000', 'records_per_s'))} Kafka's", at_least(own, 0.7))
+        f"{times(own)} our own; Kafka's: {theirs} records/s in its first seconds", at_least(own, 0.7))
     rate = data.ratio("clients", "records_per_s")
     row("64 clients, a connection each", "≥ 3 × Kafka's records/s", times(rate), at_least(rate, 3))
     rate = data.ratio("bare-64", "requests_per_s", "echo")

@@ -5,10 +5,10 @@
 //! ```text
 //! cargo run --release -p plimsoll-server --example broker_load -- echo 127.0.0.1:19099
 //! cargo run --release -p plimsoll-server --example broker_load -- produce ADDR CONNECTIONS PARTITIONS SECONDS
-//! cargo run --release -p plimsoll-server --example broker_load -- durable ADDR CONNECTIONS PARTITIONS SECONDS
+//! cargo run --release -p plimsoll-server --example broker_load -- synced ADDR CONNECTIONS PARTITIONS SECONDS
 //! ```
 //!
-//! A record of 1 KiB a batch, acks=all, to the topic `load-PARTITIONS`, or `durable-PARTITIONS` with
+//! A record of 1 KiB a batch, acks=all, to the topic `load-PARTITIONS`, or `synced-PARTITIONS` with
 //! `flush.messages=1`, which is made if it is not there.
 //! Against the echo server give 0 partitions: nothing is asked of it but the produces.
 #![expect(clippy::print_stdout, reason = "it is what it is for")]
@@ -42,18 +42,18 @@ fn main() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     match args[..] {
         ["echo", address] => runtime.block_on(echo(address)),
-        [verb @ ("produce" | "durable"), address, connections, partitions, seconds] => {
+        [verb @ ("produce" | "synced"), address, connections, partitions, seconds] => {
             let topic = Topic {
                 name: format!("{}-{partitions}", if verb == "produce" { "load" } else { verb }),
                 partitions: partitions.parse().unwrap(),
             };
             if topic.partitions > 0 {
-                topic.make(address, verb == "durable");
+                topic.make(address, verb == "synced");
             }
             let (connections, seconds) = (connections.parse().unwrap(), seconds.parse().unwrap());
             runtime.block_on(load(address, connections, &topic, Duration::from_secs(seconds)));
         }
-        _ => println!("echo ADDR | produce|durable ADDR CONNECTIONS PARTITIONS SECONDS"),
+        _ => println!("echo ADDR | produce|synced ADDR CONNECTIONS PARTITIONS SECONDS"),
     }
 }
 
