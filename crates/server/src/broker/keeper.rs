@@ -17,7 +17,7 @@ use crate::cluster::{Apply, Group};
 /// How often a keeper looks.
 const LOOK: Duration = Duration::from_millis(250);
 /// How many times as long as a state is taken, which holds up its shard, passes before the next is.
-const REST: u32 = 100;
+const REST: u32 = 50;
 const REST_MIN: Duration = Duration::from_millis(200);
 /// Others may have filled the disk, and may free it.
 const REST_AFTER_FAILURE: Duration = Duration::from_secs(10);
