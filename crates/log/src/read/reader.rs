@@ -127,13 +127,7 @@ impl Reader {
         // written after that.
         let limit = self.source.limit(self.level);
         if self.source.epoch() != self.epoch {
-            // Others may have got the indexes of what was read.
-            let last_read = self.next_index - 1;
-            if self.source.is_cut_off(last_read, self.cuts) {
-                return Err(Error::Truncated { index: last_read });
-            }
-            self.epoch = self.source.epoch();
-            self.open = None;
+            self.begin_anew()?;
         }
         if let Some(open) = &mut self.open {
             open.is_fresh = false;
@@ -193,6 +187,18 @@ impl Reader {
         }
     }
 
+    /// Segments were taken away: opens the one that is next, unless others may have got the indexes of what
+    /// was read.
+    fn begin_anew(&mut self) -> Result<()> {
+        let last_read = self.next_index - 1;
+        if self.source.is_cut_off(last_read, self.cuts) {
+            return Err(Error::Truncated { index: last_read });
+        }
+        self.epoch = self.source.epoch();
+        self.open = None;
+        Ok(())
+    }
+
     /// Whether a record should be there that the segment, which is full, does not have.
     fn is_missed(&self, index: u64) -> Result<bool> {
         // The segment that should follow may be gone from a log that was closed.
@@ -231,6 +237,12 @@ impl Reader {
         }
         let at = open.cursor.at();
         let (first_index, expected) = (open.span.first_index, open.next_index);
+        // The file may be another segment's by now, and a new one have this one's first index.
+        if matches!(self.source, Source::Live(_)) && self.source.epoch() != self.epoch {
+            let limit = self.source.limit(self.level);
+            self.begin_anew()?;
+            return Ok(self.next_index <= limit);
+        }
         if self.reopen_at(expected)? {
             return Ok(true);
         }
