@@ -19,7 +19,7 @@ use crate::kafka::message::{
     FetchPartition, FetchRequest, FetchResponse, FetchedPartition, FetchedTopic,
 };
 use crate::kafka::wire::Gathered;
-use crate::shard::let_go;
+use crate::shard::{Batch, let_go};
 
 /// The most that one answer holds, unless one batch is larger.
 const BYTES_MAX: usize = 64 << 20;
@@ -40,6 +40,8 @@ struct Wanted {
 struct Found {
     response: FetchResponse,
     bytes: usize,
+    /// What was left of the bytes asked for where the next batch had no room in them: waiting brings no more.
+    left_bytes: usize,
     /// Batches of which an answer holds more than it sends, until they are copied: of which topic and
     /// partition of the response, and which of its batches.
     thin: Vec<(usize, usize, Range<usize>)>,
@@ -96,7 +98,8 @@ pub(super) async fn fetch(session: Session, request: FetchRequest) -> Told {
             }
             continue;
         }
-        let is_enough = found.bytes >= enough_bytes(least, asked_bytes, room_bytes);
+        let is_enough =
+            found.bytes + found.left_bytes >= enough_bytes(least, asked_bytes, room_bytes);
         if is_enough || found.has_error || now >= deadline || is_over {
             return found.told(room);
         }
@@ -122,6 +125,8 @@ fn asked_bytes(request: &FetchRequest) -> usize {
 /// With how many bytes a client is answered that wants so many at least. Who has less room than it asked
 /// for has enough where half of that is full.
 fn enough_bytes(least: usize, asked_bytes: usize, room_bytes: usize) -> usize {
+    // Nobody gets more than that.
+    let least = least.min(asked_bytes);
     if room_bytes < asked_bytes { least.min((room_bytes / 2).max(1)) } else { least }
 }
 
@@ -215,6 +220,10 @@ async fn one(
         if read.bytes > room && !is_first {
             read = Read::default();
         }
+        let last = read.batches.last().and_then(|last| Batch::read(last).ok()?.end());
+        if last.is_none_or(|last| last < end) {
+            found.left_bytes += room.saturating_sub(read.bytes);
+        }
     }
     *left = left.map(|left| left.saturating_sub(read.bytes));
     found.bytes += read.bytes;
@@ -267,6 +276,7 @@ mod tests {
         assert_eq!(enough_bytes(MIB, MIB, MIB), MIB);
         assert_eq!(enough_bytes(MIB, 64 * MIB, MIB), MIB / 2, "there will not be more");
         assert_eq!(enough_bytes(1, 64 * MIB, MIB), 1);
+        assert_eq!(enough_bytes(2 * MIB, MIB, MIB), MIB, "it wants more than it takes");
         assert_eq!(enough_bytes(0, 64 * MIB, MIB), 0, "who does not wait");
         assert_eq!(enough_bytes(MIB, MIB, 0), 1, "there is no room");
     }

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use plimsoll_server::broker::{Node, Options};
@@ -157,6 +157,29 @@ fn what_is_asked_a_thousand_times_is_answered_once() {
     let topics = broker.client.call(question).unwrap().topics;
     assert_eq!(topics.iter().map(|topic| topic.partitions.len()).sum::<usize>(), 1);
     broker.close();
+}
+
+/// Where batches do not fill what it takes to the byte, a client that wanted all of it waited each time, however
+/// much there was.
+#[test]
+fn a_fetch_that_can_have_no_more_is_not_made_to_wait_for_it() {
+    const MOST: i32 = 10_000;
+    let mut broker = Broker::open(&Arc::new(SimDir::new()), unsynced());
+    broker.create("orders", &[]);
+    for _ in 0..10 {
+        broker.produced("orders", &".".repeat(3_000));
+    }
+    let partition = FetchPartition { partition_max_bytes: MOST, ..FetchPartition::default() };
+    let topics = vec![FetchTopic { topic: "orders".to_owned(), partitions: vec![partition] }];
+    for min_bytes in [MOST, 2 * MOST] {
+        let (max_wait_ms, topics) = (50_000, topics.clone());
+        let begun = Instant::now();
+        let request = FetchRequest { max_wait_ms, min_bytes, topics, ..FetchRequest::default() };
+        let fetched = broker.client.call(request).unwrap().responses.remove(0).partitions.remove(0);
+        let bytes = fetched.records.0.concat().len();
+        assert!((9_000..10_000).contains(&bytes), "{bytes}");
+        assert!(begun.elapsed() < Duration::from_secs(40), "it waited for what cannot come");
+    }
 }
 
 /// Clients that ask for all there is and take nothing: others read on, in smaller pieces.
