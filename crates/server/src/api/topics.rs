@@ -121,12 +121,13 @@ async fn delete_one(session: &Session, name: &str, patience: Patience) -> Result
     let id = id.ok_or_else(Problem::no_topic)?;
     let gone = Asked::TopicIsGone(name.to_owned());
     let delete = move |node: Arc<Node>| async move {
-        node.topics.delete(id).await?;
-        // Offsets in it go before its name is free, so that another of that name begins anew.
-        match node.groups.ask(gone).await {
-            Answer::Done => Ok(node.topics.let_go(id).await?),
-            _refused => Err(Failed::Offline { number: GROUPS }.into()),
-        }
+        let forget = async {
+            match node.groups.ask(gone).await {
+                Answer::Done => Ok(()),
+                _refused => Err(Failed::Offline { number: GROUPS }),
+            }
+        };
+        node.topics.delete(id, forget).await
     };
     session.within(patience, delete).await
 }

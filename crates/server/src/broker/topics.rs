@@ -147,17 +147,22 @@ impl Topics {
         self.change(id, Change::Alter { id, settings }).await
     }
 
-    /// Deletes a topic: it is gone from all shards on return, and nobody finds it. Its name is free once it is
-    /// [let go](Self::let_go).
-    pub(crate) async fn delete(&self, id: TopicId) -> Result<(), Refused> {
-        match self.change(id, Change::Delete { id }).await {
-            // Who deletes it again has the rest of it done.
-            Err(Refused::Impossible(Impossible::Deleted(_))) => {
-                let _turn = self.turn.lock().await;
-                Ok(self.carry_out(id).await?)
-            }
-            told => told,
+    /// Deletes a topic: it is gone from all shards on return, and its name is free. `forget` has offsets in it go
+    /// before that, as they are kept by name. All of it is one turn: nobody makes another of its name meanwhile.
+    pub(crate) async fn delete(
+        &self,
+        id: TopicId,
+        forget: impl Future<Output = Result<(), Failed>>,
+    ) -> Result<(), Refused> {
+        let _turn = self.turn.lock().await;
+        match self.agree(&Change::Delete { id }).await {
+            // Or it is marked as deleted, and that did not come to its end.
+            Ok(_) | Err(Refused::Impossible(Impossible::Deleted(_))) => {}
+            Err(why) => return Err(why),
         }
+        self.carry_out(id).await?;
+        forget.await?;
+        Ok(self.let_go(id).await?)
     }
 
     /// An id for an idempotent producer that nobody had.
@@ -276,8 +281,7 @@ impl Topics {
 
     /// Frees the name of a deleted topic, once no shard has anything of it, and no group an offset in it: these
     /// are kept by name.
-    pub(crate) async fn let_go(&self, id: TopicId) -> Result<(), Failed> {
-        let _turn = self.turn.lock().await;
+    async fn let_go(&self, id: TopicId) -> Result<(), Failed> {
         let epoch = {
             let catalog = self.catalog();
             let Some(topic) = catalog.topic(id).filter(|topic| topic.is_deleted) else {
