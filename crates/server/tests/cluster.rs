@@ -351,7 +351,9 @@ fn a_log_without_its_members_is_told() {
     let disk = Arc::new(disk.crash(Crash::Process, 0));
     // The first record's; the log's header has a block before it.
     let segment = disk.open("00000000000000000001.seg", Access::default()).unwrap();
-    segment.write_at(&[0xff], 4190).unwrap();
+    let mut byte = [0];
+    segment.read_at(&mut byte, 4190).unwrap();
+    segment.write_at(&[!byte[0]], 4190).unwrap();
     let found = open_with(&disk, options(Ack::Written)).err();
     assert!(matches!(found, Some(Error::MembersLost)), "{found:?}");
 }

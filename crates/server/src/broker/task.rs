@@ -4,7 +4,7 @@ use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
 /// A running task. Dropping it ends it, wherever it waits; dropped outside of any runtime it has let go of
-/// all that it held by then.
+/// all that it held by then, but for what it had done on another thread, which goes on to its end.
 #[derive(Debug)]
 pub(super) struct Task {
     handle: JoinHandle<()>,

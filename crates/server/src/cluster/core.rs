@@ -61,6 +61,15 @@ impl Core {
 }
 
 impl Core {
+    /// Stops the engine, and waits until all of its tasks have ended. Must not be called on its runtime.
+    pub(crate) fn stop(mut self) {
+        drop(self.running.take());
+        if let Some(thread) = self.thread.take() {
+            // A panic there was printed there.
+            drop(thread.join());
+        }
+    }
+
     /// Where the engine runs. What else runs there ends with it.
     pub(crate) fn runtime(&self) -> &runtime::Handle {
         &self.runtime

@@ -289,7 +289,7 @@ impl<S: Apply> Group<S> {
     pub fn close(self) -> Result<()> {
         let Self { engine, storage, progress, core } = self;
         drop((engine, progress));
-        drop(core);
+        core.stop();
         let storage = Arc::into_inner(storage).expect("the engine's tasks have ended");
         Ok(storage.log.close()?)
     }

@@ -240,7 +240,7 @@ mod tests {
     }
 
     fn run<T>(test: impl Future<Output = T>) -> T {
-        tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(test)
+        tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(test)
     }
 
     fn normal(index: u64, payload: &'static [u8]) -> Entry {
@@ -298,7 +298,10 @@ mod tests {
     #[test]
     fn what_must_be_durable_is_so_before_a_vote_that_comes_after_it() {
         // What blocks runs one after the other.
-        let runtime = tokio::runtime::Builder::new_current_thread().max_blocking_threads(1).build();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .max_blocking_threads(1)
+            .build();
         runtime.unwrap().block_on(async {
             let mut store = store(Ack::Buffered);
             drop(append(&mut store, members(0)).await);
