@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use plimsoll_log::{Ack, Crew};
 use plimsoll_sync::Dir;
+use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 
 use super::error::Failed;
@@ -19,7 +20,7 @@ use super::replica::{Applier, Replica};
 use super::room::Room;
 use super::snapshot;
 use super::task::Task;
-use crate::cluster::{self, Group, Leadership};
+use crate::cluster::{self, Group, Leadership, Recovered};
 use crate::run::Run;
 use crate::shard::{
     Answer, BATCH_OVERHEAD_BYTES, Entry, Fence, Item, Opening, Partition, Proposer, State,
@@ -54,6 +55,14 @@ pub(crate) struct Ends {
     pub(crate) epoch: i32,
 }
 
+/// A shard as it was found, to which nothing was added yet.
+pub(super) struct Found {
+    number: u32,
+    recovered: Recovered,
+    state: State,
+    tail_bytes: usize,
+}
+
 /// A shard that leads its group, and takes nothing yet.
 pub(super) struct Opened {
     number: u32,
@@ -61,13 +70,10 @@ pub(super) struct Opened {
     replica: Arc<Replica>,
     leadership: Leadership,
     keeper: Arc<Keeper>,
-    /// The last log index that its recovery found.
-    pub(super) recovered: u64,
 }
 
-impl Opened {
-    /// Opens a shard in its directory, and waits until it leads: all that its recovery found is durable
-    /// then.
+impl Found {
+    /// Opens a shard in its directory.
     pub(super) fn open(
         root: &Arc<dyn Dir>,
         number: u32,
@@ -82,9 +88,25 @@ impl Opened {
         let must_sync =
             |bytes: &[u8]| Entry::decode(bytes).is_ok_and(|entry| entry.must_be_durable);
         let options = cluster::Options { node: 1, promise, must_sync, start, log, crew };
+        let recovered = Recovered::open(&dir, options).map_err(failed)?;
+        Ok(Self { number, recovered, state, tail_bytes })
+    }
+
+    /// The last log index that its recovery found; all up to it is durable on return. The runtime is one that
+    /// may be waited on.
+    pub(super) fn last_index(&self, runtime: &Handle) -> Result<u64, Failed> {
+        let failed = |why| Failed::Shard { number: self.number, why };
+        let durable = async { self.recovered.wait_durable().await.map_err(failed) };
+        wait_for(runtime, || self.recovered.lacks_room().map(failed), durable)?;
+        Ok(self.recovered.recovery().last_index)
+    }
+
+    /// Waits until it leads.
+    pub(super) fn begin(self, root: &Arc<dyn Dir>) -> Result<Opened, Failed> {
+        let Self { number, recovered, state, tail_bytes } = self;
+        let failed = |why| Failed::Shard { number, why };
         let replica = Arc::new(Replica::new(state, tail_bytes));
-        let applier = Applier(Arc::clone(&replica));
-        let (group, recovery) = Group::open(&dir, options, applier).map_err(failed)?;
+        let group = recovered.start(Applier(Arc::clone(&replica))).map_err(failed)?;
         let leading = async {
             let leadership = group.wait_to_lead().await.map_err(failed)?;
             // A leadership begins once all that it applied is durable.
@@ -96,10 +118,11 @@ impl Opened {
         let leadership = wait_for(group.runtime(), || group.lacks_room().map(failed), leading)?;
         let keeper = Keeper::new(root, number, Arc::clone(&replica.applied_bytes));
         let (group, keeper) = (Arc::new(group), Arc::new(keeper));
-        let recovered = recovery.last_index;
-        Ok(Self { number, group, replica, leadership, keeper, recovered })
+        Ok(Opened { number, group, replica, leadership, keeper })
     }
+}
 
+impl Opened {
     /// Goes on behind what may be gone. Durable on return.
     pub(super) fn fence(&self, fence: Fence, now: u64) -> Result<(), Failed> {
         let act = {
@@ -113,6 +136,11 @@ impl Opened {
             proposed.map(drop).map_err(failed)
         };
         wait_for(self.group.runtime(), || self.group.lacks_room().map(failed), fence)
+    }
+
+    /// Where its engine runs.
+    pub(super) fn runtime(&self) -> &Handle {
+        self.group.runtime()
     }
 
     /// The last log index that is durable, as the shard counts.

@@ -9,7 +9,7 @@ use plimsoll_log::{Ack, Crew, CrewOptions, Policy, Ring};
 use plimsoll_sync::{Access, Dir, Lock, OsDir, Overwrite};
 
 use super::coordinator::{Asked, Coordinator};
-use super::data::{DataShard, Opened};
+use super::data::{DataShard, Found};
 use super::error::Failed;
 use super::layout::{DURABLE, SHARED, cluster_id};
 use super::options::{Options, Promise};
@@ -84,12 +84,14 @@ impl Node {
         };
         let tail_bytes = options.tail_bytes;
         let shared = options.log(ring, options.flush);
-        let shared = Opened::open(dir, SHARED, ack, shared, None, tail_bytes)?;
+        let shared = Found::open(dir, SHARED, ack, shared, None, tail_bytes)?;
         let durable = options.log(Ring::Memory, Policy::everysec());
         let durable =
-            Opened::open(dir, DURABLE, Ack::Durable, durable, Some(Arc::clone(&crew)), tail_bytes)?;
+            Found::open(dir, DURABLE, Ack::Durable, durable, Some(Arc::clone(&crew)), tail_bytes)?;
+        let durable = durable.begin(dir)?;
         // What was durable before it was acknowledged cannot be in doubt.
-        let ends = [(SHARED, shared.recovered)].into_iter().filter(|(_, last)| *last > 0).collect();
+        let last_index = shared.last_index(durable.runtime())?;
+        let ends = [(SHARED, last_index)].into_iter().filter(|(_, last)| *last > 0).collect();
         let start = Start {
             data: &**dir,
             memory: memory.as_ref().map(|memory| memory as &dyn Dir),
@@ -97,7 +99,9 @@ impl Node {
             fresh_id: u128::from_le_bytes(random::bytes()),
             now_ms: now(),
         };
+        // Before anything is added: a log that has grown since would hide what it has lost.
         let (run, verdict) = Run::begin(start, &ends)?;
+        let shared = shared.begin(dir)?;
         if let Verdict::MayHaveLost(loss) = &verdict {
             shared.fence(loss.fence(SHARED), now())?;
             run.fenced(&[(SHARED, shared.durable())].into(), now())?;

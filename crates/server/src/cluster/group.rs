@@ -20,7 +20,8 @@ use super::error::{Error, Result};
 use super::options::Options;
 use super::place::Place;
 use super::record::{HEAD_BYTES, from_log, to_log};
-use super::state::{Leadership, Progress, State};
+use super::recovered::Recovered;
+use super::state::{Leadership, Progress};
 use super::storage::Storage;
 use super::types::{Entry, Payload};
 
@@ -42,11 +43,11 @@ pub struct Committed<A> {
 /// process, but that what was buffered is written if that is possible; [`Group::close`] says how it
 /// went.
 pub struct Group<S: Apply> {
-    engine: Engine<S>,
-    storage: Arc<Storage>,
-    progress: watch::Receiver<Progress>,
+    pub(super) engine: Engine<S>,
+    pub(super) storage: Arc<Storage>,
+    pub(super) progress: watch::Receiver<Progress>,
     /// Ends before the storage is closed.
-    core: Core,
+    pub(super) core: Core,
 }
 
 impl<S: Apply> Group<S> {
@@ -59,15 +60,9 @@ impl<S: Apply> Group<S> {
     /// [`Error::NotAnEntry`], [`Error::MembersLost`]: it cannot be used as it is; at most a torn tail of the log was cut
     /// off. [`Error::Log`] as of opening a log.
     pub fn open(dir: &Arc<dyn Dir>, options: Options, state: S) -> Result<(Self, Recovery)> {
-        let (node, start) = (options.node, options.start.clone());
-        let (storage, recovery) = Storage::open(dir, options)?;
-        // What is to be applied is there.
-        storage.check_has(start.as_ref().map_or(0, |start| start.index().saturating_add(1)))?;
-        let storage = Arc::new(storage);
-        let (sender, progress) = watch::channel(Progress::default());
-        let state = State::new(state, start, sender);
-        let (core, engine) = Core::start(node, Arc::clone(&storage), state)?;
-        Ok((Self { engine, storage, progress, core }, recovery))
+        let recovered = Recovered::open(dir, options)?;
+        let recovery = recovered.recovery().clone();
+        Ok((recovered.start(state)?, recovery))
     }
 
     /// The leadership of this replica, if it leads and the first entry of its term is applied:
@@ -262,10 +257,7 @@ impl<S: Apply> Group<S> {
     /// Why what it has accepted waits: the disk has no room for it.
     #[must_use]
     pub fn lacks_room(&self) -> Option<Error> {
-        match self.storage.log.health() {
-            Err(why @ plimsoll_log::Error::OutOfSpace { .. }) => Some(why.into()),
-            _ => None,
-        }
+        self.storage.lacks_room()
     }
 
     /// Why it takes no entries now; `None` if it leads, and its log is as it should be.

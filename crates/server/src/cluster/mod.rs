@@ -7,7 +7,7 @@
 //!
 //! | file | what |
 //! | --- | --- |
-//! | `group` | the door |
+//! | `group`, `recovered` | the door, and what is behind it before it opens |
 //! | `core` | the engine on its thread |
 //! | `settings`, `network`, `types` | what it is told, whom it talks to, its types |
 //! | `state`, `apply` | committed entries on their way to the shard |
@@ -41,6 +41,7 @@ mod network;
 mod options;
 mod place;
 mod record;
+mod recovered;
 mod settings;
 mod slot;
 mod state;
@@ -58,6 +59,7 @@ pub use self::place::Place;
 pub use self::record::NotAnEntry;
 #[cfg(fuzzing)]
 pub use self::record::record_again;
+pub use self::recovered::Recovered;
 #[cfg(fuzzing)]
 pub use self::slot::slot_again;
 pub use self::state::Leadership;

@@ -82,6 +82,14 @@ impl Storage {
         Ok(())
     }
 
+    /// Why what the log has accepted waits: the disk has no room for it.
+    pub(crate) fn lacks_room(&self) -> Option<Error> {
+        match self.log.health() {
+            Err(why @ plimsoll_log::Error::OutOfSpace { .. }) => Some(why.into()),
+            _ => None,
+        }
+    }
+
     pub(crate) fn tail(&self) -> MutexGuard<'_, Tail> {
         // Each change of it is whole before anything can panic.
         self.tail.lock().unwrap_or_else(PoisonError::into_inner)

@@ -88,3 +88,59 @@ fn a_topic_of_the_same_name_begins_anew_whenever_the_system_dies() {
     }
     assert!(old > 0 && new > 0, "{old} images with the first, {new} with the second");
 }
+
+/// A start without the ring died between the first entry of its leadership and its mark: the log was as long
+/// as the witness of the run before said, the start after it doubted nothing, and an offset named two records.
+#[test]
+fn a_start_that_dies_before_it_says_what_is_lost_hides_nothing() {
+    let with = |memory: Option<&tempfile::TempDir>| Options {
+        memory: memory.map(|memory| memory.path().to_owned()),
+        flush: Policy::Never,
+        ..Options::default()
+    };
+    let (disk, first) = (Arc::new(SimDir::new()), memory());
+    let mut broker = Broker::start(&disk, with(Some(&first))).unwrap();
+    if broker.node().promise() != Promise::Memory {
+        return println!("SKIPPED: no tmpfs");
+    }
+    assert!(broker.create("orders", 1, false));
+    let sent = |record| Produced {
+        topic: "orders".to_owned(),
+        partition: 0,
+        records: vec![record],
+        producer: None,
+    };
+    // The first opens the partition, by a sync that it waits for; the next is in the ring alone.
+    assert_eq!(broker.produce(&[sent(1)]), Some(vec![Ok(0)]));
+    disk.stop_at(disk.operations());
+    assert_eq!(broker.produce(&[sent(2)]), Some(vec![Ok(1)]));
+    let kept = memory();
+    copy(first.path(), kept.path());
+    let disk = Arc::new(disk.crash(Crash::Process, 0));
+    drop((broker.stop(), first));
+
+    let images = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&images);
+    disk.watch(move |moment| seen.lock().unwrap().push(moment.crash(Crash::Process, 0)));
+    drop(Broker::start(&disk, with(None)).unwrap().stop());
+    let images = std::mem::take(&mut *images.lock().unwrap());
+    let (mut there, mut said) = (0, 0);
+    for image in images {
+        let memory = memory();
+        copy(kept.path(), memory.path());
+        let mut broker = Broker::start(&Arc::new(image), with(Some(&memory))).unwrap();
+        let verdict = broker.node().verdict().to_owned();
+        match broker.look("orders", 0).unwrap().records.get(&1) {
+            Some(2) => there += 1,
+            found => {
+                assert_eq!(found, None);
+                assert!(verdict.starts_with("records may be lost"), "{verdict}");
+                said += 1;
+            }
+        }
+        let next = broker.produce(&[sent(3)]).unwrap()[0].unwrap();
+        assert!(next > 1, "offset {next} is given away again: {verdict}");
+        drop(broker.stop());
+    }
+    assert!(there > 0 && said > 0, "{there} with the record, {said} without it");
+}
