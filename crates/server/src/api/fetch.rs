@@ -1,5 +1,6 @@
 //! Fetch: records, as soon as there are some.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +20,7 @@ use crate::kafka::message::{
     FetchPartition, FetchRequest, FetchResponse, FetchedPartition, FetchedTopic,
 };
 use crate::kafka::wire::Gathered;
-use crate::shard::{Batch, let_go};
+use crate::shard::let_go;
 
 /// The most that one answer holds, unless one batch is larger.
 const BYTES_MAX: usize = 64 << 20;
@@ -40,7 +41,8 @@ struct Wanted {
 struct Found {
     response: FetchResponse,
     bytes: usize,
-    /// What was left of the bytes asked for where the next batch had no room in them: waiting brings no more.
+    /// What was left of the bytes asked for where there is more, and it had no room in them: waiting does not
+    /// fill it.
     left_bytes: usize,
     /// Batches of which an answer holds more than it sends, until they are copied: of which topic and
     /// partition of the response, and which of its batches.
@@ -49,8 +51,8 @@ struct Found {
     has_error: bool,
     /// There are records, and there was no room for any.
     has_no_room: bool,
-    /// Shards that have records which are asked for and are not durable yet.
-    waits_for_disk: Vec<u32>,
+    /// Shards that have records which are asked for and are not durable yet, and how far each was.
+    waits_for_disk: BTreeMap<u32, u64>,
 }
 
 /// Answers when there is as much as is asked for, something went wrong, or the time is over. What it reads
@@ -199,6 +201,8 @@ async fn one(
 ) -> Result<FetchedPartition, (ErrorCode, Option<Ends>)> {
     let Wanted { at, from, epoch, bytes_max, isolation_level } = wanted;
     let Located { shard, opening, .. } = at;
+    // A sync that ends from here on is heard of.
+    let durable = shard.durable();
     let ends = shard.ends(*opening).ok_or((ErrorCode::UnknownTopicOrPartition, None))?;
     check_epoch(*epoch, ends.epoch).map_err(|code| (code, Some(ends)))?;
     if !(ends.start..=ends.committed).contains(from) {
@@ -206,22 +210,22 @@ async fn one(
     }
     let end = at.end(ends, *isolation_level);
     if end < ends.committed {
-        found.waits_for_disk.push(shard.number);
+        found.waits_for_disk.entry(shard.number).or_insert(durable);
     }
     let is_first = found.bytes == 0;
-    found.has_no_room |= left.is_none() && *from < end;
+    let reading = Reading { opening: *opening, from: *from, end, bytes_max: *bytes_max };
+    found.has_no_room |= left.is_none() && *from < end && shard.has(reading);
     let mut read = Read::default();
     let room = left.map(|left| left.min(*bytes_max)).filter(|room| *room > 0 || is_first);
     if let Some(room) = room.filter(|_| *from < end) {
-        let reading = Reading { opening: *opening, from: *from, end, bytes_max: room };
+        let reading = Reading { bytes_max: room, ..reading };
         let storage = |_| (ErrorCode::KafkaStorageError, Some(ends));
         read = shard.read(reading).await.map_err(storage)?;
         // Only what comes first may be larger than what is asked for.
         if read.bytes > room && !is_first {
-            read = Read::default();
+            read = Read { has_more: true, ..Read::default() };
         }
-        let last = read.batches.last().and_then(|last| Batch::read(last).ok()?.end());
-        if last.is_none_or(|last| last < end) {
+        if read.has_more {
             found.left_bytes += room.saturating_sub(read.bytes);
         }
     }
@@ -247,14 +251,15 @@ fn refused(number: i32, error_code: ErrorCode, ends: Option<Ends>) -> FetchedPar
     }
 }
 
-/// Done when more of these shards is durable than now.
-fn until_durable(session: &Session, shards: &[u32]) -> FuturesUnordered<BoxFuture<'static, ()>> {
-    let mut numbers = shards.to_vec();
-    numbers.dedup();
-    let wait = |number| -> BoxFuture<'static, ()> {
-        let shard = session.node.topics.shard(number);
-        // The engine counts from 0: this is the entry behind the last that is durable.
-        let more = shard.group.watch_durable(shard.durable());
+/// Done when more of these shards is durable than was.
+fn until_durable(
+    session: &Session,
+    shards: &BTreeMap<u32, u64>,
+) -> FuturesUnordered<BoxFuture<'static, ()>> {
+    let wait = |(number, durable): (&u32, &u64)| -> BoxFuture<'static, ()> {
+        let shard = session.node.topics.shard(*number);
+        // The engine counts from 0: this is the entry behind the last that was durable.
+        let more = shard.group.watch_durable(*durable);
         Box::pin(async move {
             // Where the log has stopped, whoever waits finds the time over.
             if more.await.is_err() {
@@ -262,7 +267,7 @@ fn until_durable(session: &Session, shards: &[u32]) -> FuturesUnordered<BoxFutur
             }
         })
     };
-    numbers.into_iter().map(wait).collect()
+    shards.iter().map(wait).collect()
 }
 
 #[cfg(test)]

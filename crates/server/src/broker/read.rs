@@ -30,6 +30,8 @@ pub(crate) struct Reading {
 pub(crate) struct Read {
     pub(crate) batches: Vec<Bytes>,
     pub(crate) bytes: usize,
+    /// There is more, which did not fit, or is not in memory.
+    pub(crate) has_more: bool,
     /// Of the batches those that hold more than twice their bytes.
     pub(crate) thin: Vec<Range<usize>>,
 }
@@ -40,15 +42,22 @@ impl DataShard {
         // Of those that were needed none is forgotten before all are there.
         let mut found: Vec<Arc<Run>> = Vec::new();
         loop {
-            let Fetched { batches, needs, thin } = self.look(reading, &found);
+            let Fetched { batches, needs, has_more, thin } = self.look(reading, &found);
             match needs.filter(|_| batches.is_empty()) {
                 Some(index) => found.push(self.read_log(index).await?),
                 None => {
                     let bytes = batches.iter().map(Bytes::len).sum();
-                    return Ok(Read { batches, bytes, thin });
+                    let has_more = has_more || needs.is_some();
+                    return Ok(Read { batches, bytes, has_more, thin });
                 }
             }
         }
+    }
+
+    /// Whether there is something to read.
+    pub(crate) fn has(&self, reading: Reading) -> bool {
+        let Fetched { batches, needs, .. } = self.look(reading, &[]);
+        !batches.is_empty() || needs.is_some()
     }
 
     fn look(&self, reading: Reading, found: &[Arc<Run>]) -> Fetched {

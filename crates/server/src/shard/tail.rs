@@ -38,12 +38,14 @@ pub struct Tail {
 }
 
 /// What was read of a partition.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Fetched {
     /// Batches, each whole.
     pub batches: Vec<Bytes>,
     /// The log index of an entry that is needed to go on: it is not in the tail.
     pub needs: Option<u64>,
+    /// The next batch did not fit in the bytes asked for.
+    pub has_more: bool,
     /// Those of an entry of which they are less than half: to be [copied](let_go).
     pub thin: Vec<Range<usize>>,
 }
@@ -132,7 +134,7 @@ pub fn fetch<'a>(
     bytes_max: usize,
     mut find: impl FnMut(u64) -> Option<&'a Held>,
 ) -> Fetched {
-    let mut fetched = Fetched { batches: Vec::new(), needs: None, thin: Vec::new() };
+    let mut fetched = Fetched::default();
     let Some(partition) = state.partition(opening) else { return fetched };
     let mut bytes = 0;
     for point in partition.points_from(from) {
@@ -144,15 +146,16 @@ pub fn fetch<'a>(
             break;
         };
         let (before, bytes_before) = (fetched.batches.len(), bytes);
-        let mut is_full = false;
+        let mut is_over = false;
         for slice in entry.batches(opening, point) {
             let batch = Batch::read(&slice).expect("what was applied is a batch");
             let batch_end = batch.end().expect("and has an end");
             if batch_end <= from {
                 continue;
             }
-            is_full = batch_end > end || (bytes + slice.len() > bytes_max && bytes > 0);
-            if is_full {
+            fetched.has_more = batch_end <= end && bytes + slice.len() > bytes_max && bytes > 0;
+            is_over = batch_end > end || fetched.has_more;
+            if is_over {
                 break;
             }
             bytes += slice.len();
@@ -161,7 +164,7 @@ pub fn fetch<'a>(
         if bytes - bytes_before < entry.bytes.len() / 2 {
             fetched.thin.push(before..fetched.batches.len());
         }
-        if is_full {
+        if is_over {
             break;
         }
     }

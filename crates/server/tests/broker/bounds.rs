@@ -21,7 +21,7 @@ use plimsoll_server::kafka::message::{
 };
 use plimsoll_server::net::{Counters, Limits, Listener};
 use plimsoll_simdisk::SimDir;
-use plimsoll_sync::Dir;
+use plimsoll_sync::{Crash, Dir};
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
@@ -180,6 +180,33 @@ fn a_fetch_that_can_have_no_more_is_not_made_to_wait_for_it() {
         assert!((9_000..10_000).contains(&bytes), "{bytes}");
         assert!(begun.elapsed() < Duration::from_secs(40), "it waited for what cannot come");
     }
+}
+
+/// Behind what may be gone there is nothing to send, and a consumer that stood there was answered at once, for
+/// ever.
+#[test]
+fn a_fetch_before_a_gap_waits_for_records() {
+    const WAIT: Duration = Duration::from_secs(1);
+    let disk = Arc::new(SimDir::new());
+    let mut broker = Broker::open(&disk, unsynced());
+    broker.create("orders", &[]);
+    broker.produced("orders", "1");
+    broker.produced("orders", "2");
+    let cut = Arc::new(disk.crash(Crash::PowerCut, 1));
+    drop(broker);
+    let mut broker = Broker::open(&cut, unsynced());
+    assert!(broker.node.verdict().starts_with("records may be lost"));
+    let fetch_offset = i64::try_from(broker.consume("orders", UNCOMMITTED).len()).unwrap();
+    assert!(broker.latest("orders", UNCOMMITTED) > fetch_offset);
+    let partition =
+        FetchPartition { fetch_offset, partition_max_bytes: 10_000, ..FetchPartition::default() };
+    let topics = vec![FetchTopic { topic: "orders".to_owned(), partitions: vec![partition] }];
+    let max_wait_ms = i32::try_from(WAIT.as_millis()).unwrap();
+    let request = FetchRequest { max_wait_ms, min_bytes: 1, topics, ..FetchRequest::default() };
+    let begun = Instant::now();
+    let fetched = broker.client.call(request).unwrap().responses.remove(0).partitions.remove(0);
+    assert!(fetched.error_code == ErrorCode::None && fetched.records.0.is_empty(), "{fetched:?}");
+    assert!(begun.elapsed() >= WAIT, "it was answered after {:?}", begun.elapsed());
 }
 
 /// Clients that ask for all there is and take nothing: others read on, in smaller pieces.
