@@ -99,7 +99,7 @@ impl Node {
             fresh_id: u128::from_le_bytes(random::bytes()),
             now_ms: now(),
         };
-        // Before anything is added: a log that has grown since would hide what it has lost.
+        // Before anything is added to it: a log that has grown since would hide what it has lost.
         let (run, verdict) = Run::begin(start, &ends)?;
         let shared = shared.begin(dir)?;
         if let Verdict::MayHaveLost(loss) = &verdict {

@@ -62,11 +62,13 @@ struct Acknowledged {
 }
 
 impl Run {
-    /// Begins a run, and says what is known of the one before. `ends` are the last indexes of all
-    /// logs that there are, after their recovery, and the caller has synced each.
+    /// Begins a run, and says what is known of the one before. `ends` are the last indexes, after
+    /// their recovery, of all logs whose records are acknowledged before they are durable; the caller
+    /// has synced each.
     ///
     /// On return the incarnation is durable, and above all before it. So is a doubt, until
-    /// [`Run::fenced`]. Nothing may be appended, and no message leave, before.
+    /// [`Run::fenced`]. Without one the run rests: whatever ends it before it acknowledges anything
+    /// leaves no doubt either. Nothing may be appended to those logs, and no message leave, before.
     pub fn begin(start: Start<'_>, ends: &Ends) -> Result<(Self, Verdict)> {
         check_count(ends)?;
         let Start { data, boot, now_ms, .. } = start;
@@ -77,7 +79,7 @@ impl Run {
             memory.zip(last).and_then(|(memory, last)| Witness::read(memory, last.incarnation));
         let verdict = verdict(last, witness.as_ref(), boot, ends);
         let (state, when_ms, durable) = match &verdict {
-            Verdict::NothingLost(_) => (State::Running, now_ms, ends),
+            Verdict::NothingLost(_) => (State::Quiesced, now_ms, ends),
             Verdict::MayHaveLost(loss) => (State::Doubtful, loss.since_ms, &loss.guaranteed),
         };
         check_count(durable)?;
@@ -105,7 +107,7 @@ impl Run {
             incarnation: mark.incarnation,
             marks: Mutex::new(Marks { file, mark }),
             acknowledged: Mutex::new(acknowledged),
-            rests: AtomicBool::new(false),
+            rests: AtomicBool::new(state == State::Quiesced),
         };
         Ok((run, verdict))
     }

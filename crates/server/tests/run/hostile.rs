@@ -83,7 +83,7 @@ fn a_witness_with_one_changed_byte_is_none() {
 fn a_witness_that_is_short_or_goes_on_is_none() {
     for length in [0, 63, 64, 8255, 8257, 1 << 20] {
         let (data, memory) = (SimDir::new(), memory());
-        begin(&data, &memory, &ends([]));
+        begin(&data, &memory, &ends([])).0.busy(1000).unwrap();
         let file = memory.open("witness-1", SyncMethod::ORDINARY.access()).unwrap();
         file.truncate(length).unwrap();
         let (_, verdict) = begin(&data, &memory, &ends([]));

@@ -27,6 +27,27 @@ fn a_volume_that_was_detached_under_a_system_that_goes_on_is_found_out() {
     assert!(matches!(doubt(&verdict), Doubt::LostDurable(_)));
 }
 
+/// A start of a broker that had ended in order died before it was ready, and the next one fenced.
+#[test]
+fn a_run_that_dies_before_it_acknowledges_leaves_no_doubt() {
+    let (data, memory) = (SimDir::new(), memory());
+    let (run, _) = begin(&data, &memory, &ends([]));
+    run.acknowledged(3, 5).unwrap();
+    assert!(run.close(&ends([(3, 5)]), 2000).unwrap());
+    for boot in [8, 9] {
+        let alone = Start { boot: Some(boot), memory: None, ..start(&data, &memory) };
+        let (run, verdict) = Run::begin(alone, &ends([(3, 5)])).unwrap();
+        assert!(matches!(verdict, Verdict::NothingLost(_)), "{verdict}");
+        // What it appends for itself tells nobody anything.
+        drop(run);
+    }
+    let alone = Start { boot: Some(10), memory: None, ..start(&data, &memory) };
+    let (run, _) = Run::begin(alone, &ends([(3, 6)])).unwrap();
+    run.acknowledged(3, 7).unwrap();
+    let (_, verdict) = Run::begin(Start { boot: Some(11), ..alone }, &ends([(3, 7)])).unwrap();
+    assert_eq!(doubt(&verdict), Doubt::OtherBoot);
+}
+
 #[test]
 fn a_log_that_grows_before_its_fence_does_not_hide_what_it_lost() {
     let (data, memory) = (SimDir::new(), memory());
@@ -79,6 +100,7 @@ fn without_a_boot_id_or_on_a_disk_no_crash_is_told_from_worse() {
     {
         let (run, _) = Run::begin(start, &ends([])).unwrap();
         run.fenced(&ends([]), 2000).unwrap();
+        run.busy(2000).unwrap();
         let (run, verdict) = Run::begin(start, &ends([])).unwrap();
         assert_eq!(doubt(&verdict), wanted);
         run.fenced(&ends([]), 2000).unwrap();
