@@ -43,6 +43,11 @@ impl Session {
         Done: Future<Output = Result<T, Refused>> + Send + 'static,
     {
         let too_late = |message| Problem::new(ErrorCode::RequestTimedOut, message);
+        if until <= Instant::now() {
+            return Err(too_late(
+                "it was not begun: what came before it took all the time there was",
+            ));
+        }
         let (work, mut ended) = (work(Arc::clone(&self.node)), self.ended.clone());
         let done = tokio::spawn(async move {
             tokio::select! {
