@@ -47,6 +47,8 @@ pub(crate) struct World {
     is_faulty: bool,
     /// It is more than that the disk goes down.
     has_failures: bool,
+    /// What is written is not in memory any more in this life, though nobody has synced it.
+    never_syncs: bool,
     /// Topics are made, grow and go in this life: each change makes all that came before it durable.
     has_changes: bool,
     /// How many requests were made.
@@ -99,6 +101,7 @@ impl World {
             },
             is_faulty: false,
             has_failures: false,
+            never_syncs: false,
             has_changes: true,
             turn: 0,
             producers: BTreeMap::new(),
@@ -124,6 +127,7 @@ impl World {
         let options = self.options();
         self.has_changes = self.rng.random_ratio(1, 3);
         (self.is_faulty, self.has_failures) = (false, false);
+        self.never_syncs = options.flush == Policy::Never;
         if self.rng.random_ratio(1, 3) {
             self.is_faulty = true;
             self.disk.stop_at(self.disk.operations() + self.rng.random_range(0..1200));
@@ -303,7 +307,7 @@ impl World {
         let after = memory();
         let known = &mut self.knowledge;
         // A sync that failed may have lost what the kernel had.
-        known.may_lose |= self.has_failures && !known.is_in_memory;
+        known.may_lose |= self.has_failures && (self.never_syncs || !known.is_in_memory);
         if keeps_memory {
             copy(self.memory.path(), after.path());
         } else {
