@@ -245,16 +245,16 @@ impl Log {
     /// Whether the log is as it should be.
     ///
     /// # Errors
-    /// [`Error::Stopped`]: nothing is accepted any more. [`Error::OutOfSpace`]: a segment failed, and there
-    /// is no room for another, so that what was accepted behind the record that it names is in memory only;
-    /// the log goes on once there is room.
+    /// [`Error::Stopped`]: nothing is accepted any more. [`Error::OutOfSpace`]: what was accepted behind the
+    /// record that it names is in memory only, and there is no room for it: a segment failed, or a crash left
+    /// more in the ring than there is room for now. The log goes on once there is.
     pub fn health(&self) -> Result<()> {
         let intake = &self.commit.intake;
         intake.check_owner()?;
         if intake.is_stopped() {
             return Err(intake.why_stopped());
         }
-        if self.commit.is_homeless() {
+        if self.commit.is_homeless() || intake.is_beyond_room() {
             return Err(Error::OutOfSpace { last_index: self.durable() });
         }
         Ok(())

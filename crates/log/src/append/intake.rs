@@ -306,6 +306,11 @@ impl Intake {
         self.room.set_limit(position);
     }
 
+    /// Whether more is accepted than has room, and there is no room for more.
+    pub(crate) fn is_beyond_room(&self) -> bool {
+        self.gate() == Gate::OutOfSpace && self.ring.filled() > self.room.limit()
+    }
+
     /// Segments have room for so much more.
     pub(crate) fn raise_room_limit(&self, by: u64) {
         self.room.raise_limit(by);

@@ -14,6 +14,7 @@ use super::apply::Apply;
 use super::error::{Error, Result};
 use super::log_store::LogStore;
 use super::network::Nobody;
+use super::patience::patient;
 use super::settings::settings;
 use super::state::State;
 use super::storage::Storage;
@@ -41,7 +42,7 @@ impl Core {
     ) -> Result<(Self, Engine<S>)> {
         let (ready, started) = mpsc::channel();
         let (running, closed) = oneshot::channel();
-        let run = move || run(node, storage, state, &ready, closed);
+        let run = move || run(node, &storage, state, &ready, closed);
         let thread = thread::Builder::new()
             .name("plimsoll-raft".to_owned())
             .spawn(run)
@@ -91,7 +92,7 @@ impl Drop for Core {
 /// The thread of an engine: until the group is closed or dropped.
 fn run<S: Apply>(
     node: u64,
-    storage: Arc<Storage>,
+    storage: &Arc<Storage>,
     state: State<S>,
     ready: &mpsc::Sender<Result<(runtime::Handle, Engine<S>)>>,
     closed: oneshot::Receiver<()>,
@@ -103,7 +104,8 @@ fn run<S: Apply>(
         Err(error) => return tell(Err(Error::Thread(Arc::new(error)))),
     };
     runtime.block_on(async {
-        match begin(node, storage, state).await {
+        let begun = begin(node, Arc::clone(storage), state);
+        match patient(|| storage.lacks_room(), begun).await {
             Ok(engine) => {
                 tell(Ok((runtime::Handle::current(), engine.clone())));
                 drop(closed.await);

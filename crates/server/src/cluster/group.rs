@@ -52,7 +52,7 @@ pub struct Group<S: Apply> {
 
 impl<S: Apply> Group<S> {
     /// Opens the group in a directory, or founds one there with this node as its only voter. What
-    /// the log had is durable on return; it is applied once this replica leads again, in a new
+    /// the log's files had is durable on return; it is applied once this replica leads again, in a new
     /// term, or follows.
     ///
     /// # Errors

@@ -17,6 +17,7 @@
 //! | `place` | where a snapshot stands among the entries |
 //! | `identity`, `slot` | who this replica is and what it promised |
 //! | `options`, `error` | what a group is opened with; why it does not go on |
+//! | `patience` | how long whoever opens one waits for a disk that is full |
 //! | `suite` | the engine's own tests of a store, 37 of which ours passes |
 //!
 //! What must stay true, and is asserted or tested where it is kept:
@@ -39,6 +40,7 @@ mod log_store;
 mod membership;
 mod network;
 mod options;
+mod patience;
 mod place;
 mod record;
 mod recovered;
@@ -55,6 +57,7 @@ pub use self::apply::{Apply, Stop};
 pub use self::error::{Error, Result};
 pub use self::group::{Committed, Group};
 pub use self::options::Options;
+pub(crate) use self::patience::patient;
 pub use self::place::Place;
 pub use self::record::NotAnEntry;
 #[cfg(fuzzing)]

@@ -11,6 +11,7 @@ use plimsoll_sync::Dir;
 use super::error::{Error, Result};
 use super::identity::IdentityFile;
 use super::options::Options;
+use super::patience::PATIENCE;
 use super::record::{self, from_log, to_log};
 use super::tail::{self, Tail};
 use super::types::{Entry, LogId};
@@ -52,7 +53,7 @@ impl Storage {
         must_sync: fn(&[u8]) -> bool,
     ) -> Result<Self> {
         // Entries are read from files; what a crash left in the ring only is not in one yet.
-        log.wait(log.last_index(), Ack::Written)?.block()?;
+        wait_until_written(&log)?;
         let last = match log.last_index() {
             last if last < log.first_index() => None,
             last => Some(read_one(&log, last)?),
@@ -164,6 +165,18 @@ impl Storage {
     }
 }
 
+/// Waits until files have what a crash left in the ring only; while a disk has no room for it, not for long.
+fn wait_until_written(log: &Log) -> Result<()> {
+    let written = log.wait(log.last_index(), Ack::Written)?;
+    while let Err(why) = written.block_for(PATIENCE) {
+        if !matches!(why, plimsoll_log::Error::TimedOut { .. }) {
+            return Err(why.into());
+        }
+        log.health()?;
+    }
+    Ok(())
+}
+
 /// The log id of a record.
 fn read_one(log: &Log, log_index: u64) -> Result<LogId> {
     let index = from_log(log_index).expect("the log counts from 1");
@@ -210,7 +223,8 @@ impl Storage {
 #[cfg(test)]
 mod tests {
     use openraft::entry::RaftEntry;
-    use plimsoll_simdisk::SimDir;
+    use plimsoll_simdisk::{Fault, FaultKind, Operation, SimDir};
+    use plimsoll_sync::Crash;
 
     use super::*;
     use crate::cluster::types::log_id;
@@ -251,25 +265,36 @@ mod tests {
             return;
         };
         let [ring, left] = ["ring", "left"].map(|name| memory.path().join(name));
-        let open = |dir: Arc<SimDir>| {
+        let open = |dir: Arc<SimDir>, threads| {
             let ring = plimsoll_log::Ring::File(ring.clone());
-            let log = plimsoll_log::Options { threads: false, ring, ..small(0) };
-            open_log(&(dir as Arc<dyn Dir>), log).unwrap()
+            let log = plimsoll_log::Options { threads, ring, ..small(0) };
+            open_log(&(dir as Arc<dyn Dir>), log)
         };
         let dir = Arc::new(SimDir::new());
-        let storage = open(Arc::clone(&dir));
+        let storage = open(Arc::clone(&dir), false).unwrap();
         let entry = Entry::new_blank(log_id(1, 0));
         let mut record = Vec::new();
         record::encode(&entry, &mut record);
         storage.log.append(&record).unwrap();
         assert_eq!(storage.log.written(), 0);
         // The process ends here, without a word. It is ours, so its ring becomes another file.
-        let crashed = Arc::new(dir.crash(plimsoll_sync::Crash::Process, 0));
+        let [crashed, full] = [(); 2].map(|()| Arc::new(dir.crash(Crash::Process, 0)));
         std::fs::copy(&ring, &left).unwrap();
         std::mem::forget(storage);
-        std::fs::remove_file(&ring).unwrap();
-        std::fs::copy(&left, &ring).unwrap();
-        let storage = open(crashed);
+        let restore = || {
+            std::fs::remove_file(&ring).unwrap();
+            std::fs::copy(&left, &ring).unwrap();
+        };
+        restore();
+        // A disk without room for it: the open ends, and says why.
+        for on in [Operation::Write, Operation::Allocate, Operation::Create] {
+            let kind = FaultKind::Fail(std::io::ErrorKind::StorageFull);
+            full.inject(Fault::new(on, kind).sticky());
+        }
+        let why = open(full, true).unwrap_err();
+        assert!(matches!(why, Error::Log(plimsoll_log::Error::OutOfSpace { .. })), "{why}");
+        restore();
+        let storage = open(crashed, true).unwrap();
         assert_eq!(storage.tail().last(), Some(entry.log_id));
         assert_eq!(storage.read(0..1, usize::MAX).unwrap(), [entry]);
     }

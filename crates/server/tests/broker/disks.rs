@@ -1,6 +1,7 @@
 //! Disks that fail, are full, or are slow.
 
 use std::sync::{Arc, mpsc};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use plimsoll_server::broker::Failed;
@@ -100,6 +101,31 @@ fn a_start_on_a_full_disk_ends_and_says_so() {
     drop(broker);
 }
 
+/// The first entry of a log names who agrees on the others. A first start died before it had that, and the
+/// next, on a disk that is full, waited for ever to write it.
+#[test]
+fn a_second_first_start_on_a_full_disk_ends_and_says_so() {
+    let waits = |stop| {
+        let disk = Arc::new(SimDir::new());
+        disk.stop_at(stop);
+        drop(Broker::start(&disk, unsynced()));
+        let full = Arc::new(disk.crash(Crash::System, stop));
+        for on in [Operation::Write, Operation::Allocate, Operation::Create] {
+            let kind = FaultKind::Fail(std::io::ErrorKind::StorageFull);
+            full.inject(Fault::new(on, kind).nth(7).sticky());
+        }
+        let Err(Failed::Shard { number, why }) = Broker::start(&full, unsynced()) else {
+            return false;
+        };
+        // The first that begins.
+        number == 3 && matches!(why, cluster::Error::Log(plimsoll_log::Error::OutOfSpace { .. }))
+    };
+    let all = (90..160).step_by(10).map(|stop| thread::spawn(move || waits(stop)));
+    let all: Vec<_> = all.collect();
+    let waited: Vec<bool> = all.into_iter().map(|one| one.join().unwrap()).collect();
+    assert!(waited.contains(&true));
+}
+
 /// The deletion took longer than its client waited, and the group went on where it was in the topic that
 /// was deleted.
 #[test]
@@ -119,12 +145,12 @@ fn offsets_of_a_topic_that_is_deleted_late_are_forgotten() {
     let patience = Instant::now() + Duration::from_secs(20);
     while broker.node.topic("orders").is_some() {
         assert!(Instant::now() < patience, "the topic is still there");
-        std::thread::yield_now();
+        thread::yield_now();
     }
     broker.create("orders", &[]);
     while broker.committed("orders") != -1 {
         assert!(Instant::now() < patience, "the offset of the topic before is still there");
-        std::thread::yield_now();
+        thread::yield_now();
     }
     broker.close();
 }
