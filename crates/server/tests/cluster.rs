@@ -1,7 +1,9 @@
 //! A group of one, on a disk that forgets: what was answered is there, and no leadership comes
 //! back.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, mpsc};
+use std::thread;
+use std::time::Duration;
 
 use bytes::Bytes;
 use plimsoll_log::{Ack, Crew, CrewOptions};
@@ -330,6 +332,26 @@ fn a_disk_that_fails_stops_the_group_and_nothing_is_answered() {
     assert!(matches!(failed, Error::Stopped { .. }), "{failed:?}");
     assert_eq!(node.group.leadership(), None, "what has stopped leads no more");
     assert!(node.group.close().is_err());
+}
+
+/// The engine, in the middle of an append, waits for room; who closed the group waited for the engine.
+#[test]
+fn a_group_that_waits_for_room_can_be_closed() {
+    let disk = Arc::new(SimDir::new());
+    let node = open(&disk, Ack::Buffered);
+    let leadership = node.lead();
+    for on in [Operation::Write, Operation::Allocate, Operation::Create] {
+        let kind = FaultKind::Fail(std::io::ErrorKind::StorageFull);
+        disk.inject(Fault::new(on, kind).sticky());
+    }
+    let payload = Bytes::from(vec![b'.'; 10_000]);
+    for _ in 0..20 {
+        // More than the ring holds.
+        wait(node.group.submit(leadership, payload.clone())).map(drop).ok();
+    }
+    let (closed, is_closed) = mpsc::channel();
+    thread::spawn(move || closed.send(node.group.close().is_err()));
+    assert_eq!(is_closed.recv_timeout(Duration::from_secs(60)), Ok(true));
 }
 
 #[test]

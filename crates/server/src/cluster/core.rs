@@ -109,7 +109,9 @@ fn run<S: Apply>(
             Ok(engine) => {
                 tell(Ok((runtime::Handle::current(), engine.clone())));
                 drop(closed.await);
-                drop(engine.shutdown().await);
+                // What waits for room on a disk that has none is given up.
+                let ended = async { engine.shutdown().await.map_err(drop) };
+                patient(|| storage.lacks_room().map(drop), ended).await.ok();
             }
             Err(error) => tell(Err(error)),
         }
