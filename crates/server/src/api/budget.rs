@@ -5,8 +5,12 @@
 //! already, ends its connection; whoever takes no answers is closed, and gives back what it held. An answer may
 //! use its request's room too: so those to what changes something, which are hardly larger, need no more.
 //!
+//! A request has room before it is received, by what it says of itself, and who says much may send nothing: so
+//! an eighth of all is for requests that are not large only.
+//!
 //! Not counted: the newest records of a shard, which have a bound of their own; what requests and answers are
-//! made into on their way; answers of up to 16 KiB.
+//! made into on their way; answers of up to 16 KiB, and a request of up to so many where its connection has no
+//! other.
 
 use std::sync::Arc;
 
@@ -14,8 +18,11 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Whoever reads gets room for so much, though others have most of it; where there is less it waits.
 const LEAST_RECORDS_BYTES: usize = 1 << 20;
-/// Answers up to so many bytes need no room: connections, and therefore these, have a bound of their own.
-const SMALL_ANSWER_BYTES: usize = 16 << 10;
+/// One request or answer of a connection up to so many bytes needs no room: connections, and therefore these,
+/// have a bound of their own.
+const SMALL_BYTES: usize = 16 << 10;
+/// More than clients send at once unless they are told to.
+const LARGE_BYTES: usize = 2 << 20;
 
 /// Room for so many bytes, until it is dropped.
 pub(crate) type Room = OwnedSemaphorePermit;
@@ -24,6 +31,7 @@ pub(crate) type Room = OwnedSemaphorePermit;
 #[derive(Debug)]
 pub(crate) struct Budget {
     requests: Share,
+    large_requests: Share,
     records: Share,
     answers: Share,
 }
@@ -40,17 +48,29 @@ impl Budget {
             let bytes = bytes.min(Semaphore::MAX_PERMITS);
             Share { free: Arc::new(Semaphore::new(bytes)), bytes }
         };
-        Self { requests: share(bytes / 2), records: share(bytes / 4), answers: share(bytes / 4) }
+        Self {
+            requests: share(bytes / 8),
+            large_requests: share(bytes / 8 * 3),
+            records: share(bytes / 4),
+            answers: share(bytes / 4),
+        }
     }
 
     /// Room for a request, once there is some.
     pub(crate) async fn for_request(&self, bytes: usize) -> Room {
-        self.requests.take(bytes).await
+        let share = if bytes > LARGE_BYTES { &self.large_requests } else { &self.requests };
+        share.take(bytes).await
     }
 
-    /// Room for a request, if there is some.
-    pub(crate) fn for_request_now(&self, bytes: usize) -> Option<Room> {
-        self.requests.take_now(bytes)
+    /// Room for a request, if there is some. `is_only`: its connection has no other.
+    pub(crate) fn for_request_now(&self, bytes: usize, is_only: bool) -> Option<Room> {
+        match bytes {
+            ..=SMALL_BYTES if is_only => self.requests.take_now(0),
+            ..=LARGE_BYTES => {
+                self.requests.take_now(bytes).or_else(|| self.large_requests.take_now(bytes))
+            }
+            _ => self.large_requests.take_now(bytes),
+        }
     }
 
     /// Room for records of which somebody asks for so many bytes: at most a quarter of what is free, or 1 MiB
@@ -66,7 +86,7 @@ impl Budget {
     pub(crate) fn for_answer(&self, bytes: usize, has: usize) -> Result<Option<Room>, NoRoom> {
         let bytes = bytes.saturating_sub(has);
         match bytes {
-            ..=SMALL_ANSWER_BYTES => Ok(None),
+            ..=SMALL_BYTES => Ok(None),
             _ => self.answers.take_now(bytes).map(Some).ok_or(NoRoom { bytes }),
         }
     }
@@ -124,15 +144,30 @@ mod tests {
     }
 
     #[test]
+    fn large_requests_leave_room_for_others() {
+        let budget = Budget::new(64 * MIB);
+        let large = [(); 2].map(|()| budget.for_request_now(12 * MIB, true));
+        assert!(
+            large.iter().all(Option::is_some) && budget.for_request_now(3 * MIB, true).is_none()
+        );
+        let others = [(); 4].map(|()| budget.for_request_now(2 * MIB, true));
+        assert!(others.iter().all(Option::is_some));
+        assert!(budget.for_request_now(SMALL_BYTES, false).is_none(), "a second of its connection");
+        assert!(budget.for_request_now(SMALL_BYTES, true).is_some());
+        drop(large);
+        assert!(budget.for_request_now(2 * MIB, false).is_some(), "of what large ones do not take");
+    }
+
+    #[test]
     fn a_large_answer_has_room_or_is_not_given_and_a_small_one_needs_none() {
         let budget = Budget::new(4 * MIB);
         let taken = budget.for_answer(MIB - 1, 0).unwrap();
         assert!(taken.is_some());
         assert!(budget.for_answer(MIB, 0).is_err());
-        assert!(budget.for_answer(SMALL_ANSWER_BYTES, 0).unwrap().is_none());
+        assert!(budget.for_answer(SMALL_BYTES, 0).unwrap().is_none());
         assert!(budget.for_answer(MIB + 100, MIB).unwrap().is_none(), "its records have room");
         drop(taken);
         assert!(budget.for_answer(2 * MIB, 0).unwrap().is_some());
-        assert!(budget.for_request_now(2 * MIB).is_some(), "requests have a share of their own");
+        assert!(budget.for_request_now(MIB, false).is_some(), "requests have shares of their own");
     }
 }

@@ -6,7 +6,7 @@ use super::once::once;
 use super::patience::Patience;
 use super::problem::Problem;
 use super::session::{NODE_ID, Session};
-use super::topics::check_knee;
+use super::topics::check_settings;
 use crate::broker::Node;
 use crate::control::{SETTINGS, TopicSettings};
 use crate::kafka::error::ErrorCode;
@@ -167,7 +167,7 @@ async fn alter_one(
         };
         settings.set(&config.name, value)?;
     }
-    check_knee(session, &settings)?;
+    check_settings(session, &settings)?;
     if !validate_only {
         let alter = move |node: Arc<Node>| async move { node.topics.alter(id, settings).await };
         session.within(Patience::unless_said(), alter).await?;

@@ -89,12 +89,24 @@ fn settings_of(session: &Session, configs: &[TopicConfig]) -> Result<TopicSettin
     for config in configs {
         settings.set(&config.name, config.value.as_deref())?;
     }
-    check_knee(session, &settings)?;
+    check_settings(session, &settings)?;
     Ok(settings)
 }
 
+/// What a setting says holds on this broker.
+pub(super) fn check_settings(session: &Session, settings: &TopicSettings) -> Result<(), Problem> {
+    let (asked, most) = (settings.batch_bytes_max(), session.node.batch_bytes_max());
+    if asked > most {
+        let message = format!(
+            "max.message.bytes of {asked}: a batch here has at most {most}, which is about half of the broker's ring"
+        );
+        return Err(Problem::new(ErrorCode::InvalidConfig, message));
+    }
+    check_knee(session, settings)
+}
+
 /// `plimsoll.flush=auto` means what the lab measured, which must have been given.
-pub(super) fn check_knee(session: &Session, settings: &TopicSettings) -> Result<(), Problem> {
+fn check_knee(session: &Session, settings: &TopicSettings) -> Result<(), Problem> {
     if !settings.flushes_at_the_knee() || session.node.options.knee.is_some() {
         return Ok(());
     }

@@ -153,6 +153,16 @@ impl Node {
         self.promise
     }
 
+    /// The largest batch that any of its shards has room for, in bytes.
+    #[must_use]
+    pub fn batch_bytes_max(&self) -> u64 {
+        [SHARED, DURABLE]
+            .map(|number| self.topics.shard(number).batch_bytes_max())
+            .into_iter()
+            .min()
+            .unwrap_or(0)
+    }
+
     /// Where it is.
     #[must_use]
     pub fn dir(&self) -> &Path {

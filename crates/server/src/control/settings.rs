@@ -238,6 +238,12 @@ impl TopicSettings {
         u64::try_from(ms).ok().filter(|_| ms != i64::MAX)
     }
 
+    /// The largest batch, in bytes.
+    #[must_use]
+    pub fn batch_bytes_max(&self) -> u64 {
+        u64::try_from(self.number("max.message.bytes")).unwrap_or(0)
+    }
+
     /// Whether a record is durable as soon as syncs cost little on this disk, as the lab measured it.
     #[must_use]
     pub fn flushes_at_the_knee(&self) -> bool {

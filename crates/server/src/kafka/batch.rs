@@ -19,12 +19,11 @@
 //! 61  the records, compressed together
 //! ```
 //!
-//! The records are not looked at here, and by no broker that takes or sends them: that would mean
-//! to decompress them (`records.rs`). So a producer that lies about how many there are in what it
-//! compressed is believed, and only its own consumers suffer. What is checked is the header: a
-//! [`Batch`] is one whose length, magic, checksum, attributes and counts agree. The largest
-//! timestamp is the producer's word: clients are careless with it, and Kafka corrects them where we
-//! would have to decompress.
+//! What is checked is the header: a [`Batch`] is one whose length, magic, checksum, attributes and
+//! counts agree. Of a batch that is produced the records are walked too (`records.rs`), but not
+//! decompressed: a producer that lies about what it compressed is believed, and its consumers
+//! suffer. The largest timestamp is the producer's word: clients are careless with it, and Kafka
+//! corrects them where we would have to decompress.
 //!
 //! A batch holds its header as values and its records as a slice of the frame. What is stamped on
 //! the header costs 61 new bytes, and no record is copied.
@@ -33,6 +32,7 @@ use bytes::{Buf, Bytes};
 
 use super::compression::Compression;
 use super::error::ErrorCode;
+use super::records::Records;
 use super::wire::{Layout, Malformed, Reader, Wire, Writer};
 
 /// Bytes before the records.
@@ -144,6 +144,10 @@ pub enum Wrong {
     /// give.
     #[error("a base offset of {0}")]
     BaseOffset(i64),
+    /// Of the records of a produced batch the first, from 0, that is not there, or is none, or is not in
+    /// its place; or something is behind the last.
+    #[error("record {0} is none, or not in its place")]
+    Record(i64),
     /// A produced batch that says when it was appended.
     #[error("the time of appending, which is the broker's to give")]
     AppendTime,
@@ -171,6 +175,7 @@ impl Wrong {
             | Self::Producer { .. }
             | Self::NotOne
             | Self::BaseOffset(_)
+            | Self::Record(_)
             | Self::Control => ErrorCode::InvalidRecord,
         }
     }
@@ -201,7 +206,21 @@ impl Batch {
                 return Err(wrong);
             }
         }
+        if header.compression() == Compression::None {
+            batch.walk()?;
+        }
         Ok(batch)
+    }
+
+    /// Looks at each record: as many as the header says, each with its own offset, and nothing behind.
+    fn walk(&self) -> Result<(), Wrong> {
+        let records = Records::of(self, self.records.len()).expect("they are not compressed");
+        for (nth, record) in (0..).zip(&records) {
+            if record.map_or(-1, |record| record.offset) != self.header.base_offset + nth {
+                return Err(Wrong::Record(nth));
+            }
+        }
+        Ok(())
     }
 
     /// Takes the first batch off `bytes`, without copying it; `None` if there are no bytes. Where

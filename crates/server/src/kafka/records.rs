@@ -16,8 +16,8 @@
 //!
 //! A varint has the sign in its lowest bit, and seven bits a byte, the lowest first.
 //!
-//! Who appends, stores or fetches never comes here (`batch.rs`): that would mean to decompress.
-//! Here come those who must know a record: our own client, and whoever looks for a time.
+//! Who stores or fetches never comes here (`batch.rs`), and who appends with what is not compressed
+//! only. Here come those who must know a record: our own client, and whoever looks for a time.
 //!
 //! **Invariant:** whatever the bytes say, no memory is taken for it but that of decompressing,
 //! which the caller bounds ([`Compression`]).

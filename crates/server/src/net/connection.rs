@@ -223,7 +223,7 @@ impl Connection {
             return Ok(Some(room));
         }
         let Some(bytes) = self.wanted()? else { return Ok(None) };
-        Ok(self.session.budget.for_request_now(bytes))
+        Ok(self.session.budget.for_request_now(bytes, self.asked.is_empty()))
     }
 
     fn ask(&mut self, asked: Asked) {

@@ -7,10 +7,11 @@ use std::time::Duration;
 pub struct Limits {
     /// The largest request, in bytes.
     pub frame_bytes: usize,
-    /// Bytes that all clients take together: half are for requests that are not answered yet, a quarter
+    /// Bytes that all clients take together: half are for requests that are not answered yet (three of four
+    /// of them for large ones, over 2 MiB, of which many may be announced and none sent), a quarter
     /// for records and a quarter for other answers over 16 KiB that are not taken yet. Where there is no
     /// room, nobody is read from, who reads records waits, and who asked for another answer is closed.
-    /// Small answers, up to 16 KiB for each connection, are not counted.
+    /// Small ones, a request and an answer of up to 16 KiB for each connection, are not counted.
     pub memory_bytes: usize,
     /// Bytes of one connection's requests that are not answered yet. Where there are more, it is not read
     /// from.

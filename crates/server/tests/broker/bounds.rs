@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
+use bytes::{BufMut, Bytes};
 use plimsoll_server::broker::{Node, Options};
 use plimsoll_server::client::Connection;
 use plimsoll_server::kafka::band::{Api, Request};
@@ -100,12 +100,12 @@ fn no_bytes_from_a_socket_end_the_broker() {
     broker.close();
 }
 
-/// The room of all connections together is taken by one that has sent no more than a length.
+/// The room of all connections together is taken by two that have sent no more than a length.
 #[test]
 fn a_request_that_a_bound_on_memory_held_says_for_how_long() {
     let limits = Limits { frame_bytes: 60 << 10, memory_bytes: 64 << 10, ..Limits::default() };
     let (mut broker, counters) = within(limits);
-    let topics = Some(vec!["a-name".repeat(40); 60]);
+    let topics = Some(vec!["a-name".repeat(40); 80]);
     let question = MetadataRequest { topics, ..MetadataRequest::default() };
     let heard = |counters: &Counters, bytes: u64| {
         while counters.received_bytes() < bytes {
@@ -115,12 +115,17 @@ fn a_request_that_a_bound_on_memory_held_says_for_how_long() {
         std::thread::park_timeout(Duration::from_millis(50));
     };
     let before = counters.received_bytes();
-    let mut greedy = TcpStream::connect(broker.client.addr()).unwrap();
-    greedy.write_all(&[0, 0, 60 << 2, 0]).unwrap();
-    heard(&counters, before + 4);
+    let greedy: Vec<_> = (1..=2)
+        .map(|nth| {
+            let mut greedy = TcpStream::connect(broker.client.addr()).unwrap();
+            greedy.write_all(&[0, 0, 60 << 2, 0]).unwrap();
+            heard(&counters, before + 4 * nth);
+            greedy
+        })
+        .collect();
     std::thread::scope(|scope| {
         let held = scope.spawn(|| broker.client.call(question.clone()).unwrap().throttle_time_ms);
-        heard(&counters, before + 8);
+        heard(&counters, before + 12);
         drop(greedy);
         assert!(held.join().unwrap() > 0);
     });
@@ -182,6 +187,57 @@ fn a_fetch_that_can_have_no_more_is_not_made_to_wait_for_it() {
     }
 }
 
+/// It has no reader: what stood behind it was not read either.
+#[test]
+fn a_batch_whose_records_are_none_is_refused() {
+    let mut broker = Broker::open(&Arc::new(SimDir::new()), unsynced());
+    broker.create("orders", &[]);
+    let whole = one_record("value");
+    // The checksum is right; the length of the record, its offset and its value are not.
+    for (at, byte) in [(61, 0), (61, 0x7f), (64, 2), (66, 0x7f)] {
+        let mut bytes = whole.to_vec();
+        bytes[at] = byte;
+        let checksum = crc32c::crc32c(&bytes[21..]);
+        (&mut bytes[17..21]).put_u32(checksum);
+        let told = broker.produce_bytes("orders", bytes.into());
+        assert_eq!(told.error_code, ErrorCode::InvalidRecord, "byte {at}: {told:?}");
+    }
+    assert_eq!(broker.produce_bytes("orders", whole).error_code, ErrorCode::None);
+}
+
+#[test]
+fn a_setting_that_cannot_hold_is_refused() {
+    let mut broker = Broker::open(&Arc::new(SimDir::new()), unsynced());
+    let most = broker.node.batch_bytes_max();
+    let [fits, more] = [most, most + 1].map(|bytes| bytes.to_string());
+    assert_eq!(broker.create("more", &[("max.message.bytes", &more)]), ErrorCode::InvalidConfig);
+    assert_eq!(broker.create("fits", &[("max.message.bytes", &fits)]), ErrorCode::None);
+    assert_eq!(
+        broker.produce("fits", &".".repeat(usize::try_from(most).unwrap() - 100)).error_code,
+        ErrorCode::None
+    );
+}
+
+/// Two of them had all the room there was, and nobody else was heard for half a minute.
+#[test]
+fn who_announces_much_and_sends_nothing_holds_up_nobody() {
+    let mut broker = Broker::open(&Arc::new(SimDir::new()), unsynced());
+    broker.create("orders", &[]);
+    let silent: Vec<_> = (0..4)
+        .map(|_| {
+            let mut stream = TcpStream::connect(broker.client.addr()).unwrap();
+            // A length of 100 MiB, and of what follows four bytes.
+            stream.write_all(&[6, 0x40, 0, 0, 0, 0, 0, 7]).unwrap();
+            stream
+        })
+        .collect();
+    let begun = Instant::now();
+    broker.produced("orders", "1");
+    broker.produced("orders", &".".repeat(500_000));
+    assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
+    drop(silent);
+}
+
 /// Behind what may be gone there is nothing to send, and a consumer that stood there was answered at once, for
 /// ever.
 #[test]
@@ -216,7 +272,7 @@ fn who_takes_no_records_leaves_room_for_who_does() {
         Limits { memory_bytes: 16 << 20, stalled: Duration::from_secs(3), ..Limits::default() };
     let (mut broker, _) = within(limits);
     let values: Vec<_> = (0..12).map(|number| number.to_string().repeat(800 << 10)).collect();
-    broker.create("wide", &[("max.message.bytes", "4000000")]);
+    broker.create("wide", &[("max.message.bytes", "2000000")]);
     for value in &values {
         broker.produced("wide", value);
     }

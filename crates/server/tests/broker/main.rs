@@ -99,10 +99,18 @@ impl Broker {
 
     /// Produces a record, and says what became of it.
     fn produce(&mut self, topic: &str, value: &str) -> ProducedPartition {
-        let records = Some(one_record(value));
+        self.produce_bytes(topic, one_record(value))
+    }
+
+    fn produce_bytes(&mut self, topic: &str, batch: Bytes) -> ProducedPartition {
+        self.produce_within(20_000, topic, batch)
+    }
+
+    fn produce_within(&mut self, timeout_ms: i32, topic: &str, batch: Bytes) -> ProducedPartition {
+        let records = Some(batch);
         let partition_data = vec![ProducePartition { index: 0, records }];
         let topic_data = vec![ProduceTopic { name: topic.to_owned(), partition_data }];
-        let (transactional_id, acks, timeout_ms) = (None, -1, 20_000);
+        let (transactional_id, acks) = (None, -1);
         let request = ProduceRequest { transactional_id, acks, timeout_ms, topic_data };
         self.client.call(request).unwrap().responses.remove(0).partition_responses.remove(0)
     }

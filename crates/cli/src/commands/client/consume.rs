@@ -237,7 +237,12 @@ impl<'a> Consumer<'a> {
                 }
             };
             let base_offset = batch.header().base_offset();
-            let wrong = || format!("{what}, the batch at offset {base_offset}");
+            let next = batch.header().last_offset() + 1;
+            let wrong = || {
+                format!(
+                    "{what}, the batch at offset {base_offset} (--from {next} goes on behind it)"
+                )
+            };
             if !batch.header().is_control() {
                 for record in &Records::of(&batch, BATCH_BYTES_MAX).with_context(wrong)? {
                     let record = record.with_context(wrong)?;
@@ -251,7 +256,7 @@ impl<'a> Consumer<'a> {
                     }
                 }
             }
-            place.next = place.next.max(batch.header().last_offset() + 1);
+            place.next = place.next.max(next);
         }
     }
 }
