@@ -22,8 +22,9 @@ mod served;
 mod stories;
 mod world;
 
-use std::panic;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, Once};
+use std::{env, panic, thread};
 
 use seeds::{is_replay, replayable, seeds};
 use world::{Seen, World};
@@ -31,24 +32,42 @@ use world::{Seen, World};
 /// So many by default: each starts brokers, whose threads wait for each other.
 const SEEDS: u64 = 200;
 
+/// So many at once, unless `PLIMSOLL_JOBS` says so: they wait more than they work.
+const JOBS: usize = 6;
+
 /// Panics of threads that are the broker's.
 static PANICS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 #[test]
 fn what_a_broker_said_holds_whatever_ends_it() {
     listen();
-    let (seeds, mut total) = (seeds(SEEDS), Seen::new());
-    for seed in seeds.clone() {
-        let seen = replayable(seed, || {
-            let seen = World::new(seed).live();
-            let panics = PANICS.lock().unwrap();
-            assert!(panics.is_empty(), "threads of the broker panicked: {panics:#?}");
-            seen
-        });
-        for (what, times) in seen {
-            *total.entry(what).or_default() += times;
+    let seeds = seeds(SEEDS);
+    let jobs = env::var("PLIMSOLL_JOBS").map_or(JOBS, |jobs| jobs.parse().unwrap());
+    let (next, total) = (AtomicU64::new(seeds.start), Mutex::new(Seen::new()));
+    let live = || {
+        // Where one has failed the others begin no more.
+        let _ended = Ended(&next, seeds.end);
+        while let seed = next.fetch_add(1, Ordering::Relaxed)
+            && seed < seeds.end
+        {
+            let seen = replayable(seed, || {
+                let seen = World::new(seed).live();
+                let panics = PANICS.lock().unwrap();
+                assert!(panics.is_empty(), "threads of some seed's broker panicked: {panics:#?}");
+                seen
+            });
+            let mut total = total.lock().unwrap();
+            for (what, times) in seen {
+                *total.entry(what).or_default() += times;
+            }
         }
-    }
+    };
+    thread::scope(|scope| {
+        for _ in 0..jobs {
+            scope.spawn(live);
+        }
+    });
+    let total = total.into_inner().unwrap();
     println!("seeds {seeds:?}: {total:#?}");
     // What tests nothing has not passed.
     let wanted = [
@@ -67,6 +86,15 @@ fn what_a_broker_said_holds_whatever_ends_it() {
     ];
     for what in wanted.into_iter().filter(|_| !is_replay()) {
         assert!(total.contains_key(what), "{what}");
+    }
+}
+
+/// Has no seed begun any more once it is dropped.
+struct Ended<'a>(&'a AtomicU64, u64);
+
+impl Drop for Ended<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_max(self.1, Ordering::Relaxed);
     }
 }
 

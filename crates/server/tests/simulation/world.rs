@@ -173,7 +173,10 @@ impl World {
             }
             // What came last is what a crash takes.
             for _ in 0..self.rng.random_range(0..8) {
-                self.produce(&mut broker).ok();
+                let asked = Instant::now();
+                if self.produce(&mut broker).is_err() && asked.elapsed() > LONG {
+                    break;
+                }
             }
             if self.has_failures {
                 self.knowledge.ended = Ended::Unknown;
