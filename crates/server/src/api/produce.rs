@@ -13,12 +13,13 @@ use super::problem::Problem;
 use super::session::{Located, Session};
 use crate::broker::{Appended, Node};
 use crate::kafka::band::Response;
-use crate::kafka::batch::Batch;
+use crate::kafka::batch::{self, Batch};
 use crate::kafka::error::ErrorCode;
 use crate::kafka::message::{
     InitProducerIdRequest, InitProducerIdResponse, ProducePartition, ProduceRequest,
     ProduceResponse, ProducedPartition, ProducedTopic,
 };
+use crate::kafka::records;
 use crate::shard::{self, Misplaced, Refused};
 
 /// A batch that waits to be agreed on.
@@ -88,8 +89,9 @@ fn submit(
         return Err(ErrorCode::KafkaStorageError.into());
     }
     let verbatim = partition.records.clone();
-    let batch = Batch::produced(partition.records, version)
-        .map_err(|wrong| Problem::new(wrong.error_code(), wrong.to_string()))?;
+    let wrong = |wrong: batch::Wrong| Problem::new(wrong.error_code(), wrong.to_string());
+    let batch = Batch::produced(partition.records, version).map_err(wrong)?;
+    records::check(&batch).map_err(wrong)?;
     let append_time = at.settings.append_timestamps.then(|| session.node.now());
     let bytes = match append_time {
         Some(time) => stamped(batch, time),

@@ -59,11 +59,13 @@ impl Core {
         };
         Ok((Self { running: Some(running), thread: Some(thread), runtime }, engine))
     }
-}
 
-impl Core {
     /// Stops the engine, and waits until all of its tasks have ended. Must not be called on its runtime.
     pub(crate) fn stop(mut self) {
+        self.end();
+    }
+
+    fn end(&mut self) {
         drop(self.running.take());
         if let Some(thread) = self.thread.take() {
             // A panic there was printed there.
@@ -80,11 +82,8 @@ impl Core {
 impl Drop for Core {
     fn drop(&mut self) {
         drop(self.running.take());
-        if let Some(thread) = self.thread.take()
-            && runtime::Handle::try_current().is_err()
-        {
-            // A panic there was printed there.
-            drop(thread.join());
+        if runtime::Handle::try_current().is_err() {
+            self.end();
         }
     }
 }

@@ -10,17 +10,14 @@ use openraft::ServerState;
 use openraft::async_runtime::WatchReceiver;
 use openraft::errors::ClientWriteError;
 use openraft::impls::ProgressResponder;
-use plimsoll_log::{Ack, Recovery};
-use plimsoll_sync::Dir;
+use plimsoll_log::Ack;
 use tokio::sync::watch;
 
 use super::apply::Apply;
 use super::core::{Core, Engine};
 use super::error::{Error, Result};
-use super::options::Options;
 use super::place::Place;
 use super::record::{HEAD_BYTES, from_log, to_log};
-use super::recovered::Recovered;
 use super::state::{Leadership, Progress};
 use super::storage::Storage;
 use super::types::{Entry, Payload};
@@ -51,20 +48,6 @@ pub struct Group<S: Apply> {
 }
 
 impl<S: Apply> Group<S> {
-    /// Opens the group in a directory, or founds one there with this node as its only voter. What
-    /// the log's files had is durable on return; it is applied once this replica leads again, in a new
-    /// term, or follows.
-    ///
-    /// # Errors
-    /// [`Error::IdentityLost`], [`Error::OtherNode`], [`Error::Version`], [`Error::Gap`],
-    /// [`Error::NotAnEntry`], [`Error::MembersLost`]: it cannot be used as it is; at most a torn tail of the log was cut
-    /// off. [`Error::Log`] as of opening a log.
-    pub fn open(dir: &Arc<dyn Dir>, options: Options, state: S) -> Result<(Self, Recovery)> {
-        let recovered = Recovered::open(dir, options)?;
-        let recovery = recovered.recovery().clone();
-        Ok((recovered.start(state)?, recovery))
-    }
-
     /// The leadership of this replica, if it leads and the first entry of its term is applied:
     /// before that it does not know all that was committed.
     #[must_use]

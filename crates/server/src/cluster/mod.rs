@@ -17,7 +17,7 @@
 //! | `place` | where a snapshot stands among the entries |
 //! | `identity`, `slot` | who this replica is and what it promised |
 //! | `options`, `error` | what a group is opened with; why it does not go on |
-//! | `patience` | how long whoever opens one waits for a disk that is full |
+//! | `patience` | how long whoever opens or ends one waits for a disk that is full |
 //! | `suite` | the engine's own tests of a store, 37 of which ours passes |
 //!
 //! What must stay true, and is asserted or tested where it is kept:

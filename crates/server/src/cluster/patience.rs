@@ -1,7 +1,7 @@
-//! [`patient`]: what opens a group does before anybody can ask it.
+//! [`patient`]: what opens or ends a group waits for, while nobody can ask it.
 //!
 //! On a full disk what is agreed on waits for room. A group that is open tells so whoever asks; of one that
-//! opens nobody would know.
+//! opens or ends nobody would know.
 
 use std::time::Duration;
 

@@ -75,3 +75,19 @@ impl Recovered {
         Ok(Group { engine, storage, progress, core })
     }
 }
+
+impl<S: Apply> Group<S> {
+    /// Opens the group in a directory, or founds one there with this node as its only voter. What
+    /// the log's files had is durable on return; it is applied once this replica leads again, in a new
+    /// term, or follows.
+    ///
+    /// # Errors
+    /// [`Error::IdentityLost`], [`Error::OtherNode`], [`Error::Version`], [`Error::Gap`],
+    /// [`Error::NotAnEntry`], [`Error::MembersLost`]: it cannot be used as it is; at most a torn tail of the log was cut
+    /// off. [`Error::Log`] as of opening a log.
+    pub fn open(dir: &Arc<dyn Dir>, options: Options, state: S) -> Result<(Self, Recovery)> {
+        let recovered = Recovered::open(dir, options)?;
+        let recovery = recovered.recovery().clone();
+        Ok((recovered.start(state)?, recovery))
+    }
+}

@@ -24,7 +24,7 @@
 
 use bytes::Bytes;
 
-use super::batch::{Batch, Header, Producer};
+use super::batch::{self, Batch, Header, Producer};
 use super::compression::{self, Compression};
 
 /// The most bytes of a varint.
@@ -111,6 +111,21 @@ pub fn first_since(
         }
     }
     Ok(None)
+}
+
+/// Looks at each record of a batch that is not compressed: as many as its header says, each in its place,
+/// and nothing behind.
+pub fn check(batch: &Batch) -> Result<(), batch::Wrong> {
+    if batch.header().compression() != Compression::None {
+        return Ok(());
+    }
+    let records = Records::of(batch, batch.bytes()).expect("they are not compressed");
+    for (nth, record) in (0..).zip(&records) {
+        if record.map_or(-1, |record| record.offset) != batch.header().base_offset() + nth {
+            return Err(batch::Wrong::Record(nth));
+        }
+    }
+    Ok(())
 }
 
 impl Records {
