@@ -7,6 +7,7 @@
 //! | room | what |
 //! | --- | --- |
 //! | `kafka` | the wire: what clients send and are answered, as bytes and values |
+//! | `chapter` | where records live once they are settled, sorted by partition |
 //! | `control` | what a cluster intends: topics, their settings, and where partitions are to be |
 //! | `shard` | what a shard agrees on, and what that makes of its partitions: pure functions |
 //! | `groups` | the coordinator of consumer groups, and what it has agreed on: pure functions |
@@ -19,6 +20,7 @@
 
 mod api;
 pub mod broker;
+pub mod chapter;
 pub mod client;
 pub mod cluster;
 pub mod control;

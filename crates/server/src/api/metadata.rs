@@ -133,8 +133,8 @@ pub(super) fn log_dirs(
     };
     let size = |name: &str, partition_index| {
         let at = session.locate(&catalog, name, partition_index).ok()?;
-        let shard = at.shard.replica.lock();
-        let bytes = shard.state.partition(at.opening)?.bytes();
+        let unsettled = at.shard.replica.lock().state.partition(at.opening)?.bytes();
+        let bytes = at.shard.shelf.bytes(at.opening) + unsettled;
         let partition_size = i64::try_from(bytes).unwrap_or(i64::MAX);
         Some(LogDirPartition { partition_index, partition_size, ..LogDirPartition::default() })
     };

@@ -71,12 +71,16 @@ async fn at_time(
     ends: Ends,
     timestamp: i64,
 ) -> Result<Option<(i64, i64)>, ErrorCode> {
-    let mut from = {
-        let shard = at.shard.replica.lock();
-        let partition = shard.state.partition(at.opening);
-        let partition = partition.ok_or(ErrorCode::UnknownTopicOrPartition)?;
-        let Some(point) = partition.point_at_time(timestamp) else { return Ok(None) };
-        point.base_offset.max(ends.start)
+    let settled = at.shard.settled_at(at.opening, ends.start, timestamp).await;
+    let mut from = match settled.map_err(|_failed| ErrorCode::KafkaStorageError)? {
+        Some(offset) => offset,
+        None => {
+            let shard = at.shard.replica.lock();
+            let partition = shard.state.partition(at.opening);
+            let partition = partition.ok_or(ErrorCode::UnknownTopicOrPartition)?;
+            let Some(point) = partition.point_at_time(timestamp) else { return Ok(None) };
+            point.base_offset.max(ends.start)
+        }
     };
     let mut misled = 0;
     while from < ends.committed && misled < MISLEADING_MAX {

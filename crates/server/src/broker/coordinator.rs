@@ -140,7 +140,7 @@ impl Coordinator {
         };
         let store = Arc::new(RwLock::new(store));
         let applied_bytes = Arc::<AtomicU64>::default();
-        let keeper = Arc::new(Keeper::new(root, NUMBER, Arc::clone(&applied_bytes)));
+        let keeper = Arc::new(Keeper::new(root, NUMBER, Arc::clone(&applied_bytes), None));
         let stores = Stores { store: Arc::clone(&store), applied_bytes };
         let (group, _) = Group::open(&dir, options, stores).map_err(failed)?;
         let leading = async { group.wait_to_lead().await.map_err(failed) };

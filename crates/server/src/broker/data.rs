@@ -14,12 +14,14 @@ use super::error::Failed;
 use super::keeper::Keeper;
 use super::lately::Lately;
 use super::layout;
-use super::leader::{Appended, Ask, Begin, lead};
+use super::leader::{Appended, Ask, Begin, ChapterSize, lead};
 use super::opening::wait_for;
 use super::replica::{Applier, Replica};
 use super::room::Room;
+use super::settler::{self, Settler};
 use super::snapshot;
 use super::task::Task;
+use crate::chapter::Shelf;
 use crate::cluster::{self, Group, Leadership, Recovered};
 use crate::run::Run;
 use crate::shard::{
@@ -34,8 +36,11 @@ pub(crate) struct DataShard {
     /// They hold the group: they are before it, and so end before it.
     leader: Task,
     keeping: Task,
+    settling: Task,
+    settler: Arc<Settler>,
     pub(crate) group: Arc<Group<Applier>>,
     pub(crate) replica: Arc<Replica>,
+    pub(crate) shelf: Arc<Shelf>,
     keeper: Arc<Keeper>,
     has_failed: Arc<AtomicBool>,
     room: Arc<Room>,
@@ -60,6 +65,7 @@ pub(super) struct Found {
     number: u32,
     recovered: Recovered,
     state: State,
+    shelf: Arc<Shelf>,
     tail_bytes: usize,
 }
 
@@ -70,6 +76,7 @@ pub(super) struct Opened {
     replica: Arc<Replica>,
     leadership: Leadership,
     keeper: Arc<Keeper>,
+    shelf: Arc<Shelf>,
 }
 
 impl Found {
@@ -84,12 +91,19 @@ impl Found {
     ) -> Result<Self, Failed> {
         let failed = |why| Failed::Shard { number, why };
         let dir = root.create_dir(&layout::shard(number)).map_err(Failed::Directory)?;
+        let chapters = root.create_dir(&layout::chapters(number)).map_err(Failed::Directory)?;
+        let shelf = Shelf::open(chapters, number);
+        let shelf = Arc::new(shelf.map_err(|why| Failed::Chapters { number, why })?);
         let (start, state) = snapshot::open(&**root, number, State::decode)?;
         let must_sync =
             |bytes: &[u8]| Entry::decode(bytes).is_ok_and(|entry| entry.must_be_durable);
         let options = cluster::Options { node: 1, promise, must_sync, start, log, crew };
         let recovered = Recovered::open(&dir, options).map_err(failed)?;
-        Ok(Self { number, recovered, state, tail_bytes })
+        let (last, end) = (recovered.recovery().last_index, shelf.settled().end);
+        if last < end {
+            return Err(Failed::Behind { number, last, end });
+        }
+        Ok(Self { number, recovered, state, shelf, tail_bytes })
     }
 
     /// The last log index that its recovery found; all up to it is durable on return. The runtime is one that
@@ -103,9 +117,9 @@ impl Found {
 
     /// Waits until it leads.
     pub(super) fn begin(self, root: &Arc<dyn Dir>) -> Result<Opened, Failed> {
-        let Self { number, recovered, state, tail_bytes } = self;
+        let Self { number, recovered, state, shelf, tail_bytes } = self;
         let failed = |why| Failed::Shard { number, why };
-        let replica = Arc::new(Replica::new(state, tail_bytes));
+        let replica = Arc::new(Replica::new(state, tail_bytes, shelf.settled().end));
         let group = recovered.start(Applier(Arc::clone(&replica))).map_err(failed)?;
         let leading = async {
             let leadership = group.wait_to_lead().await.map_err(failed)?;
@@ -116,9 +130,10 @@ impl Found {
             Ok(leadership)
         };
         let leadership = wait_for(group.runtime(), || group.lacks_room().map(failed), leading)?;
-        let keeper = Keeper::new(root, number, Arc::clone(&replica.applied_bytes));
+        let applied_bytes = Arc::clone(&replica.applied_bytes);
+        let keeper = Keeper::new(root, number, applied_bytes, Some(Arc::clone(&shelf)));
         let (group, keeper) = (Arc::new(group), Arc::new(keeper));
-        Ok(Opened { number, group, replica, leadership, keeper })
+        Ok(Opened { number, group, replica, leadership, keeper, shelf })
     }
 }
 
@@ -154,9 +169,10 @@ impl Opened {
         self,
         run: Option<Arc<Run>>,
         room: &Arc<Room>,
+        chapter: ChapterSize,
         clock: fn() -> u64,
     ) -> DataShard {
-        let Self { number, group, replica, leadership, keeper, .. } = self;
+        let Self { number, group, replica, leadership, keeper, shelf } = self;
         if let Some(run) = &run {
             replica.testify(Arc::clone(run), number);
         }
@@ -167,6 +183,8 @@ impl Opened {
             replica: Arc::clone(&replica),
             leadership,
             run,
+            room: Arc::clone(room),
+            chapter,
             clock,
         };
         let leading = {
@@ -181,13 +199,28 @@ impl Opened {
         let leader = Task::spawn(group.runtime(), leading);
         let keeping = Arc::clone(&keeper).keep(Arc::clone(&group), Arc::clone(room));
         let keeping = Task::spawn(group.runtime(), keeping);
+        let settler = Arc::new(Settler {
+            number,
+            shelf: Arc::clone(&shelf),
+            replica: Arc::clone(&replica),
+            keeper: Arc::clone(&keeper),
+            room: Arc::clone(room),
+            asks: asks.downgrade(),
+            clock,
+            ends: settler::Ends::default(),
+        });
+        let settling = Arc::clone(&settler).settle(Arc::clone(&group));
+        let settling = Task::spawn(group.runtime(), settling);
         DataShard {
             number,
             asks,
             leader,
             keeping,
+            settling,
+            settler,
             group,
             replica,
+            shelf,
             keeper,
             has_failed,
             room: Arc::clone(room),
@@ -304,9 +337,12 @@ impl DataShard {
     /// Takes no more, has all that was taken agreed on or refused, and makes it durable, with its state.
     /// Returns the last log index.
     pub(super) fn close(self) -> Result<u64, Failed> {
-        let Self { number, group, asks, leader, keeper, keeping, .. } = self;
+        let Self { number, group, asks, leader, keeper, keeping, settling, settler, .. } = self;
         drop(asks);
         leader.join();
+        settler.ends.come();
+        settling.join();
+        drop(settler);
         let (kept, group) = keeper.close(keeping, group);
         let last = group.applied().map_or(0, |last| last + 1);
         group.close().map_err(|why| Failed::Shard { number, why })?;

@@ -1,7 +1,7 @@
 //! [`Failed`]: what a node cannot go on without, by what the caller can do about it.
 
 use crate::shard::Opening;
-use crate::{cluster, run};
+use crate::{chapter, cluster, run};
 
 /// A node cannot be opened, or goes on without something.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -36,6 +36,28 @@ pub enum Failed {
         number: u32,
         /// The entry.
         index: u64,
+    },
+    /// The chapters of a shard cannot be opened, written or read.
+    #[error("the chapters of shard {number}")]
+    Chapters {
+        /// Which.
+        number: u32,
+        /// Why.
+        #[source]
+        why: chapter::Error,
+    },
+    /// The log ends before its chapters do: the disk lost what it had said was durable.
+    #[error(
+        "the log of shard {number} ends at entry {last}, and its chapters at {end}: the disk has lost what it \
+         said was durable"
+    )]
+    Behind {
+        /// Which.
+        number: u32,
+        /// The last entry of its log.
+        last: u64,
+        /// The last that a chapter holds.
+        end: u64,
     },
     /// The directory failed.
     #[error("the data directory")]

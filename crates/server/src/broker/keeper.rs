@@ -1,7 +1,7 @@
 //! [`Keeper`]: writes the snapshots of a shard, and lets its log go behind them.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use plimsoll_sync::Dir;
@@ -12,7 +12,9 @@ use super::error::Failed;
 use super::room::Room;
 use super::snapshot::{EVERY_BYTES, Snapshot};
 use super::task::Task;
+use crate::chapter::Shelf;
 use crate::cluster::{Apply, Group};
+use crate::shard::State;
 
 /// How often a keeper looks.
 const LOOK: Duration = Duration::from_millis(250);
@@ -40,13 +42,35 @@ pub(super) struct Keeper {
     applied_bytes: Arc<AtomicU64>,
     /// How many of them there were at the last snapshot.
     kept_bytes: AtomicU64,
+    /// Where what is settled is let go of, of a shard that has chapters.
+    shelf: Option<Arc<Shelf>>,
+    /// Once the state is kept again the log lets something go, or the shelf does: a chapter is settled, or
+    /// something was deleted.
+    is_due: AtomicBool,
     end: Notify,
 }
 
 impl Keeper {
-    pub(super) fn new(dir: &Arc<dyn Dir>, number: u32, applied_bytes: Arc<AtomicU64>) -> Self {
-        let kept_bytes = AtomicU64::new(0);
-        Self { dir: Arc::clone(dir), number, applied_bytes, kept_bytes, end: Notify::new() }
+    pub(super) fn new(
+        dir: &Arc<dyn Dir>,
+        number: u32,
+        applied_bytes: Arc<AtomicU64>,
+        shelf: Option<Arc<Shelf>>,
+    ) -> Self {
+        Self {
+            dir: Arc::clone(dir),
+            number,
+            applied_bytes,
+            kept_bytes: AtomicU64::new(0),
+            shelf,
+            is_due: AtomicBool::new(false),
+            end: Notify::new(),
+        }
+    }
+
+    /// Has the state kept soon.
+    pub(super) fn keep_soon(&self) {
+        self.is_due.store(true, Ordering::Relaxed);
     }
 
     /// Keeps the shard's state until that is ended, or the shard has stopped. Where the disk is full it does not
@@ -62,13 +86,15 @@ impl Keeper {
             }
             let since = self.applied_bytes.load(Ordering::Relaxed)
                 - self.kept_bytes.load(Ordering::Relaxed);
-            let is_wanted = since >= EVERY_BYTES || room.is_short();
+            let is_due = self.is_due.load(Ordering::Relaxed);
+            let is_wanted = since >= EVERY_BYTES || is_due || room.is_short();
             if !is_wanted || Instant::now() < not_before {
                 continue;
             }
             let rest = match self.keep_now(&group).await {
                 Ok(took) => REST * took,
                 Err(why) => {
+                    self.keep_soon();
                     tracing::error!(shard = self.number, %why, "its state cannot be kept");
                     if group.why_offline().is_some() {
                         return;
@@ -109,7 +135,9 @@ impl Keeper {
         let number = self.number;
         let failed = move |why| Failed::Shard { number, why };
         let applied_bytes = self.applied_bytes.load(Ordering::Relaxed);
-        if applied_bytes == self.kept_bytes.load(Ordering::Relaxed) {
+        // Of what is asked for from here on the next one knows.
+        let is_due = self.is_due.swap(false, Ordering::Relaxed);
+        if applied_bytes == self.kept_bytes.load(Ordering::Relaxed) && !is_due {
             return Ok(Duration::ZERO);
         }
         let taken = group.snapshot(|state| {
@@ -122,19 +150,32 @@ impl Keeper {
         };
         // Never ahead of what a power cut leaves.
         group.wait_durable(place.index()).await.map_err(failed)?;
-        let (dir, group) = (Arc::clone(&self.dir), Arc::clone(group));
+        let (dir, group, shelf) = (Arc::clone(&self.dir), Arc::clone(group), self.shelf.clone());
         let write = move || -> Result<(), Failed> {
             let behind = needs_from.map_or(Some(place.index()), |first| first.checked_sub(1));
             let end = behind.map(|behind| behind.min(place.index()));
-            Snapshot { place, state }.write(&*dir, number)?;
+            let snapshot = Snapshot { place, state };
+            snapshot.write(&*dir, number)?;
             if let Some(end) = end {
                 group.purge(end).map_err(failed)?;
             }
-            Ok(())
+            match shelf {
+                Some(shelf) => free(&shelf, number, &snapshot.state),
+                None => Ok(()),
+            }
         };
         let written = tokio::task::spawn_blocking(write).await;
         written.map_err(|_ended| Failed::Offline { number })??;
         self.kept_bytes.store(applied_bytes, Ordering::Relaxed);
         Ok(took)
     }
+}
+
+/// Lets go of chapters, as far as this state says, which is durable.
+fn free(shelf: &Shelf, number: u32, state: &[u8]) -> Result<(), Failed> {
+    if shelf.is_empty() {
+        return Ok(());
+    }
+    let state = State::decode(state).expect("it was encoded just now");
+    shelf.free(&state).map_err(|why| Failed::Chapters { number, why })
 }

@@ -25,6 +25,11 @@ pub(super) fn state(number: u32) -> String {
     format!("state-{number}")
 }
 
+/// The directory of a shard's chapters.
+pub(super) fn chapters(number: u32) -> String {
+    format!("chapters-{number}")
+}
+
 /// The id of the cluster, which is given to a directory that is new.
 pub(super) fn cluster_id(dir: &dyn Dir) -> Result<String, Failed> {
     const NAME: &str = "cluster";

@@ -16,12 +16,19 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::MissedTickBehavior;
 
 use super::replica::{Applier, Replica};
+use super::room::Room;
 use crate::cluster::{self, Committed, Group, Leadership};
 use crate::run::{self, Run};
 use crate::shard::{Answer, ENTRY_BYTES_MAX, Item, Opening, Proposal, Proposer, Submission};
 
 /// How often time is agreed on, so that what is past its retention goes.
 const ADVANCE: Duration = Duration::from_secs(60);
+/// How often it is looked whether a chapter is to end.
+const LOOK: Duration = Duration::from_millis(250);
+/// Chapters that may wait to be settled before producers wait for that.
+const UNSETTLED_MAX: usize = 4;
+/// What part of a chapter is settled early where the disk is full.
+const SHARE_IN_NEED: u64 = 16;
 /// Entries that are on their way at once.
 const IN_FLIGHT_MAX: usize = 4;
 /// Items of an act in one entry: far below what an entry may hold.
@@ -53,7 +60,16 @@ pub(crate) struct Begin {
     pub(crate) leadership: Leadership,
     /// Must know that more is to be acknowledged before it is, where that is before it is durable.
     pub(crate) run: Option<Arc<Run>>,
+    pub(crate) room: Arc<Room>,
+    pub(crate) chapter: ChapterSize,
     pub(crate) clock: fn() -> u64,
+}
+
+/// When a chapter ends.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ChapterSize {
+    pub(crate) bytes: u64,
+    pub(crate) age: Duration,
 }
 
 /// Why a leader ends.
@@ -73,11 +89,18 @@ struct Leader {
     next_ticket: u64,
     acts: VecDeque<(Vec<Item<'static>>, Option<oneshot::Sender<()>>)>,
     on_its_way: FuturesOrdered<BoxFuture<'static, Agreed>>,
+    /// The last chapter whose end was proposed.
+    chapter: u64,
+    /// Chapters wait to be settled, and producers for them.
+    is_behind: bool,
 }
 
 /// Leads a shard until nobody can ask any more, or its engine stops; says why it did.
 pub(crate) async fn lead(begin: Begin, mut asks: mpsc::UnboundedReceiver<Ask>) -> Option<Ended> {
-    let proposer = Proposer::new(&begin.replica.lock().state, (begin.clock)());
+    let (proposer, chapter) = {
+        let shard = begin.replica.lock();
+        (Proposer::new(&shard.state, (begin.clock)()), shard.state.chapter())
+    };
     let mut leader = Leader {
         begin,
         proposer,
@@ -85,7 +108,11 @@ pub(crate) async fn lead(begin: Begin, mut asks: mpsc::UnboundedReceiver<Ask>) -
         next_ticket: 0,
         acts: VecDeque::new(),
         on_its_way: FuturesOrdered::new(),
+        chapter,
+        is_behind: false,
     };
+    let mut looks = tokio::time::interval(LOOK);
+    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut minutes = tokio::time::interval(ADVANCE);
     minutes.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let why = loop {
@@ -103,6 +130,10 @@ pub(crate) async fn lead(begin: Begin, mut asks: mpsc::UnboundedReceiver<Ask>) -
             _ = minutes.tick() => if let Err(why) = leader.advance().await {
                 break Some(why);
             },
+            _ = looks.tick() => {}
+        }
+        if let Err(why) = leader.end_chapter().await {
+            break Some(why);
         }
         // Whoever else is ready to ask does so now, and goes with the same entry.
         tokio::task::yield_now().await;
@@ -153,6 +184,37 @@ impl Leader {
         }
     }
 
+    /// Ends the chapter where it is large or old enough; and looks whether those that have ended are settled.
+    async fn end_chapter(&mut self) -> Result<(), Ended> {
+        let Begin { replica, room, chapter, clock, .. } = &self.begin;
+        let (act, unsettled) = {
+            let shard = replica.lock();
+            let (state, now) = (&shard.state, clock());
+            let ends = state.open_chapter().is_some_and(|(bytes, since)| {
+                let age = Duration::from_millis(now.saturating_sub(since));
+                let in_need = room.is_short() && bytes >= chapter.bytes / SHARE_IN_NEED;
+                bytes >= chapter.bytes || age >= chapter.age || in_need
+            });
+            let next = state.chapter() + 1;
+            let ends = ends && self.chapter < next;
+            let act = ends.then(|| self.proposer.act(state, now, &[Item::ChapterEnd(next)]));
+            self.chapter = if ends { next } else { self.chapter };
+            (act.flatten(), state.ended().len())
+        };
+        let is_behind = unsettled > UNSETTLED_MAX;
+        if is_behind != self.is_behind {
+            self.is_behind = is_behind;
+            match is_behind {
+                true => tracing::warn!(unsettled, "producers wait until chapters are settled"),
+                false => tracing::info!("chapters are settled: producers wait no more"),
+            }
+        }
+        match act {
+            Some(act) => self.send(act, None).await,
+            None => Ok(()),
+        }
+    }
+
     /// Proposes what waits, unless enough is on its way. Acts go one by one and batches between them, so
     /// that a topic of many partitions holds nobody up.
     async fn propose(&mut self) -> Result<(), Ended> {
@@ -183,6 +245,7 @@ impl Leader {
 
     fn may_send(&self) -> bool {
         match self.on_its_way.len() {
+            _ if self.is_behind => false,
             0 => true,
             IN_FLIGHT_MAX.. => false,
             // An entry that would be small waits for more, but not behind acts.

@@ -8,6 +8,7 @@
 //! DIR/shard-2        records of topics that are synced in the background
 //! DIR/shard-3        records of topics with flush.messages=1      durable before they are answered
 //! DIR/state-N        what the entries of shard N made, up to one of them
+//! DIR/chapters-N     what is settled of shard N: see `chapter/`
 //! ```
 //!
 //! | file | what |
@@ -22,6 +23,7 @@
 //! | `leader.rs` | the task that has a shard agree on batches and acts |
 //! | `snapshot.rs` | the state of a shard in a file |
 //! | `keeper.rs` | the task that writes it, and lets the log go |
+//! | `settler.rs` | the task that writes chapters, and has go what is past its retention in them |
 //! | `room.rs` | whether the disk has room for records |
 //! | `read.rs` | reading a partition, from memory or from the log |
 //! | `lately.rs` | what was read from the log lately |
@@ -49,6 +51,7 @@ mod overview;
 mod read;
 mod replica;
 mod room;
+mod settler;
 mod snapshot;
 mod task;
 mod topics;
@@ -63,8 +66,8 @@ pub(crate) use self::leader::Appended;
 pub use self::node::Node;
 pub use self::options::{Options, Promise};
 pub use self::overview::{
-    GapOverview, GroupOverview, PartitionOverview, SettingOverview, ShardOverview, TopicDetails,
-    TopicOverview, Totals,
+    ChaptersOverview, GapOverview, GroupOverview, PartitionOverview, SettingOverview,
+    ShardOverview, TopicDetails, TopicOverview, Totals,
 };
 pub(crate) use self::read::{Read, Reading};
 pub(crate) use self::topics::Refused;

@@ -12,6 +12,7 @@ use super::coordinator::{Asked, Coordinator};
 use super::data::{DataShard, Found};
 use super::error::Failed;
 use super::layout::{DURABLE, SHARED, cluster_id};
+use super::leader::ChapterSize;
 use super::options::{Options, Promise};
 use super::room::Room;
 use super::task::Task;
@@ -108,8 +109,10 @@ impl Node {
         }
         let run = Arc::new(run);
         let room = Arc::new(Room::new(dir, options.reserve_bytes));
-        let shared = Arc::new(shared.lead(Some(Arc::clone(&run)), &room, now));
-        let durable = Arc::new(durable.lead(None, &room, now));
+        let (bytes, age) = (room.for_chapter(options.chapter_bytes), options.chapter_age);
+        let chapter = ChapterSize { bytes, age };
+        let shared = Arc::new(shared.lead(Some(Arc::clone(&run)), &room, chapter, now));
+        let durable = Arc::new(durable.lead(None, &room, chapter, now));
         let runtime = shared.group.runtime();
         let watching = Task::spawn(runtime, Arc::clone(&room).watch());
         let resting = Task::spawn(runtime, rest(Arc::downgrade(&shared), Arc::clone(&run)));

@@ -24,6 +24,10 @@ pub struct Options {
     /// Bytes of the disk that records leave free, or a quarter of it if that is less: what deletes them has
     /// to be written too. While less is free records are refused.
     pub reserve_bytes: u64,
+    /// Bytes of the log after which a chapter ends; less where the reserve would not have room for it.
+    pub chapter_bytes: u64,
+    /// How long a chapter stays open at most.
+    pub chapter_age: Duration,
     /// Whether a topic that is asked for, and is not there, is made.
     pub auto_create: bool,
     /// Partitions of a topic for which no number is given.
@@ -66,7 +70,9 @@ impl Default for Options {
             flush: Policy::everysec(),
             ring_bytes: 32 << 20,
             tail_bytes: 64 << 20,
-            reserve_bytes: 256 << 20,
+            reserve_bytes: 768 << 20,
+            chapter_bytes: 512 << 20,
+            chapter_age: Duration::from_secs(3600),
             auto_create: true,
             partitions: 1,
             partitions_max: 200_000,

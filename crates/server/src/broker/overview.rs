@@ -5,6 +5,7 @@ use std::time::Duration;
 use plimsoll_log::{Policy, Stats};
 use serde::Serialize;
 
+use super::data::DataShard;
 use super::layout::{CONTROL, DURABLE, GROUPS, SHARED};
 use super::node::Node;
 use super::options::{Promise, small_log};
@@ -33,9 +34,30 @@ pub struct ShardOverview {
     pub ring_bytes: u64,
     /// Bytes of the newest entries that are served from memory, in a shard of records.
     pub tail_bytes: Option<u64>,
+    /// What of it is in chapters, in a shard of records.
+    pub chapters: Option<ChaptersOverview>,
     /// What its log has measured.
     #[serde(skip)]
     pub log: Stats,
+}
+
+/// The chapters of a shard, as they are now.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct ChaptersOverview {
+    /// The last that is settled; 0 if none is.
+    pub settled: u64,
+    /// How many have ended and wait to be settled.
+    pub waiting: usize,
+    /// Bytes of the entries since the last one ended.
+    pub open_bytes: u64,
+    /// Files.
+    pub files: usize,
+    /// Runs in them that can be read: of each partition one a chapter.
+    pub runs: usize,
+    /// Bytes of batches in these.
+    pub live_bytes: u64,
+    /// Bytes of all files.
+    pub file_bytes: u64,
 }
 
 /// A topic, as it is now.
@@ -161,6 +183,7 @@ impl Node {
                 shard.offline = shard.offline.or_else(|| Some(said()));
             }
             shard.tail_bytes = Some(data.replica.lock().tail.held_bytes() as u64);
+            shard.chapters = Some(data.chapters());
             shards.push(shard);
         }
         shards
@@ -252,7 +275,7 @@ impl Node {
             start: ends.start,
             committed: ends.committed,
             durable: ends.durable,
-            bytes: partition.bytes(),
+            bytes: data.shelf.bytes(opening) + partition.bytes(),
             epoch: i64::from(ends.epoch),
             gaps: gaps.filter(|gap| gap.to > ends.start).collect(),
         })
@@ -344,12 +367,29 @@ fn of_group<S: Apply>(
         at_risk_ms: at_risk.1,
         ring_bytes,
         tail_bytes: None,
+        chapters: None,
         log: group.log_stats(),
     }
 }
 
 fn millis(age: Duration) -> u64 {
     u64::try_from(age.as_millis()).unwrap_or(u64::MAX)
+}
+
+impl DataShard {
+    fn chapters(&self) -> ChaptersOverview {
+        let (settled, size) = (self.shelf.settled().chapter, self.shelf.size());
+        let state = &self.replica.lock().state;
+        ChaptersOverview {
+            settled,
+            waiting: state.ended().len(),
+            open_bytes: state.open_chapter().map_or(0, |(bytes, _since)| bytes),
+            files: size.files,
+            runs: size.runs,
+            live_bytes: size.live_bytes,
+            file_bytes: size.file_bytes,
+        }
+    }
 }
 
 /// An error with its causes.

@@ -1,4 +1,4 @@
-//! [`Reading`]: reading a partition, from memory or from the log.
+//! [`Reading`]: reading a partition, from memory, from the log, or from chapters where it is settled.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -8,8 +8,10 @@ use bytes::Bytes;
 use super::data::DataShard;
 use super::error::Failed;
 use super::lately::Run;
-use crate::shard::{Fetched, Held, Opening, fetch};
+use crate::shard::{Batch, Fetched, Held, Opening, Partition, fetch};
 
+/// What is settled while it is looked at is found with the next look.
+const LOOKS_MAX: u32 = 4;
 /// Bytes of the log that are read at once for a partition that is behind the tail.
 const AHEAD_BYTES: usize = 1 << 20;
 
@@ -41,10 +43,18 @@ impl DataShard {
     pub(crate) async fn read(self: &Arc<Self>, reading: Reading) -> Result<Read, Failed> {
         // Of those that were needed none is forgotten before all are there.
         let mut found: Vec<Arc<Run>> = Vec::new();
+        let mut looks = 0;
         loop {
+            if self.is_settled(reading) {
+                return self.read_chapters(reading).await;
+            }
             let Fetched { batches, needs, has_more, thin } = self.look(reading, &found);
             match needs.filter(|_| batches.is_empty()) {
-                Some(index) => found.push(self.read_log(index).await?),
+                Some(index) => match self.read_log(index).await {
+                    Ok(run) => found.push(run),
+                    Err(_) if looks < LOOKS_MAX => looks += 1,
+                    Err(why) => return Err(why),
+                },
                 None => {
                     let bytes = batches.iter().map(Bytes::len).sum();
                     let has_more = has_more || needs.is_some();
@@ -56,8 +66,56 @@ impl DataShard {
 
     /// Whether there is something to read.
     pub(crate) fn has(&self, reading: Reading) -> bool {
+        if self.is_settled(reading) {
+            return true;
+        }
         let Fetched { batches, needs, .. } = self.look(reading, &[]);
         !batches.is_empty() || needs.is_some()
+    }
+
+    /// Whether what comes first lies in a chapter.
+    fn is_settled(&self, reading: Reading) -> bool {
+        let unsettled = {
+            let shard = self.replica.lock();
+            shard.state.partition(reading.opening).map(Partition::unsettled)
+        };
+        // It was on the shelf before the state let it go.
+        unsettled.is_some_and(|offset| reading.from < offset)
+            && self.shelf.has(reading.opening, reading.from)
+    }
+
+    async fn read_chapters(&self, reading: Reading) -> Result<Read, Failed> {
+        let Reading { opening, from, end, bytes_max } = reading;
+        let (shelf, number) = (Arc::clone(&self.shelf), self.number);
+        let read = move || shelf.read(opening, from, end, bytes_max);
+        let read = tokio::task::spawn_blocking(read).await;
+        let batches = read.map_err(|_ended| Failed::Offline { number })?;
+        let batches = batches.map_err(|why| {
+            tracing::error!(shard = number, %why, "records cannot be read");
+            Failed::Chapters { number, why }
+        })?;
+        let bytes = batches.iter().map(Bytes::len).sum();
+        let last = batches.last().and_then(|last| Batch::read(last).ok()?.end());
+        // Behind it there may be others, in the next chapter or in the log.
+        let has_more = last.is_some_and(|last| last < end);
+        Ok(Read { batches, bytes, has_more, thin: Vec::new() })
+    }
+
+    /// The offset of the first batch in a chapter from which on a record with this timestamp or a later one may be.
+    pub(crate) async fn settled_at(
+        &self,
+        opening: Opening,
+        start: i64,
+        timestamp: i64,
+    ) -> Result<Option<i64>, Failed> {
+        if self.shelf.is_empty() {
+            return Ok(None);
+        }
+        let (shelf, number) = (Arc::clone(&self.shelf), self.number);
+        let found = move || shelf.offset_at(opening, start, timestamp);
+        let found = tokio::task::spawn_blocking(found).await;
+        let found = found.map_err(|_ended| Failed::Offline { number })?;
+        found.map_err(|why| Failed::Chapters { number, why })
     }
 
     fn look(&self, reading: Reading, found: &[Arc<Run>]) -> Fetched {

@@ -4,7 +4,7 @@
 //! takes to look, never while it waits for anything.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use bytes::Bytes;
@@ -21,6 +21,12 @@ pub(crate) struct Replica {
     shard: Mutex<Shard>,
     /// Bytes of entries that were applied.
     pub(super) applied_bytes: Arc<AtomicU64>,
+    /// Something was deleted since somebody looked.
+    pub(super) has_deleted: AtomicBool,
+    /// A chapter has ended.
+    pub(super) ended: Notify,
+    /// The log index up to which the shard was settled when it was opened.
+    settled: u64,
     /// Is told what is about to be acknowledged, where that is before it is durable.
     witness: OnceLock<(Arc<Run>, u32)>,
     waiting: Mutex<HashMap<Opening, Vec<Weak<Notify>>>>,
@@ -34,12 +40,17 @@ pub(crate) struct Shard {
 }
 
 impl Replica {
-    /// One in this state, which will hold so many bytes of the newest entries.
-    pub(crate) fn new(state: State, tail_bytes: usize) -> Self {
+    /// One in this state, which will hold so many bytes of the newest entries. What lies in chapters up to the
+    /// log index `settled` is looked for there, though it comes by once more.
+    pub(crate) fn new(mut state: State, tail_bytes: usize, settled: u64) -> Self {
+        state.settle(settled);
         let tail = Tail::new(tail_bytes, state.applied());
         Self {
             shard: Mutex::new(Shard { state, tail }),
             applied_bytes: Arc::default(),
+            has_deleted: AtomicBool::new(false),
+            ended: Notify::new(),
+            settled,
             witness: OnceLock::new(),
             waiting: Mutex::default(),
         }
@@ -115,6 +126,16 @@ impl Apply for Applier {
                 }
             };
             shard.tail.push(held);
+            for outcome in &outcomes {
+                match outcome {
+                    Outcome::ChapterEnd(ended) if ended.end <= self.0.settled => {
+                        shard.state.settle(ended.end);
+                    }
+                    Outcome::ChapterEnd(_) => self.0.ended.notify_one(),
+                    Outcome::Deleted => self.0.has_deleted.store(true, Ordering::Relaxed),
+                    _ => {}
+                }
+            }
         }
         self.0.wake(&outcomes);
         Ok(index)
@@ -142,7 +163,7 @@ mod tests {
     /// Readers of several partitions kept each other in the lists of those that stayed idle.
     #[test]
     fn who_has_gone_is_forgotten_though_its_partitions_stay_idle() {
-        let replica = Replica::new(State::default(), 0);
+        let replica = Replica::new(State::default(), 0, 0);
         let openings = [0, 1].map(|number| {
             let partition = PartitionId { topic: TopicId([7; 16]), number };
             Opening { partition, number: 1 }

@@ -62,6 +62,12 @@ impl Room {
         !self.is_short()
     }
 
+    /// So many bytes of a chapter, or as many as the reserve has room for beside what the logs take of it: what is
+    /// to be settled can be, also on a full disk.
+    pub(super) fn for_chapter(&self, bytes: u64) -> u64 {
+        bytes.min(self.reserve_bytes / 3 * 2)
+    }
+
     /// Whether records are refused.
     pub(crate) fn is_short(&self) -> bool {
         self.is_short.load(Ordering::Relaxed)

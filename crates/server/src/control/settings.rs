@@ -87,7 +87,7 @@ pub const SETTINGS: [Setting; 11] = [
     Setting {
         name: "retention.bytes",
         default: "-1",
-        meaning: "the most that is kept. Only -1 as yet: partitions share their log",
+        meaning: "the oldest records of a partition go while the rest has at least so many bytes; -1: none do",
         kind: Kind::Number { least: -1, largest: i64::MAX },
     },
     Setting {
@@ -181,9 +181,6 @@ impl Setting {
 fn refusal(name: &str, value: &str, default: &str) -> Option<&'static str> {
     match name {
         _ if value == default => None,
-        "retention.bytes" => {
-            Some("partitions share their log, which is kept for the longest retention in it")
-        }
         "flush.messages" if value != "1" => {
             Some("a sync is shared by all partitions: use 1, or flush.ms")
         }

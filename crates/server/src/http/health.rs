@@ -65,6 +65,7 @@ mod tests {
             at_risk_ms: 0,
             ring_bytes: 1,
             tail_bytes: None,
+            chapters: None,
             log: plimsoll_log::Stats::default(),
         }
     }

@@ -80,6 +80,17 @@ impl Batch {
         })
     }
 
+    /// No batch has fewer bytes.
+    pub(crate) const BYTES_MIN: usize = HEADER_BYTES;
+
+    /// The batch with which these bytes begin, if one does, and what follows it.
+    pub(crate) fn split(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+        let length = u32::from_be_bytes(*bytes.get(8..)?.first_chunk()?);
+        let length = usize::try_from(length).ok()?.checked_add(12)?;
+        let (batch, rest) = bytes.split_at_checked(length)?;
+        Self::read(batch).ok().map(|_| (batch, rest))
+    }
+
     /// The offset behind its last record, if offsets go that far.
     #[must_use]
     pub fn end(&self) -> Option<i64> {

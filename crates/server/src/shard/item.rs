@@ -13,6 +13,7 @@
 //! 8 fence        why u32 · guaranteed u64 · given u64 · since u64   given: all ones if not known
 //! 9 feature      level u32
 //! 10 chapter end chapter u64
+//! 11 expire      at · start offset i64       what lies in chapters is past its retention
 //!
 //! settings       retention_ms u64 · retention_bytes u64    all ones: without end
 //!                batch_bytes_max u32 · flags u32           1: timestamps are of the append
@@ -66,8 +67,15 @@ pub enum Item<'a> {
     Fence(Fence),
     /// What apply may do from here on: this, and all below.
     Feature(u32),
-    /// The log up to here is a chapter.
+    /// The log up to here is a chapter. No batch follows in the same entry.
     ChapterEnd(u64),
+    /// Records below this offset are past their retention, if the partition is still here.
+    Expire {
+        /// Of which partition.
+        opening: Opening,
+        /// The first offset that stays.
+        start: i64,
+    },
 }
 
 /// What a partition is told when it comes.
@@ -90,8 +98,7 @@ pub struct Open {
 pub struct Settings {
     /// Batches expire so long after they were appended.
     pub retention_ms: Option<u64>,
-    /// How large all batches together may become. It is agreed on, and nothing expires by it yet: control
-    /// refuses a topic that asks for it.
+    /// How large all batches together may become: the oldest expire while the rest has at least so many bytes.
     pub retention_bytes: Option<u64>,
     /// The largest batch.
     pub batch_bytes_max: u32,
@@ -139,14 +146,18 @@ impl Item<'_> {
             Self::Fence(_) => 8,
             Self::Feature(_) => 9,
             Self::ChapterEnd(_) => 10,
+            Self::Expire { .. } => 11,
         }
     }
 
-    /// Whether nothing may be said of it before it is durable: all but records, the passing of time, and
-    /// ceilings, of which the leader knows whether it needs them at once.
+    /// Whether nothing may be said of it before it is durable: all but records, the passing of time, the ends of
+    /// chapters, which are settled once they are durable, and ceilings, of which the leader knows whether it
+    /// needs them at once.
     #[must_use]
     pub fn must_be_durable(&self) -> bool {
-        !matches!(self, Self::Batch { .. } | Self::Advance | Self::Ceiling { .. })
+        let is_of_chapters = matches!(self, Self::ChapterEnd(_) | Self::Expire { .. });
+        !is_of_chapters
+            && !matches!(self, Self::Batch { .. } | Self::Advance | Self::Ceiling { .. })
     }
 
     pub(super) fn encode(&self, to: &mut Vec<u8>) {
@@ -161,7 +172,7 @@ impl Item<'_> {
                 opening.encode(to);
                 to.extend_from_slice(&ceiling.unwrap_or(-1).to_le_bytes());
             }
-            Self::Trim { opening, start } => {
+            Self::Trim { opening, start } | Self::Expire { opening, start } => {
                 opening.encode(to);
                 to.extend_from_slice(&start.to_le_bytes());
             }
@@ -203,6 +214,10 @@ impl<'a> Item<'a> {
             8 => Self::Fence(Fence::decode(&mut from)?),
             9 => Self::Feature(from.u32()?),
             10 => Self::ChapterEnd(from.u64()?),
+            11 => {
+                let opening = Opening::decode(&mut from)?;
+                Self::Expire { opening, start: from.offset("a start offset")? }
+            }
             other => return Err(Malformed::Field("the kind of an item", u64::from(other))),
         };
         from.end()?;

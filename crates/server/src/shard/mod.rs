@@ -53,5 +53,5 @@ pub use partition::{Partition, Unfit};
 pub use points::Point;
 pub use producers::{Misplaced, Producer, Producers};
 pub use proposer::{Answer, IDLE_MS, Proposal, Proposer, Submission};
-pub use state::{Diverged, Mismatch, Outcome, State};
+pub use state::{Diverged, Ended, Mismatch, Outcome, State};
 pub use tail::{Fetched, Held, Tail, fetch, let_go};

@@ -27,12 +27,12 @@ pub struct Opening {
 }
 
 impl Opening {
-    pub(super) fn encode(&self, to: &mut Vec<u8>) {
+    pub(crate) fn encode(&self, to: &mut Vec<u8>) {
         self.partition.encode(to);
         to.extend_from_slice(&self.number.to_le_bytes());
     }
 
-    pub(super) fn decode(from: &mut Cursor<'_>) -> Result<Self, Malformed> {
+    pub(crate) fn decode(from: &mut Cursor<'_>) -> Result<Self, Malformed> {
         Ok(Self { partition: PartitionId::decode(from)?, number: from.u32()? })
     }
 }

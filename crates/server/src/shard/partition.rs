@@ -167,7 +167,23 @@ impl Partition {
         self.points.first().map(|point| point.index)
     }
 
-    /// The size of its batches.
+    /// The first offset that may lie in the log: what is below it lies in chapters.
+    #[must_use]
+    pub fn unsettled(&self) -> i64 {
+        self.points.first().map_or(self.next, |point| point.base_offset)
+    }
+
+    /// The oldest of its batches that are not in a chapter here.
+    pub(super) fn oldest(&self) -> Option<&Point> {
+        self.points.first()
+    }
+
+    /// Where the batches lie that came in entries up to this log index and are not in a chapter here.
+    pub fn points_up_to(&self, index: u64) -> impl Iterator<Item = &Point> {
+        self.points.up_to(index)
+    }
+
+    /// The size of its batches that are not in a chapter here.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.points.bytes()
@@ -257,25 +273,44 @@ impl Partition {
         self.epochs.forget_before(self.start);
     }
 
-    /// Whether time deletes something now.
+    /// Whether time, or the size that is allowed, deletes something now of the open chapter.
     pub(super) fn is_due(&self, now: u64) -> bool {
         let silent_since = now.saturating_sub(PRODUCER_EXPIRES_MS);
-        self.producers.has_before(silent_since) || self.expires_before(now).is_some()
+        self.producers.has_before(silent_since) || self.kept_from(now).is_some()
     }
 
-    /// Deletes what has been here for longer than it should, and forgets producers that are silent.
+    /// Deletes what has been here for longer than it should, or is more than it should be, and forgets producers
+    /// that are silent. What lies in chapters is older, and goes with it.
     pub(super) fn advance(&mut self, now: u64) {
         self.producers.forget_before(now.saturating_sub(PRODUCER_EXPIRES_MS));
-        if let Some(since) = self.expires_before(now) {
-            let start = self.points.first_since(since).map_or(self.next, |point| point.base_offset);
+        if let Some(start) = self.kept_from(now) {
             self.trim(start);
         }
     }
 
-    /// What was appended before this time is past its retention, if there is anything.
-    fn expires_before(&self, now: u64) -> Option<u64> {
-        let since = now.saturating_sub(self.settings.retention_ms?);
-        self.points.first().filter(|point| point.time < since).map(|_| since)
+    /// The first offset that is kept now, if that deletes something of the open chapter.
+    fn kept_from(&self, now: u64) -> Option<i64> {
+        let first = self.points.first_open()?;
+        let by_age = self.settings.retention_ms.map(|ms| now.saturating_sub(ms));
+        let by_age = by_age.filter(|since| first.time < *since);
+        let by_age = by_age.map(|since| {
+            self.points.first_since(since).map_or(self.next, |point| point.base_offset)
+        });
+        let by_size = self.settings.retention_bytes.map(|bytes| {
+            self.points.first_within(bytes).map_or(self.next, |point| point.base_offset)
+        });
+        let start = by_age.max(by_size)?;
+        (start > first.base_offset).then_some(start)
+    }
+
+    /// The chapter ends: what it has of this partition stays as it is.
+    pub(super) fn end_chapter(&mut self) {
+        self.points.end_chapter();
+    }
+
+    /// Entries up to this log index are in chapters here.
+    pub(super) fn settle(&mut self, index: u64) {
+        self.points.settle(index);
     }
 
     pub(super) fn encode(&self, to: &mut Vec<u8>) {
@@ -290,7 +325,8 @@ impl Partition {
         self.points.encode(to);
     }
 
-    pub(super) fn decode(from: &mut Cursor<'_>) -> Result<Self, Malformed> {
+    /// What lies in entries up to `chapter_end` is of chapters that have ended.
+    pub(super) fn decode(from: &mut Cursor<'_>, chapter_end: u64) -> Result<Self, Malformed> {
         let settings = Settings::decode(from)?;
         let (start, next) = (from.offset("a start offset")?, from.offset("a next offset")?);
         let ceiling = from.i64()?;
@@ -308,7 +344,7 @@ impl Partition {
             epoch_base: from.i64()?,
             epochs: Epochs::decode(from)?,
             producers: Producers::decode(from)?,
-            points: Points::decode(from)?,
+            points: Points::decode(from, chapter_end)?,
         })
     }
 }

@@ -2,9 +2,10 @@
 //!
 //! Invariants: the state is a function of the entries up to `applied`; equal entries make equal
 //! states, bit by bit in a snapshot. An entry that does not fit is the leader's error or the disk's:
-//! the shard stops ([`Diverged`]), and nothing is made of the state that is left.
+//! the shard stops ([`Diverged`]), and nothing is made of the state that is left. One thing alone is this
+//! replica's own: which chapters it has settled ([`State::settle`]), and so need no points any more.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use super::batch::{Batch, NotABatch};
 use super::entry::Entry;
@@ -23,8 +24,23 @@ pub struct State {
     pub(super) turns: u64,
     pub(super) feature: u32,
     pub(super) chapter: u64,
+    pub(super) chapter_end: u64,
+    pub(super) open_bytes: u64,
+    pub(super) open_since: u64,
+    pub(super) ended: VecDeque<Ended>,
     pub(super) fence: Option<Fence>,
     pub(super) partitions: BTreeMap<Opening, Partition>,
+}
+
+/// A chapter that has ended and is not settled here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ended {
+    /// Which.
+    pub chapter: u64,
+    /// The log index of the entry that ended it; the first after that of the chapter before is its first.
+    pub end: u64,
+    /// When, in ms since 1970.
+    pub time: u64,
 }
 
 /// What an entry did that somebody waits for.
@@ -53,7 +69,9 @@ pub enum Outcome {
     /// What may be given away is known anew.
     Ceiling(Opening),
     /// The log up to this entry is a chapter.
-    ChapterEnd(u64),
+    ChapterEnd(Ended),
+    /// Records went.
+    Deleted,
 }
 
 /// An entry that this state cannot have come to agree on: the shard must stop.
@@ -98,6 +116,9 @@ pub enum Mismatch {
     /// It does not fit the partition.
     #[error("{0}: {1}")]
     Unfit(Opening, Unfit),
+    /// A batch stands behind the end of a chapter in one entry.
+    #[error("the chapter has ended within its entry")]
+    Ended,
     /// Terms, features and chapters only go on.
     #[error("{0} does not follow {1}")]
     Backwards(u64, u64),
@@ -146,6 +167,32 @@ impl State {
         needed.unwrap_or(self.applied + 1)
     }
 
+    /// The last chapter that has ended; 0 if none has.
+    #[must_use]
+    pub fn chapter(&self) -> u64 {
+        self.chapter
+    }
+
+    /// The chapters that have ended and are not settled here, the oldest first.
+    pub fn ended(&self) -> impl ExactSizeIterator<Item = &Ended> {
+        self.ended.iter()
+    }
+
+    /// The size of the entries with batches since the last chapter ended, and the time of the first of them in
+    /// ms since 1970; `None` if there are none.
+    #[must_use]
+    pub fn open_chapter(&self) -> Option<(u64, u64)> {
+        (self.open_bytes > 0).then_some((self.open_bytes, self.open_since))
+    }
+
+    /// Forgets where batches lie in the log up to this index: this replica has them in chapters.
+    pub fn settle(&mut self, index: u64) {
+        self.ended.retain(|ended| ended.end > index);
+        for partition in self.partitions.values_mut() {
+            partition.settle(index);
+        }
+    }
+
     /// Whether an [`Item::Advance`] at this time would delete something.
     #[must_use]
     pub fn is_due(&self, now: u64) -> bool {
@@ -186,6 +233,7 @@ impl State {
             return Err(diverged(0, why));
         }
         self.time = entry.time;
+        let mut has_batches = false;
         for (number, item) in entry.items().enumerate() {
             let item = item.map_err(|error| diverged(number, error.into()))?;
             let place = Place {
@@ -193,7 +241,12 @@ impl State {
                 item: u16::try_from(number).expect("an entry counts its items in 16 bits"),
                 time: entry.time,
             };
+            has_batches |= matches!(item, Item::Batch { .. });
             self.act(item, place, outcomes).map_err(|why| diverged(number, why))?;
+        }
+        if has_batches && self.chapter_end < index {
+            self.open_since = if self.open_bytes == 0 { entry.time } else { self.open_since };
+            self.open_bytes += bytes.len() as u64;
         }
         Ok(())
     }
@@ -214,6 +267,7 @@ impl State {
         outcomes: &mut Vec<Outcome>,
     ) -> Result<(), Mismatch> {
         match item {
+            Item::Batch { .. } if self.chapter_end == place.index => return Err(Mismatch::Ended),
             Item::Batch { opening, bytes } => {
                 let batch = Batch::read(bytes)?;
                 let turns = self.turns;
@@ -243,16 +297,28 @@ impl State {
             Item::Trim { opening, start } => {
                 self.find(opening)?.trim(start);
                 self.forget_if_gone(opening);
+                outcomes.push(Outcome::Deleted);
+            }
+            // It was proposed by who looked at chapters: the partition may have gone meanwhile.
+            Item::Expire { opening, start } => {
+                if let Some(partition) = self.partitions.get_mut(&opening) {
+                    partition.trim(start);
+                    self.forget_if_gone(opening);
+                    outcomes.push(Outcome::Deleted);
+                }
             }
             Item::Configure { opening, settings } => self.find(opening)?.configure(settings),
-            Item::Advance => self.advance(),
+            Item::Advance => {
+                self.advance();
+                outcomes.push(Outcome::Deleted);
+            }
             Item::Fence(fence) => self.fence_off(fence),
             Item::Feature(level) => {
                 raise(&mut self.feature, level)?;
             }
             Item::ChapterEnd(chapter) => {
                 raise(&mut self.chapter, chapter)?;
-                outcomes.push(Outcome::ChapterEnd(chapter));
+                outcomes.push(Outcome::ChapterEnd(self.end_chapter(place)));
             }
         }
         Ok(())
@@ -275,6 +341,16 @@ impl State {
             partition.advance(now);
             !is_gone(partition)
         });
+    }
+
+    /// What expires before it is settled is never written again.
+    fn end_chapter(&mut self, place: Place) -> Ended {
+        self.advance();
+        self.partitions.values_mut().for_each(Partition::end_chapter);
+        let ended = Ended { chapter: self.chapter, end: place.index, time: place.time };
+        (self.chapter_end, self.open_bytes, self.open_since) = (place.index, 0, 0);
+        self.ended.push_back(ended);
+        ended
     }
 
     fn fence_off(&mut self, fence: Fence) {

@@ -23,7 +23,6 @@ fn what_is_unknown_or_cannot_be_kept_is_refused_and_changes_nothing() {
         ("segment.bytes", "1", "there is no setting \"segment.bytes\""),
         ("retention.ms", "-2", "a number from -1"),
         ("retention.ms", "soon", "a number from -1"),
-        ("retention.bytes", "100", "partitions share their log"),
         ("compression.type", "zstd", "one of producer"),
         ("flush.messages", "10", "use 1, or flush.ms"),
         ("min.insync.replicas", "2", "one broker"),

@@ -72,6 +72,16 @@ fn a_snapshot_is_written_and_read_as_ever() {
         state.apply(index, &entry, &mut Vec::new()).unwrap();
     }
     let bytes = state.encode();
-    assert_eq!(bytes, golden("shard/testdata/state.v1", &bytes));
+    assert_eq!(bytes, golden("shard/testdata/state.v2", &bytes));
     assert_eq!(State::decode(&bytes), Ok(state));
+}
+
+/// It had no chapters: all that it has is of the one that is open.
+#[test]
+fn a_snapshot_of_version_1_is_read_as_ever() {
+    let state = State::decode(include_bytes!("testdata/state.v1")).unwrap();
+    let partition = state.partition(opening(3, 1)).unwrap();
+    assert_eq!((state.applied(), partition.start(), partition.next()), (5, 11, 1000));
+    assert_eq!(partition.point_of(11).map(|point| point.index), Some(3));
+    assert_eq!((state.ended().len(), state.open_chapter()), (0, Some((152, 1_000_001))));
 }

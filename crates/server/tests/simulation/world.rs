@@ -181,6 +181,7 @@ impl World {
             if self.has_failures {
                 self.knowledge.ended = Ended::Unknown;
             }
+            self.count_chapters(&broker);
             if self.rng.random_ratio(1, 3) {
                 return self.close(broker);
             }
@@ -209,7 +210,12 @@ impl World {
         let memory = self.rng.random_ratio(3, 4).then(|| self.memory.path().to_owned());
         let ring_bytes = (4 << 20) << self.rng.random_range(0..2);
         let tail_bytes = if self.rng.random_ratio(1, 4) { 0 } else { 1 << 20 };
-        Options { memory, flush, ring_bytes, tail_bytes, ..Options::default() }
+        let chapter_bytes = match self.rng.random_range(0..4) {
+            0 => 512 << 20,
+            1 => 1,
+            _ => self.rng.random_range(200..20_000),
+        };
+        Options { memory, flush, ring_bytes, tail_bytes, chapter_bytes, ..Options::default() }
     }
 
     /// Something of the disk fails from here on, for a while or for good.
@@ -276,6 +282,21 @@ impl World {
             Knowledge { is_in_memory: in_memory, may_lose: false, is_retried: false, ended };
         self.producers.clear();
         Ok(())
+    }
+
+    /// How much of what was produced lies in chapters, and whether any was deleted again.
+    fn count_chapters(&mut self, broker: &Broker) {
+        for chapters in broker.node().shards().into_iter().filter_map(|shard| shard.chapters) {
+            for (what, is_so) in [
+                ("runs in chapters", chapters.runs > 0),
+                ("chapters that waited at an end", chapters.waiting > 0),
+                ("chapters that were freed", chapters.settled > chapters.files as u64),
+            ] {
+                if is_so {
+                    self.saw(what);
+                }
+            }
+        }
     }
 
     fn close(&mut self, broker: Broker) {

@@ -1,0 +1,50 @@
+//! [`Error`]: why a chapter cannot be written or read.
+
+use crate::cursor::Malformed;
+use crate::shard::Opening;
+
+/// Why a chapter cannot be written or read.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum Error {
+    /// The disk.
+    #[error(transparent)]
+    Disk(#[from] plimsoll_sync::Error),
+    /// The file is no chapter, or damaged where it says what it holds.
+    #[error("{file} is damaged: {why}")]
+    File {
+        /// Its name.
+        file: String,
+        /// What does not fit.
+        #[source]
+        why: Malformed,
+    },
+    /// A run is damaged; others can be read.
+    #[error("{file} is damaged in the run of {opening}, at offsets {from} to {last}")]
+    Run {
+        /// Name of the file.
+        file: String,
+        /// Whose records they are.
+        opening: Opening,
+        /// The first offset that cannot be read.
+        from: i64,
+        /// The last.
+        last: i64,
+    },
+    /// A file that the manifest names is not there, or another has its name.
+    #[error("{file} is missing, or is not the one that the manifest names")]
+    Missing {
+        /// Its name.
+        file: String,
+    },
+    /// The log holds something else than the shard's state says.
+    #[error("chapter {chapter} cannot be written: the log up to {index} is not what was applied")]
+    NotPlanned {
+        /// Which.
+        chapter: u64,
+        /// The log index where that showed.
+        index: u64,
+    },
+    /// Its writing was stopped.
+    #[error("it was stopped")]
+    Stopped,
+}

@@ -1,0 +1,51 @@
+//! [`merge`]: what is left of some files, copied into one.
+
+use std::sync::Arc;
+
+use plimsoll_sync::{Allocation, File};
+
+use super::error::Error;
+use super::format::{self, Footer, HEADER_BYTES, Run};
+use super::reader::Chapter;
+use super::writer::finish;
+
+/// Bytes that are copied at once.
+const PIECE_BYTES: u64 = 1 << 20;
+
+/// Writes these runs into an empty file, in their order: sorted as a file's are. Each is verified before it is
+/// copied, and stays as it was, with its hash. Durable on return.
+///
+/// # Errors
+/// [`Error::Run`]: one of them is damaged. The file is not to be used.
+pub(super) fn merge(
+    file: &Arc<dyn File>,
+    shard: u32,
+    from: &[(Arc<Chapter>, Run)],
+) -> Result<Footer, Error> {
+    let bytes: u64 = from.iter().map(|(_, run)| run.bytes).sum();
+    let blocks_at = HEADER_BYTES as u64 + bytes;
+    file.allocate(0, blocks_at, Allocation::Reserved)?;
+    file.write_at(&format::header(shard), 0)?;
+    let (mut blocks, mut runs) = (Vec::new(), Vec::with_capacity(from.len()));
+    let mut place = HEADER_BYTES as u64;
+    for (chapter, run) in from {
+        let of_run = chapter.whole(run)?;
+        let merged = Run { place, first_block: blocks.len() as u64, ..*run };
+        let mut copied = 0;
+        while copied < run.bytes {
+            let piece = PIECE_BYTES.min(run.bytes - copied);
+            file.write_at(&chapter.piece(run, copied, piece)?, place + copied)?;
+            copied += piece;
+        }
+        place += run.bytes;
+        blocks.extend(of_run);
+        runs.push(merged);
+    }
+    let footers = || from.iter().map(|(chapter, _)| chapter.footer());
+    let least = |of: fn(&Footer) -> u64| footers().map(of).min().unwrap_or(0);
+    let most = |of: fn(&Footer) -> u64| footers().map(of).max().unwrap_or(0);
+    let chapters = (least(|footer| footer.first_chapter), most(|footer| footer.last_chapter));
+    let indexes = (least(|footer| footer.first_index), most(|footer| footer.last_index));
+    let time = most(|footer| footer.time);
+    finish(&**file, blocks_at, chapters, indexes, time, &blocks, &runs)
+}

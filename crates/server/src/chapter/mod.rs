@@ -1,0 +1,39 @@
+//! Chapters: where records live once they are settled, sorted by partition.
+//!
+//! A shard's log is short. The leader ends a *chapter* of it by an entry; once that is durable each replica writes
+//! the range again, sorted by partition, in a file that never changes: of each partition a *run*, its batches
+//! as they came, with an index of blocks and hashes. A manifest names the files; only then the log may go. Who
+//! reads behind the log reads runs, in large pieces, and everything that is read is verified.
+//!
+//! ```text
+//! DIR/chapters-N/manifest           which files are the chapters of shard N
+//! DIR/chapters-N/00000001.chapter   runs of one chapter, or of several that were merged
+//! ```
+//!
+//! | file | what |
+//! | --- | --- |
+//! | `format.rs` | the bytes of a chapter's file, drawn |
+//! | `writer.rs` | a range of the log, written again sorted by partition |
+//! | `reader.rs` | a file of runs, opened to be read |
+//! | `manifest.rs` | which files are the chapters of a shard, drawn |
+//! | `shelf.rs` | the chapters of a shard: which runs each partition has; settled, read, freed |
+//! | `merge.rs` | what is left of some files, in one |
+//! | `error.rs` | why a chapter cannot be written or read |
+//!
+//! Invariants: what the manifest names is durable. The content of a run is a function of the log: equal on every
+//! replica, whenever it was settled. A run is freed only by what a durable snapshot of the shard says.
+
+mod error;
+mod format;
+mod manifest;
+mod merge;
+mod reader;
+mod shelf;
+mod writer;
+
+pub use error::Error;
+pub use format::{BLOCK_BYTES, Block, Footer, Run};
+pub use manifest::{Manifest, NAME as MANIFEST, Named, Settled};
+pub use reader::Chapter;
+pub use shelf::{Shelf, Size};
+pub use writer::{Plan, Writer};

@@ -1,0 +1,280 @@
+//! [`Chapter`]: a file of runs, opened to be read. What it gives was verified.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use plimsoll_sync::File;
+
+use super::error::Error;
+use super::format::{
+    self, BLOCK_HEAD_BYTES, Block, FOOTER_BYTES, Footer, HEADER_BYTES, RUN_BYTES, Run,
+};
+use crate::cursor::Malformed;
+use crate::shard::{Batch, let_go};
+
+/// Blocks of a run that are looked at with one read.
+const LOOK_BLOCKS: u32 = 64;
+/// Bytes of batches that are read at once when all of a run is verified.
+const VERIFY_BYTES: usize = 1 << 20;
+
+/// A file of runs.
+#[derive(Debug)]
+pub struct Chapter {
+    name: String,
+    file: Arc<dyn File>,
+    shard: u32,
+    footer: Footer,
+}
+
+impl Chapter {
+    /// Opens the file of this name. Runs and batches are verified when they are read.
+    ///
+    /// # Errors
+    /// [`Error::File`]: it is no chapter.
+    pub fn open(name: &str, file: Arc<dyn File>) -> Result<Self, Error> {
+        let damaged = |why| Error::File { file: name.to_owned(), why };
+        let file_bytes = file.len()?;
+        let footer_at = file_bytes.checked_sub(FOOTER_BYTES as u64);
+        let footer_at = footer_at.ok_or(damaged(Malformed::Short("a chapter")))?;
+        let (mut header, mut footer) = ([0; HEADER_BYTES], [0; FOOTER_BYTES]);
+        file.read_at(&mut header, 0)?;
+        file.read_at(&mut footer, footer_at)?;
+        let shard = format::shard_of(&header).map_err(damaged)?;
+        let footer = Footer::decode(&footer, file_bytes).map_err(damaged)?;
+        Ok(Self { name: name.to_owned(), file, shard, footer })
+    }
+
+    /// The name of the file.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The shard that it is of.
+    #[must_use]
+    pub fn shard(&self) -> u32 {
+        self.shard
+    }
+
+    /// What it holds.
+    #[must_use]
+    pub fn footer(&self) -> &Footer {
+        &self.footer
+    }
+
+    /// Its runs, in their order.
+    pub fn runs(&self) -> Result<Vec<Run>, Error> {
+        let count = usize::try_from(self.footer.runs).unwrap_or(usize::MAX);
+        // The footer was held against the size of the file.
+        let bytes = self.read_at(self.footer.runs_at, count * RUN_BYTES)?;
+        let runs = bytes.chunks_exact(RUN_BYTES).map(|run| {
+            let run = Run::decode(run.first_chunk().expect("a chunk of that size"))?;
+            self.check(&run).map(|()| run)
+        });
+        let runs: Vec<Run> = runs.collect::<Result<_, _>>().map_err(|why| self.damaged(why))?;
+        let (expected, found) = (self.footer.hash, Footer::hash_of(&runs));
+        let is_sorted = runs.is_sorted_by(|a, b| a.key() < b.key());
+        if !is_sorted || expected != found {
+            return Err(self.damaged(Malformed::Checksum { expected, found }));
+        }
+        Ok(runs)
+    }
+
+    /// One of its runs.
+    pub fn run(&self, number: u32) -> Result<Run, Error> {
+        let at = self.footer.runs_at + u64::from(number) * RUN_BYTES as u64;
+        let bytes = self.read_at(at, RUN_BYTES)?;
+        let run = Run::decode(bytes.first_chunk().expect("so many were read"));
+        let run = run.and_then(|run| self.check(&run).map(|()| run));
+        run.map_err(|why| self.damaged(why))
+    }
+
+    /// The blocks of a run from this number on, up to some. Not verified.
+    fn blocks(&self, run: &Run, from: u32, count: u32) -> Result<Vec<Block>, Error> {
+        let count = count.min(run.blocks.saturating_sub(from));
+        let number = run.first_block + u64::from(from);
+        let at = self.footer.blocks_at + number * BLOCK_HEAD_BYTES as u64;
+        let bytes = self.read_at(at, count as usize * BLOCK_HEAD_BYTES)?;
+        let blocks = bytes.chunks_exact(BLOCK_HEAD_BYTES).map(Block::decode);
+        blocks.collect::<Result<_, _>>().map_err(|why| self.damaged(why))
+    }
+
+    /// The number of the last block for which this holds, as it holds for none behind another for which it does
+    /// not; the first if it holds for none. Believed only as far as what is read from there is verified.
+    fn search(&self, run: &Run, holds: impl Fn(&Block) -> bool) -> Result<u32, Error> {
+        let (mut from, mut to) = (0, run.blocks);
+        while to - from > LOOK_BLOCKS {
+            let middle = from + (to - from) / 2;
+            match self.blocks(run, middle, 1)?.first().is_some_and(&holds) {
+                true => from = middle,
+                false => to = middle,
+            }
+        }
+        let behind = self.blocks(run, from, to - from)?.iter().take_while(|b| holds(b)).count();
+        Ok(from + u32::try_from(behind).unwrap_or(0).saturating_sub(1))
+    }
+
+    /// Batches of a run from the one on that holds this offset, or else the next: of about so many bytes, at least
+    /// one; and below the offset `end`. All of them were verified.
+    ///
+    /// # Errors
+    /// [`Error::Run`]: there is no batch that could be.
+    pub fn read(
+        &self,
+        run: &Run,
+        from: i64,
+        end: i64,
+        bytes_max: usize,
+    ) -> Result<Vec<Bytes>, Error> {
+        let mut number = self.search(run, |block| block.base_offset <= from)?;
+        let (mut found, mut found_bytes, mut read_bytes) = (Vec::new(), 0, 0);
+        while number < run.blocks && (found.is_empty() || found_bytes < bytes_max) {
+            let blocks = self.blocks(run, number, LOOK_BLOCKS)?;
+            let wanted = blocks_within(&blocks, bytes_max.saturating_sub(found_bytes));
+            let batches = match self.verified(run, &blocks[..wanted]) {
+                // What was found before it is good.
+                Err(_) if !found.is_empty() => break,
+                batches => batches?,
+            };
+            read_bytes += batches.iter().map(Bytes::len).sum::<usize>();
+            for batch in batches {
+                let read = Batch::read(&batch).expect("it was verified");
+                let batch_end = read.end().unwrap_or(i64::MAX);
+                let has_room = found.is_empty() || found_bytes + batch.len() <= bytes_max;
+                if batch_end > end || (batch_end > from && !has_room) {
+                    return Ok(let_go_of(found, found_bytes, read_bytes));
+                }
+                if batch_end > from {
+                    found_bytes += batch.len();
+                    found.push(batch);
+                }
+            }
+            number += u32::try_from(wanted).unwrap_or(u32::MAX);
+        }
+        Ok(let_go_of(found, found_bytes, read_bytes))
+    }
+
+    /// The first batch from which on a record with this timestamp or a later one may be: its base offset.
+    pub fn offset_at(&self, run: &Run, timestamp: i64) -> Result<i64, Error> {
+        // The maximum runs on: what is below it in one block is below it in all before.
+        let below = self.search(run, |block| block.max_timestamp < timestamp)?;
+        let blocks = self.blocks(run, below, 2)?;
+        self.verified(run, &blocks)?;
+        let first = blocks.iter().find(|block| block.max_timestamp >= timestamp);
+        let offset = first.map_or(run.base_offset, |block| block.base_offset);
+        Ok(offset.clamp(run.base_offset, run.end_offset))
+    }
+
+    /// Reads all of a run; returns how many bytes it has.
+    ///
+    /// # Errors
+    /// [`Error::Run`] with the offsets of the first block that is not what was written.
+    pub fn verify(&self, run: &Run) -> Result<u64, Error> {
+        let mut all = Vec::new();
+        while all.len() < run.blocks as usize {
+            let from = u32::try_from(all.len()).unwrap_or(u32::MAX);
+            let blocks = self.blocks(run, from, LOOK_BLOCKS)?;
+            let mut rest = &blocks[..];
+            while !rest.is_empty() {
+                let (some, behind) = rest.split_at(blocks_within(rest, VERIFY_BYTES));
+                self.verified(run, some)?;
+                rest = behind;
+            }
+            all.extend(blocks);
+        }
+        let places = all.iter().scan(0, |next, block| {
+            let place = *next;
+            *next += u64::from(block.bytes);
+            Some(block.place == place)
+        });
+        let is_whole = places.into_iter().all(|follows| follows);
+        if !is_whole || Run::hash_of(&all) != run.hash {
+            return Err(self.damaged_run(run, run.base_offset, run.end_offset - 1));
+        }
+        Ok(run.bytes)
+    }
+
+    /// All blocks of a run, and it was verified: to be copied into another file.
+    pub(super) fn whole(&self, run: &Run) -> Result<Vec<Block>, Error> {
+        self.verify(run)?;
+        self.blocks(run, 0, run.blocks)
+    }
+
+    /// So many bytes of a run, from this one on. Not verified.
+    pub(super) fn piece(&self, run: &Run, from: u64, bytes: u64) -> Result<Vec<u8>, Error> {
+        self.read_at(run.place + from, usize::try_from(bytes).expect("a piece is small"))
+    }
+
+    /// The batches of blocks that follow each other.
+    fn verified(&self, run: &Run, blocks: &[Block]) -> Result<Vec<Bytes>, Error> {
+        let Some((first, last)) = blocks.first().zip(blocks.last()) else { return Ok(Vec::new()) };
+        let end = last.place.saturating_add(u64::from(last.bytes));
+        let is_within = first.place <= end && end <= run.bytes;
+        let length = end.saturating_sub(first.place);
+        let expected: u64 = blocks.iter().map(|block| u64::from(block.bytes)).sum();
+        if !is_within || length != expected {
+            return Err(self.damaged_run(run, first.base_offset, last.base_offset));
+        }
+        let length = usize::try_from(length).expect("a run is in memory piece by piece");
+        let bytes = Bytes::from(self.read_at(run.place + first.place, length)?);
+        let mut batches = Vec::new();
+        let mut at = 0;
+        for (number, block) in blocks.iter().enumerate() {
+            let in_block = bytes.slice(at..at + block.bytes as usize);
+            let last = blocks.get(number + 1).map_or(run.end_offset, |next| next.base_offset);
+            let verified = block.verify(run.opening, run.chapter, &in_block);
+            let verified =
+                verified.ok_or_else(|| self.damaged_run(run, block.base_offset, last - 1))?;
+            batches.extend(verified.into_iter().map(|batch| in_block.slice_ref(batch)));
+            at += block.bytes as usize;
+        }
+        Ok(batches)
+    }
+
+    /// Whether a run lies where there can be one.
+    fn check(&self, run: &Run) -> Result<(), Malformed> {
+        let end = run.place.saturating_add(run.bytes);
+        let last_block = run.first_block.saturating_add(u64::from(run.blocks));
+        let is_within = run.place >= HEADER_BYTES as u64
+            && end <= self.footer.blocks_at
+            && last_block <= self.footer.blocks;
+        if is_within { Ok(()) } else { Err(Malformed::Field("the place of a run", run.place)) }
+    }
+
+    fn read_at(&self, at: u64, bytes: usize) -> Result<Vec<u8>, Error> {
+        let mut buffer = vec![0; bytes];
+        if self.file.read_at(&mut buffer, at)? < bytes {
+            return Err(self.damaged(Malformed::Short("a chapter")));
+        }
+        Ok(buffer)
+    }
+
+    fn damaged(&self, why: Malformed) -> Error {
+        Error::File { file: self.name.clone(), why }
+    }
+
+    /// What its index says of offsets may be what is damaged.
+    fn damaged_run(&self, run: &Run, from: i64, last: i64) -> Error {
+        let of_run = |offset: i64| offset.clamp(run.base_offset, run.end_offset - 1);
+        let (from, last) = (of_run(from), of_run(last).max(of_run(from)));
+        Error::Run { file: self.name.clone(), opening: run.opening, from, last }
+    }
+}
+
+/// Batches that were found among so many bytes: copied where they are less than half of them, which they hold.
+fn let_go_of(mut found: Vec<Bytes>, found_bytes: usize, read_bytes: usize) -> Vec<Bytes> {
+    if found_bytes < read_bytes / 2 {
+        let_go(&mut found);
+    }
+    found
+}
+
+/// How many of these blocks, the first, have about so many bytes: at least one.
+fn blocks_within(blocks: &[Block], bytes_max: usize) -> usize {
+    let mut bytes = 0_usize;
+    let within = blocks.iter().take_while(|block| {
+        bytes = bytes.saturating_add(block.bytes as usize);
+        bytes <= bytes_max
+    });
+    within.count().max(1).min(blocks.len())
+}

@@ -1,0 +1,484 @@
+//! [`Shelf`]: the chapters of a shard: which runs each partition has; settled, read, freed.
+//!
+//! Of each run a few words are in memory; the rest is read when somebody asks. One at a time changes the shelf;
+//! who reads meanwhile reads what there was, whose files stay open for as long.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use bytes::Bytes;
+use plimsoll_sync::{Dir, File, SyncMethod};
+
+use super::error::Error;
+use super::format::{Footer, Run};
+use super::manifest::{Manifest, Named, Settled, name_of};
+use super::merge::merge;
+use super::reader::Chapter;
+use super::writer::{Plan, Writer};
+use crate::shard::{Ended, Opening, Partition, State};
+
+/// What is left of files that are merged has at most so many bytes together.
+const MERGED_BYTES_MAX: u64 = 512 << 20;
+
+/// The chapters of a shard.
+#[derive(Debug)]
+pub struct Shelf {
+    dir: Arc<dyn Dir>,
+    shard: u32,
+    /// Held by who changes it.
+    turn: Mutex<Manifest>,
+    books: RwLock<Books>,
+}
+
+/// What is on a shelf.
+#[derive(Debug, Default)]
+struct Books {
+    settled: Settled,
+    files: BTreeMap<u64, Book>,
+    runs: HashMap<Opening, Runs>,
+}
+
+/// A file, and how much of it lives.
+#[derive(Debug)]
+struct Book {
+    chapter: Arc<Chapter>,
+    live_bytes: u64,
+    live_runs: u32,
+    /// It holds a run that is damaged: it stays as it is.
+    is_spoiled: bool,
+}
+
+/// The runs of a partition, the oldest first.
+#[derive(Debug, Default)]
+struct Runs {
+    list: VecDeque<Held>,
+    bytes: u64,
+}
+
+/// What is in memory of a run.
+#[derive(Debug, Clone, Copy)]
+struct Held {
+    chapter: u64,
+    file: u64,
+    number: u32,
+    end_offset: i64,
+    max_timestamp: i64,
+    last_time: u64,
+    bytes: u64,
+}
+
+/// How large a shelf is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Size {
+    /// Files.
+    pub files: usize,
+    /// Runs that somebody can read.
+    pub runs: usize,
+    /// Bytes of batches in them.
+    pub live_bytes: u64,
+    /// Bytes of all files.
+    pub file_bytes: u64,
+}
+
+impl Shelf {
+    /// The shelf of a shard, in a directory of its own. What the manifest does not name is removed.
+    ///
+    /// # Errors
+    /// [`Error`]: a file that the manifest names is not there, or does not say what it holds.
+    pub fn open(dir: Arc<dyn Dir>, shard: u32) -> Result<Self, Error> {
+        let manifest = Manifest::read(&*dir, shard)?;
+        let mut books = Books { settled: manifest.settled, ..Books::default() };
+        for named in &manifest.files {
+            let missing = || Error::Missing { file: named.name() };
+            let file = dir.open(&named.name(), SyncMethod::ORDINARY.access());
+            let chapter = Chapter::open(&named.name(), file.map_err(|_gone| missing())?)?;
+            let found = (chapter.footer().checksum(), chapter.footer().file_bytes);
+            if found != (named.checksum, named.bytes) || chapter.shard() != shard {
+                return Err(missing());
+            }
+            let runs = chapter.runs()?;
+            books.add(named.number, Arc::new(chapter), &runs);
+        }
+        let named: BTreeSet<String> = manifest.files.iter().map(Named::name).collect();
+        for name in dir.list()? {
+            if name.ends_with(".chapter") && !named.contains(&name) {
+                dir.remove(&name)?;
+            }
+        }
+        Ok(Self { dir, shard, turn: Mutex::new(manifest), books: RwLock::new(books) })
+    }
+
+    /// How far the shard is settled.
+    #[must_use]
+    pub fn settled(&self) -> Settled {
+        self.read_books().settled
+    }
+
+    /// Whether nothing is on it.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.read_books().files.is_empty()
+    }
+
+    /// How large it is.
+    #[must_use]
+    pub fn size(&self) -> Size {
+        let books = self.read_books();
+        let footers = books.files.values().map(|book| book.chapter.footer());
+        Size {
+            files: books.files.len(),
+            runs: books.files.values().map(|book| book.live_runs as usize).sum(),
+            live_bytes: books.files.values().map(|book| book.live_bytes).sum(),
+            file_bytes: footers.map(|footer| footer.file_bytes).sum(),
+        }
+    }
+
+    /// Bytes of a partition's batches in it.
+    #[must_use]
+    pub fn bytes(&self, opening: Opening) -> u64 {
+        self.read_books().runs.get(&opening).map_or(0, |runs| runs.bytes)
+    }
+
+    /// Settles the next chapter. `write` has its writer take the entries of the plan. Durable on return, and can be
+    /// read.
+    ///
+    /// # Errors
+    /// What `write` says, or the disk. Nothing is settled then; it may be tried again.
+    pub fn settle(
+        &self,
+        plan: Plan,
+        write: impl FnOnce(Writer) -> Result<Footer, Error>,
+    ) -> Result<(), Error> {
+        let mut manifest = self.turn();
+        let Ended { chapter, end, .. } = plan.ended;
+        if chapter <= manifest.settled.chapter {
+            return Ok(());
+        }
+        let settled = Settled { chapter, end };
+        if plan.runs.is_empty() {
+            let next = Manifest { settled, ..manifest.clone() };
+            return self.publish(&mut manifest, next, None);
+        }
+        let made = self.make(&mut manifest, |file| {
+            Writer::begin(Arc::clone(file), self.shard, plan).and_then(write)
+        })?;
+        let mut next = Manifest { settled, ..manifest.clone() };
+        next.files.push(made.named);
+        self.publish(&mut manifest, next, Some(made))
+    }
+
+    /// The first run of a partition that has something at this offset or behind it.
+    #[must_use]
+    pub fn has(&self, opening: Opening, from: i64) -> bool {
+        self.read_books().find(opening, |held| held.end_offset > from).is_some()
+    }
+
+    /// Batches of a partition, from the one on that holds this offset, or else the next, below the offset `end`:
+    /// of about so many bytes, at least one if there is any. Waits for the disk.
+    ///
+    /// # Errors
+    /// [`Error::Run`]: what comes next is damaged.
+    pub fn read(
+        &self,
+        opening: Opening,
+        mut from: i64,
+        end: i64,
+        bytes_max: usize,
+    ) -> Result<Vec<Bytes>, Error> {
+        loop {
+            let found = self.read_books().find(opening, |held| held.end_offset > from);
+            let Some((chapter, held)) = found else { return Ok(Vec::new()) };
+            let run = chapter.run(held.number)?;
+            let batches = chapter.read(&run, from, end, bytes_max)?;
+            if !batches.is_empty() || run.end_offset >= end {
+                return Ok(batches);
+            }
+            from = run.end_offset;
+        }
+    }
+
+    /// The offset of the first batch from which on a record with this timestamp or a later one may be, at or
+    /// above an offset. Waits for the disk.
+    pub fn offset_at(
+        &self,
+        opening: Opening,
+        start: i64,
+        timestamp: i64,
+    ) -> Result<Option<i64>, Error> {
+        let is_there = |held: &Held| held.end_offset > start && held.max_timestamp >= timestamp;
+        let found = self.read_books().find(opening, is_there);
+        let Some((chapter, held)) = found else { return Ok(None) };
+        let offset = chapter.offset_at(&chapter.run(held.number)?, timestamp)?;
+        Ok(Some(offset.max(start)))
+    }
+
+    /// Which partitions have runs that are past their retention at this time, and the offset from which on they
+    /// keep theirs. The state knows of all that is settled.
+    #[must_use]
+    pub fn expired(&self, state: &State, now: u64) -> Vec<(Opening, i64)> {
+        let books = self.read_books();
+        let expired = state.partitions().filter_map(|(opening, partition)| {
+            let start = books.runs.get(&opening)?.kept_from(partition, now)?;
+            (start > partition.start()).then_some((opening, start))
+        });
+        expired.collect()
+    }
+
+    /// Lets go of what a snapshot of the shard, which is durable, says is deleted. Files of which less than half is
+    /// left are merged, and what is gone of them given back. Waits for the disk.
+    ///
+    /// # Errors
+    /// The disk. What was not freed is freed by another call.
+    pub fn free(&self, state: &State) -> Result<(), Error> {
+        let mut manifest = self.turn();
+        self.write_books().forget(state);
+        loop {
+            let group = self.read_books().next_to_merge();
+            if group.is_empty() {
+                return Ok(());
+            }
+            self.merge(&mut manifest, &group)?;
+        }
+    }
+
+    /// Puts what is left of these files into one, or nothing where nothing is left.
+    fn merge(&self, manifest: &mut Manifest, group: &BTreeSet<u64>) -> Result<(), Error> {
+        let live = self.live_runs(group);
+        let mut runs = match live {
+            Ok(runs) => runs,
+            Err(why) => {
+                self.spoil(group, &why);
+                return Ok(());
+            }
+        };
+        runs.sort_by_key(|(_, run)| run.key());
+        let mut next = manifest.clone();
+        let place = next.files.iter().position(|named| group.contains(&named.number));
+        next.files.retain(|named| !group.contains(&named.number));
+        let mut made = None;
+        if !runs.is_empty() {
+            let merged = self.make(manifest, |file| merge(file, self.shard, &runs));
+            let merged = match merged {
+                Err(why @ (Error::Run { .. } | Error::File { .. })) => {
+                    self.spoil(group, &why);
+                    return Ok(());
+                }
+                merged => merged?,
+            };
+            next.next_file = manifest.next_file;
+            next.files.insert(place.unwrap_or(0), merged.named);
+            made = Some(merged);
+        }
+        self.publish(manifest, next, made)?;
+        for number in group {
+            // A name that stays is nobody's, and goes at the next start.
+            self.dir.remove(&name_of(*number))?;
+        }
+        Ok(())
+    }
+
+    fn live_runs(&self, group: &BTreeSet<u64>) -> Result<Vec<(Arc<Chapter>, Run)>, Error> {
+        let held: Vec<(Arc<Chapter>, u32)> = {
+            let books = self.read_books();
+            let all = books.runs.values().flat_map(|runs| &runs.list);
+            let of_group = all.filter(|held| group.contains(&held.file));
+            let chapter = |held: &Held| Arc::clone(&books.files[&held.file].chapter);
+            of_group.map(|held| (chapter(held), held.number)).collect()
+        };
+        let runs = held.into_iter().map(|(chapter, number)| {
+            let run = chapter.run(number)?;
+            Ok((chapter, run))
+        });
+        runs.collect()
+    }
+
+    /// Files that cannot be read are left as they are: what is good in them can be.
+    fn spoil(&self, group: &BTreeSet<u64>, why: &Error) {
+        let mut books = self.write_books();
+        for number in group {
+            if let Some(book) = books.files.get_mut(number) {
+                book.is_spoiled = true;
+            }
+        }
+        drop(books);
+        tracing::error!(shard = self.shard, %why, "chapters cannot be merged");
+    }
+
+    /// A new file, filled and opened. It has a name, and nobody knows it yet.
+    fn make(
+        &self,
+        manifest: &mut Manifest,
+        fill: impl FnOnce(&Arc<dyn File>) -> Result<Footer, Error>,
+    ) -> Result<Made, Error> {
+        let number = manifest.next_file;
+        manifest.next_file += 1;
+        let name = name_of(number);
+        let file = self.dir.create(&name, SyncMethod::ORDINARY.access())?;
+        let filled = fill(&file).and_then(|footer| {
+            let chapter = Chapter::open(&name, Arc::clone(&file))?;
+            let runs = chapter.runs()?;
+            let named = Named { number, bytes: footer.file_bytes, checksum: footer.checksum() };
+            Ok(Made { named, chapter: Arc::new(chapter), runs })
+        });
+        if filled.is_err() {
+            // What cannot be removed now is removed at the next start.
+            self.dir.remove(&name).ok();
+        }
+        filled
+    }
+
+    /// Makes this the manifest, and what it names what can be read. If that fails, the old one or the new one is on
+    /// the disk: files of both stay.
+    fn publish(
+        &self,
+        manifest: &mut Manifest,
+        next: Manifest,
+        made: Option<Made>,
+    ) -> Result<(), Error> {
+        next.write(&*self.dir, self.shard)?;
+        let named: BTreeSet<u64> = next.files.iter().map(|named| named.number).collect();
+        let mut books = self.write_books();
+        books.settled = next.settled;
+        if let Some(made) = made {
+            books.replace(made.named.number, made.chapter, &made.runs);
+        }
+        books.files.retain(|number, _| named.contains(number));
+        *manifest = next;
+        Ok(())
+    }
+
+    fn turn(&self) -> MutexGuard<'_, Manifest> {
+        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn read_books(&self) -> RwLockReadGuard<'_, Books> {
+        self.books.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write_books(&self) -> RwLockWriteGuard<'_, Books> {
+        self.books.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A file that was filled.
+struct Made {
+    named: Named,
+    chapter: Arc<Chapter>,
+    runs: Vec<Run>,
+}
+
+impl Books {
+    /// The first run of a partition for which this holds, as it holds for all behind it or is looked for one by
+    /// one.
+    fn find(
+        &self,
+        opening: Opening,
+        holds: impl Fn(&Held) -> bool,
+    ) -> Option<(Arc<Chapter>, Held)> {
+        let held = self.runs.get(&opening)?.list.iter().find(|held| holds(held))?;
+        Some((Arc::clone(&self.files[&held.file].chapter), *held))
+    }
+
+    fn add(&mut self, file: u64, chapter: Arc<Chapter>, runs: &[Run]) {
+        for (number, run) in (0..).zip(runs) {
+            let of = self.runs.entry(run.opening).or_default();
+            let at = of.list.partition_point(|held| held.chapter < run.chapter);
+            of.list.insert(at, Held::of(run, file, number));
+            of.bytes += run.bytes;
+        }
+        self.insert(file, chapter, runs);
+    }
+
+    /// Runs that are held already are read from this file from now on.
+    fn replace(&mut self, file: u64, chapter: Arc<Chapter>, runs: &[Run]) {
+        for (number, run) in (0..).zip(runs) {
+            let of = self.runs.entry(run.opening).or_default();
+            let at = of.list.partition_point(|held| held.chapter < run.chapter);
+            match of.list.get_mut(at).filter(|held| held.chapter == run.chapter) {
+                Some(held) => (held.file, held.number) = (file, number),
+                None => {
+                    of.list.insert(at, Held::of(run, file, number));
+                    of.bytes += run.bytes;
+                }
+            }
+        }
+        self.insert(file, chapter, runs);
+    }
+
+    fn insert(&mut self, file: u64, chapter: Arc<Chapter>, runs: &[Run]) {
+        let live_bytes = runs.iter().map(|run| run.bytes).sum();
+        let live_runs = chapter.footer().runs;
+        let book = Book { chapter, live_bytes, live_runs, is_spoiled: false };
+        self.files.insert(file, book);
+    }
+
+    /// Forgets runs that are deleted by this state. What it does not know yet is not.
+    fn forget(&mut self, state: &State) {
+        let (files, applied) = (&mut self.files, state.applied());
+        self.runs.retain(|opening, runs| {
+            let start = state.partition(*opening).map_or(i64::MAX, Partition::start);
+            while let Some(held) = runs.list.front() {
+                let book = files.get_mut(&held.file).expect("what is held has a file");
+                let is_known = book.chapter.footer().last_index <= applied;
+                if !is_known || held.end_offset > start {
+                    break;
+                }
+                book.live_bytes -= held.bytes;
+                book.live_runs -= 1;
+                runs.bytes -= held.bytes;
+                runs.list.pop_front();
+            }
+            !runs.list.is_empty()
+        });
+    }
+
+    /// Files to be merged next: all of which nothing is left, or else some of which less than half is.
+    fn next_to_merge(&self) -> BTreeSet<u64> {
+        let empty: BTreeSet<u64> =
+            self.files.iter().filter(|(_, book)| book.live_runs == 0).map(|(n, _)| *n).collect();
+        if !empty.is_empty() {
+            return empty;
+        }
+        let is_thin = |book: &Book| {
+            !book.is_spoiled && 2 * book.live_bytes < book.chapter.footer().batches_bytes()
+        };
+        let mut thin: Vec<(u64, &Book)> =
+            self.files.iter().filter(|(_, book)| is_thin(book)).map(|(n, b)| (*n, b)).collect();
+        thin.sort_by_key(|(_, book)| book.chapter.footer().first_chapter);
+        let mut bytes = 0;
+        let fit = thin.into_iter().take_while(|(_, book)| {
+            bytes += book.live_bytes;
+            bytes <= MERGED_BYTES_MAX
+        });
+        fit.map(|(number, _)| number).collect()
+    }
+}
+
+impl Held {
+    fn of(run: &Run, file: u64, number: u32) -> Self {
+        Self {
+            chapter: run.chapter,
+            file,
+            number,
+            end_offset: run.end_offset,
+            max_timestamp: run.max_timestamp,
+            last_time: run.last_time,
+            bytes: run.bytes,
+        }
+    }
+}
+
+impl Runs {
+    /// The first offset that is kept at this time, if some of these are not.
+    fn kept_from(&self, partition: &Partition, now: u64) -> Option<i64> {
+        let settings = partition.settings();
+        let since = settings.retention_ms.map_or(0, |ms| now.saturating_sub(ms));
+        let mut bytes = self.bytes + partition.bytes();
+        let expired = self.list.iter().take_while(|held| {
+            bytes = bytes.saturating_sub(held.bytes);
+            let is_over = settings.retention_bytes.is_some_and(|kept| bytes >= kept);
+            is_over || held.last_time < since
+        });
+        expired.last().map(|held| held.end_offset)
+    }
+}
