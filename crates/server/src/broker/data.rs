@@ -18,6 +18,7 @@ use super::leader::{Appended, Ask, Begin, ChapterSize, lead};
 use super::opening::wait_for;
 use super::replica::{Applier, Replica};
 use super::room::Room;
+use super::scrubber::scrub;
 use super::settler::{self, Settler};
 use super::snapshot;
 use super::task::Task;
@@ -37,6 +38,7 @@ pub(crate) struct DataShard {
     leader: Task,
     keeping: Task,
     settling: Task,
+    _scrubbing: Task,
     settler: Arc<Settler>,
     pub(crate) group: Arc<Group<Applier>>,
     pub(crate) replica: Arc<Replica>,
@@ -211,12 +213,14 @@ impl Opened {
         });
         let settling = Arc::clone(&settler).settle(Arc::clone(&group));
         let settling = Task::spawn(group.runtime(), settling);
+        let scrubbing = Task::spawn(group.runtime(), scrub(number, Arc::clone(&shelf)));
         DataShard {
             number,
             asks,
             leader,
             keeping,
             settling,
+            _scrubbing: scrubbing,
             settler,
             group,
             replica,

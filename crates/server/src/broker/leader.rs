@@ -26,7 +26,7 @@ const ADVANCE: Duration = Duration::from_secs(60);
 /// How often it is looked whether a chapter is to end.
 const LOOK: Duration = Duration::from_millis(250);
 /// Chapters that may wait to be settled before producers wait for that.
-const UNSETTLED_MAX: usize = 4;
+pub(super) const UNSETTLED_MAX: usize = 4;
 /// What part of a chapter is settled early where the disk is full.
 const SHARE_IN_NEED: u64 = 16;
 /// Entries that are on their way at once.

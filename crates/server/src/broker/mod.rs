@@ -23,6 +23,7 @@
 //! | `leader.rs` | the task that has a shard agree on batches and acts |
 //! | `snapshot.rs` | the state of a shard in a file |
 //! | `keeper.rs` | the task that writes it, and lets the log go |
+//! | `scrubber.rs` | reads every chapter again now and then |
 //! | `settler.rs` | the task that writes chapters, and has go what is past its retention in them |
 //! | `room.rs` | whether the disk has room for records |
 //! | `read.rs` | reading a partition, from memory or from the log |
@@ -51,6 +52,7 @@ mod overview;
 mod read;
 mod replica;
 mod room;
+mod scrubber;
 mod settler;
 mod snapshot;
 mod task;

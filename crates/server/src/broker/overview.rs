@@ -7,6 +7,8 @@ use serde::Serialize;
 
 use super::data::DataShard;
 use super::layout::{CONTROL, DURABLE, GROUPS, SHARED};
+use super::leader::UNSETTLED_MAX;
+
 use super::node::Node;
 use super::options::{Promise, small_log};
 use crate::cluster::{Apply, Group};
@@ -58,6 +60,8 @@ pub struct ChaptersOverview {
     pub live_bytes: u64,
     /// Bytes of all files.
     pub file_bytes: u64,
+    /// Runs that were found damaged since the broker began: who reads them gets an error.
+    pub damaged: usize,
 }
 
 /// A topic, as it is now.
@@ -180,6 +184,10 @@ impl Node {
             }
             if data.is_full() {
                 let said = || "its records are refused: the disk is full".to_owned();
+                shard.offline = shard.offline.or_else(|| Some(said()));
+            }
+            if data.replica.lock().state.ended().len() > UNSETTLED_MAX {
+                let said = || "its producers wait until chapters are settled".to_owned();
                 shard.offline = shard.offline.or_else(|| Some(said()));
             }
             shard.tail_bytes = Some(data.replica.lock().tail.held_bytes() as u64);
@@ -388,6 +396,7 @@ impl DataShard {
             runs: size.runs,
             live_bytes: size.live_bytes,
             file_bytes: size.file_bytes,
+            damaged: self.shelf.damaged().len(),
         }
     }
 }

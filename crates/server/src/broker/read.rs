@@ -90,10 +90,7 @@ impl DataShard {
         let read = move || shelf.read(opening, from, end, bytes_max);
         let read = tokio::task::spawn_blocking(read).await;
         let batches = read.map_err(|_ended| Failed::Offline { number })?;
-        let batches = batches.map_err(|why| {
-            tracing::error!(shard = number, %why, "records cannot be read");
-            Failed::Chapters { number, why }
-        })?;
+        let batches = batches.map_err(|why| Failed::Chapters { number, why })?;
         let bytes = batches.iter().map(Bytes::len).sum();
         let last = batches.last().and_then(|last| Batch::read(last).ok()?.end());
         // Behind it there may be others, in the next chapter or in the log.

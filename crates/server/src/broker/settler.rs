@@ -55,10 +55,14 @@ pub(super) struct Ends {
 impl Ends {
     /// Has it end; a chapter that is being written is left as it is. Waits for that.
     pub(super) fn come(&self) {
+        self.tell();
+        drop(self.writing.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    fn tell(&self) {
         *self.has_come.lock().unwrap_or_else(PoisonError::into_inner) = true;
         self.changed.notify_all();
         self.told.notify_one();
-        drop(self.writing.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
     fn has_come(&self) -> bool {
@@ -73,6 +77,15 @@ impl Ends {
     }
 }
 
+/// Tells that it is to end.
+struct EndOnDrop<'a>(&'a Ends);
+
+impl Drop for EndOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.tell();
+    }
+}
+
 /// How fast a chapter is written: in half of the time in which it came, so that others hardly feel it; where the
 /// next one waits already, or room is needed, as fast as the disk takes it.
 struct Pace {
@@ -84,6 +97,8 @@ struct Pace {
 impl Settler {
     /// Settles what ends, until it is told to end, or the shard has stopped.
     pub(super) async fn settle(self: Arc<Self>, group: Arc<Group<Applier>>) {
+        // Also where it is dropped: what is written on another thread ends soon.
+        let _end = EndOnDrop(&self.ends);
         let mut looks = tokio::time::interval(LOOK);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut expires = Instant::now();
@@ -96,7 +111,10 @@ impl Settler {
             if self.replica.has_deleted.swap(false, Ordering::Relaxed) && !self.shelf.is_empty() {
                 self.keeper.keep_soon();
             }
-            let settled = self.settle_next(&group).await;
+            let settled = tokio::select! {
+                settled = self.settle_next(&group) => settled,
+                () = self.ends.told.notified() => return,
+            };
             if matches!(settled, Ok(true)) || expires.elapsed() >= EXPIRE {
                 expires = Instant::now();
                 self.expire();
@@ -134,6 +152,9 @@ impl Settler {
     /// Writes a chapter, durably. Reads the log, and waits for the disk.
     fn write(&self, ended: Ended, group: &Group<Applier>) -> Result<(), Failed> {
         let _writing = self.ends.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.ends.has_come() {
+            return Err(Failed::Offline { number: self.number });
+        }
         let first_index = self.shelf.settled().end + 1;
         let (plan, is_pressed) = {
             let state = &self.replica.lock().state;

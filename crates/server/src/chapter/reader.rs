@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use plimsoll_sync::File;
+use plimsoll_sync::{AlignedBuf, File};
 
 use super::error::Error;
 use super::format::{
@@ -35,12 +35,14 @@ impl Chapter {
         let damaged = |why| Error::File { file: name.to_owned(), why };
         let file_bytes = file.len()?;
         let footer_at = file_bytes.checked_sub(FOOTER_BYTES as u64);
-        let footer_at = footer_at.ok_or(damaged(Malformed::Short("a chapter")))?;
-        let (mut header, mut footer) = ([0; HEADER_BYTES], [0; FOOTER_BYTES]);
-        file.read_at(&mut header, 0)?;
-        file.read_at(&mut footer, footer_at)?;
-        let shard = format::shard_of(&header).map_err(damaged)?;
-        let footer = Footer::decode(&footer, file_bytes).map_err(damaged)?;
+        let footer_at = footer_at.ok_or_else(|| damaged(Malformed::Short("a chapter")))?;
+        let short = || damaged(Malformed::Short("a chapter"));
+        let (header, footer) =
+            (read_at(&*file, 0, HEADER_BYTES)?, read_at(&*file, footer_at, FOOTER_BYTES)?);
+        let header = header.first_chunk().ok_or_else(short)?;
+        let footer = footer.first_chunk().ok_or_else(short)?;
+        let shard = format::shard_of(header).map_err(damaged)?;
+        let footer = Footer::decode(footer, file_bytes).map_err(damaged)?;
         Ok(Self { name: name.to_owned(), file, shard, footer })
     }
 
@@ -242,8 +244,8 @@ impl Chapter {
     }
 
     fn read_at(&self, at: u64, bytes: usize) -> Result<Vec<u8>, Error> {
-        let mut buffer = vec![0; bytes];
-        if self.file.read_at(&mut buffer, at)? < bytes {
+        let buffer = read_at(&*self.file, at, bytes)?;
+        if buffer.len() < bytes {
             return Err(self.damaged(Malformed::Short("a chapter")));
         }
         Ok(buffer)
@@ -259,6 +261,22 @@ impl Chapter {
         let (from, last) = (of_run(from), of_run(last).max(of_run(from)));
         Error::Run { file: self.name.clone(), opening: run.opening, from, last }
     }
+}
+
+/// So many bytes of a file, or as many as there are; whatever it wants to be read in, past the cache.
+fn read_at(file: &dyn File, at: u64, bytes: usize) -> Result<Vec<u8>, Error> {
+    let alignment = file.alignment();
+    if alignment == 1 {
+        let mut buffer = vec![0; bytes];
+        let read = file.read_at(&mut buffer, at)?;
+        buffer.truncate(read);
+        return Ok(buffer);
+    }
+    let begin = at - at % alignment as u64;
+    let before = usize::try_from(at - begin).expect("less than a block");
+    let mut buffer = AlignedBuf::zeroed((before + bytes).next_multiple_of(alignment), alignment);
+    let read = file.read_at(&mut buffer, begin)?;
+    Ok(buffer[before.min(read)..(before + bytes).min(read)].to_vec())
 }
 
 /// Batches that were found among so many bytes: copied where they are less than half of them, which they hold.

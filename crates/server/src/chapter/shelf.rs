@@ -28,6 +28,8 @@ pub struct Shelf {
     /// Held by who changes it.
     turn: Mutex<Manifest>,
     books: RwLock<Books>,
+    /// What was found so, by whoever read it.
+    damaged: Mutex<BTreeMap<(String, Opening), Error>>,
 }
 
 /// What is on a shelf.
@@ -105,7 +107,13 @@ impl Shelf {
                 dir.remove(&name)?;
             }
         }
-        Ok(Self { dir, shard, turn: Mutex::new(manifest), books: RwLock::new(books) })
+        Ok(Self {
+            dir,
+            shard,
+            turn: Mutex::new(manifest),
+            books: RwLock::new(books),
+            damaged: Mutex::default(),
+        })
     }
 
     /// How far the shard is settled.
@@ -167,10 +175,10 @@ impl Shelf {
         self.publish(&mut manifest, next, Some(made))
     }
 
-    /// The first run of a partition that has something at this offset or behind it.
+    /// Whether a run of a partition has something at this offset or behind it.
     #[must_use]
     pub fn has(&self, opening: Opening, from: i64) -> bool {
-        self.read_books().find(opening, |held| held.end_offset > from).is_some()
+        self.read_books().find(opening, from, i64::MIN).is_some()
     }
 
     /// Batches of a partition, from the one on that holds this offset, or else the next, below the offset `end`:
@@ -186,15 +194,75 @@ impl Shelf {
         bytes_max: usize,
     ) -> Result<Vec<Bytes>, Error> {
         loop {
-            let found = self.read_books().find(opening, |held| held.end_offset > from);
+            let found = self.read_books().find(opening, from, i64::MIN);
             let Some((chapter, held)) = found else { return Ok(Vec::new()) };
-            let run = chapter.run(held.number)?;
-            let batches = chapter.read(&run, from, end, bytes_max)?;
+            let run = self.note(chapter.run(held.number))?;
+            let batches = self.note(chapter.read(&run, from, end, bytes_max))?;
             if !batches.is_empty() || run.end_offset >= end {
                 return Ok(batches);
             }
             from = run.end_offset;
         }
+    }
+
+    /// Runs that were found damaged since the shelf was opened, and are still here.
+    #[must_use]
+    pub fn damaged(&self) -> Vec<Error> {
+        self.lock_damaged().values().cloned().collect()
+    }
+
+    /// The files, in the order of their numbers, to be scrubbed one by one.
+    #[must_use]
+    pub fn files(&self) -> Vec<u64> {
+        self.read_books().files.keys().copied().collect()
+    }
+
+    /// Reads runs of a file from this number on that somebody could read, until they have so many bytes; past the
+    /// page cache where that is possible: what is only in memory is not on the disk. Returns the number of the next,
+    /// if there is one.
+    ///
+    /// # Errors
+    /// The disk. What is damaged is noted ([`Shelf::damaged`]), and others are read on.
+    pub fn scrub(&self, file: u64, from: u32, bytes_max: u64) -> Result<Option<u32>, Error> {
+        let (name, runs) = {
+            let books = self.read_books();
+            let Some(book) = books.files.get(&file) else { return Ok(None) };
+            let all = books.runs.values().flat_map(|runs| &runs.list);
+            let of_file = all.filter(|held| held.file == file && held.number >= from);
+            let runs: BTreeSet<u32> = of_file.map(|held| held.number).collect();
+            (book.chapter.name().to_owned(), runs)
+        };
+        let direct = self.dir.open(&name, SyncMethod::Direct.access());
+        let buffered = |_refused| self.dir.open(&name, SyncMethod::ORDINARY.access());
+        // It may be merged meanwhile.
+        let Ok(opened) = direct.or_else(buffered) else { return Ok(None) };
+        let chapter = Chapter::open(&name, opened)?;
+        let mut bytes = 0;
+        for number in runs {
+            if bytes >= bytes_max {
+                return Ok(Some(number));
+            }
+            bytes += match self.note(chapter.run(number).and_then(|run| chapter.verify(&run))) {
+                Err(Error::Run { .. } | Error::File { .. }) => 0,
+                read => read?,
+            };
+        }
+        Ok(None)
+    }
+
+    /// Notes what is damaged, and says it once.
+    fn note<T>(&self, found: Result<T, Error>) -> Result<T, Error> {
+        if let Err(why @ Error::Run { file, opening, .. }) = &found {
+            let key = (file.clone(), *opening);
+            if self.lock_damaged().insert(key, why.clone()).is_none() {
+                tracing::error!(shard = self.shard, %why, "a run of a chapter is damaged");
+            }
+        }
+        found
+    }
+
+    fn lock_damaged(&self) -> MutexGuard<'_, BTreeMap<(String, Opening), Error>> {
+        self.damaged.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The offset of the first batch from which on a record with this timestamp or a later one may be, at or
@@ -205,8 +273,7 @@ impl Shelf {
         start: i64,
         timestamp: i64,
     ) -> Result<Option<i64>, Error> {
-        let is_there = |held: &Held| held.end_offset > start && held.max_timestamp >= timestamp;
-        let found = self.read_books().find(opening, is_there);
+        let found = self.read_books().find(opening, start, timestamp);
         let Some((chapter, held)) = found else { return Ok(None) };
         let offset = chapter.offset_at(&chapter.run(held.number)?, timestamp)?;
         Ok(Some(offset.max(start)))
@@ -343,6 +410,9 @@ impl Shelf {
             books.replace(made.named.number, made.chapter, &made.runs);
         }
         books.files.retain(|number, _| named.contains(number));
+        drop(books);
+        let names: BTreeSet<String> = next.files.iter().map(Named::name).collect();
+        self.lock_damaged().retain(|(file, _), _| names.contains(file));
         *manifest = next;
         Ok(())
     }
@@ -368,14 +438,12 @@ struct Made {
 }
 
 impl Books {
-    /// The first run of a partition for which this holds, as it holds for all behind it or is looked for one by
-    /// one.
-    fn find(
-        &self,
-        opening: Opening,
-        holds: impl Fn(&Held) -> bool,
-    ) -> Option<(Arc<Chapter>, Held)> {
-        let held = self.runs.get(&opening)?.list.iter().find(|held| holds(held))?;
+    /// The first run of a partition that has something at this offset or behind it, and a timestamp that is not
+    /// below this one.
+    fn find(&self, opening: Opening, from: i64, timestamp: i64) -> Option<(Arc<Chapter>, Held)> {
+        let list = &self.runs.get(&opening)?.list;
+        let first = list.partition_point(|held| held.end_offset <= from);
+        let held = list.range(first..).find(|held| held.max_timestamp >= timestamp)?;
         Some((Arc::clone(&self.files[&held.file].chapter), *held))
     }
 

@@ -6,7 +6,7 @@
 use std::fmt::{Display, Write};
 
 use super::units::float;
-use crate::broker::{ShardOverview, Totals};
+use crate::broker::{ChaptersOverview, ShardOverview, Totals};
 use crate::kafka::band::Api;
 use crate::kafka::error::ErrorCode;
 use crate::net::{BOUNDS_US, Counters, Latency};
@@ -155,6 +155,7 @@ fn of_shards(text: &mut Text, shards: &[ShardOverview]) {
     gauge("plimsoll_shard_tail_bytes", "Bytes of entries that are served from memory", |shard| {
         shard.tail_bytes.map(float)
     });
+    of_chapters(text, shards);
     sync_times(text, shards);
     let mut counter = |name, help, value: fn(&ShardOverview) -> u64| {
         text.metric(name, "counter", help).of_shards(shards, |shard| Some(float(value(shard))));
@@ -171,6 +172,27 @@ fn of_shards(text: &mut Text, shards: &[ShardOverview]) {
     });
     counter("plimsoll_shard_failovers_total", "Segments that failed and were replaced", |shard| {
         shard.log.failovers
+    });
+}
+
+fn of_chapters(text: &mut Text, shards: &[ShardOverview]) {
+    let mut gauge = |name, help, value: fn(&ChaptersOverview) -> u64| {
+        let value = |shard: &ShardOverview| shard.chapters.as_ref().map(|of| float(value(of)));
+        text.metric(name, "gauge", help).of_shards(shards, value);
+    };
+    gauge("plimsoll_shard_chapter_settled", "The last chapter that is settled", |of| of.settled);
+    gauge("plimsoll_shard_chapters_waiting", "Chapters that ended and wait to be settled", |of| {
+        of.waiting as u64
+    });
+    gauge("plimsoll_shard_chapter_open_bytes", "Bytes of entries since the last one ended", |of| {
+        of.open_bytes
+    });
+    gauge("plimsoll_shard_chapter_files", "Files of chapters", |of| of.files as u64);
+    gauge("plimsoll_shard_chapter_runs", "Runs in them that can be read", |of| of.runs as u64);
+    gauge("plimsoll_shard_chapter_live_bytes", "Bytes of batches in these", |of| of.live_bytes);
+    gauge("plimsoll_shard_chapter_file_bytes", "Bytes of the files", |of| of.file_bytes);
+    gauge("plimsoll_shard_chapter_damaged_runs", "Runs that were found damaged", |of| {
+        of.damaged as u64
     });
 }
 
