@@ -77,6 +77,7 @@ fn openings(partitions: u32) -> Vec<Bytes> {
         retention_bytes: None,
         batch_bytes_max: 1 << 20,
         append_timestamps: false,
+        compaction: None,
     };
     let all: Vec<u32> = (0..partitions).collect();
     let entry = |some: &[u32]| {

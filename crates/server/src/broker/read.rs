@@ -46,7 +46,10 @@ impl DataShard {
         let mut looks = 0;
         loop {
             if self.is_settled(reading) {
-                return self.read_chapters(reading).await;
+                let read = self.read_chapters(reading).await?;
+                if !read.batches.is_empty() {
+                    return Ok(read);
+                }
             }
             let Fetched { batches, needs, has_more, thin } = self.look(reading, &found);
             match needs.filter(|_| batches.is_empty()) {

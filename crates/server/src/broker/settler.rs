@@ -118,6 +118,7 @@ impl Settler {
             if matches!(settled, Ok(true)) || expires.elapsed() >= EXPIRE {
                 expires = Instant::now();
                 self.expire();
+                self.compact().await;
             }
             let Err(why) = settled else { continue };
             if self.ends.has_come() || group.why_offline().is_some() {
@@ -206,6 +207,29 @@ impl Settler {
             }
         }
         writer.finish()
+    }
+
+    /// Keeps the newest record of each key, where a partition is to be compacted.
+    async fn compact(self: &Arc<Self>) {
+        let dirty = self.shelf.dirty(&self.replica.lock().state);
+        if dirty.is_empty() {
+            return;
+        }
+        let (settler, now) = (Arc::clone(self), (self.clock)());
+        let compact = move || {
+            for (opening, stays_ms) in dirty {
+                let _writing = settler.ends.writing.lock().unwrap_or_else(PoisonError::into_inner);
+                if settler.ends.has_come() {
+                    return;
+                }
+                if let Err(why) = settler.shelf.compact(opening, stays_ms, now) {
+                    tracing::error!(shard = settler.number, %opening, %why, "it cannot be compacted");
+                }
+            }
+        };
+        // A panic there was printed there.
+        spawn_blocking(compact).await.ok();
+        self.keeper.keep_soon();
     }
 
     /// Has go what lies in chapters and is past its retention, or more than is to be kept.

@@ -34,7 +34,7 @@
 //!             96 blocks         u32
 //!            100 zeros           4
 //!            104 hash           u64  of the hashes of its blocks
-//!            112 zeros           8
+//!            112 compacted      u64  when it was compacted first, in ms since 1970; 0: it was not
 //!            120 checksum       u64  of all before it
 //!
 //! footer 128   0 magic       8   "PLIMCEND"
@@ -125,8 +125,10 @@ pub struct Run {
     pub first_block: u64,
     /// How many it has.
     pub blocks: u32,
-    /// Of the hashes of its blocks: equal on every replica.
+    /// Of the hashes of its blocks: equal on every replica, unless it was compacted.
     pub hash: u64,
+    /// When it was compacted first, in ms since 1970; 0 if it was not.
+    pub compacted: u64,
 }
 
 /// What a file holds.
@@ -252,6 +254,7 @@ impl Run {
         to.extend_from_slice(&self.blocks.to_le_bytes());
         to.extend_from_slice(&[0; 4]);
         to.extend_from_slice(&self.hash.to_le_bytes());
+        to.extend_from_slice(&self.compacted.to_le_bytes());
         seal(&to)
     }
 
@@ -276,8 +279,8 @@ impl Run {
                 from.zeros(4, "a reserved byte of a run")?;
                 from.u64()?
             },
+            compacted: from.u64()?,
         };
-        from.zeros(8, "a reserved byte of a run")?;
         if end_offset <= base_offset || run.blocks == 0 {
             return Err(Malformed::Field("the end of a run", end_offset.cast_unsigned()));
         }

@@ -7,23 +7,29 @@
 //! 16 next file  u64  a number that no file of the shard had
 //! 24 chapter    u64  the last that is settled
 //! 32 end        u64  the log index of the entry that ended it
-//! 40 files      u32  count, then each, in the order of chapters: number u64 · bytes u64 · footer's checksum u64
+//! 40 files      u32  count, then each, in the order of chapters:
+//!                    number u64 · bytes u64 · footer's checksum u64
+//!                    runs that are gone: count u32, each: first u32 · last u32
 //! .. checksum   u64  XXH3-64 of all before it
 //! ```
 //!
 //! Little-endian. It is replaced as a whole, and has its name once it is durable ([`whole`]). A file that it does
-//! not name is nobody's: of a chapter that was not settled, or of one that was freed.
+//! not name is nobody's: of a chapter that was not settled, or of one that was freed. A run that is gone is never read
+//! again: it stands here before its bytes are given back.
+
+use std::collections::BTreeMap;
 
 use plimsoll_sync::{Dir, File, SyncMethod};
 use twox_hash::XxHash3_64;
 
 use super::error::Error;
+use super::gone::Gone;
 use crate::cursor::{Cursor, Malformed};
 use crate::whole;
 
 const MAGIC: [u8; 8] = *b"PLIMSHEL";
 const VERSION: u32 = 1;
-const FILE_BYTES: usize = 24;
+const FILE_BYTES: usize = 28;
 /// Its name in the directory of the chapters.
 pub const NAME: &str = "manifest";
 /// No manifest is larger: 64 million files.
@@ -50,7 +56,7 @@ pub struct Settled {
 }
 
 /// A file of chapters.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Named {
     /// Its number.
     pub number: u64,
@@ -58,6 +64,8 @@ pub struct Named {
     pub bytes: u64,
     /// The checksum of its footer.
     pub checksum: u64,
+    /// Which of its runs are not read any more.
+    pub gone: Gone,
 }
 
 impl Named {
@@ -94,6 +102,19 @@ impl Manifest {
         Ok(whole::create(dir, NAME, fill).map(drop)?)
     }
 
+    /// These runs are not read any more: file and number of each.
+    pub(super) fn forget(&mut self, runs: &[(u64, u32)]) {
+        let mut of_files: BTreeMap<u64, Vec<u32>> = BTreeMap::new();
+        for (file, number) in runs {
+            of_files.entry(*file).or_default().push(*number);
+        }
+        for file in &mut self.files {
+            if let Some(numbers) = of_files.get(&file.number) {
+                file.gone.add(numbers);
+            }
+        }
+    }
+
     /// Its bytes.
     #[must_use]
     pub fn encode(&self, shard: u32) -> Vec<u8> {
@@ -109,6 +130,7 @@ impl Manifest {
             for field in [file.number, file.bytes, file.checksum] {
                 to.extend_from_slice(&field.to_le_bytes());
             }
+            file.gone.encode(&mut to);
         }
         let checksum = XxHash3_64::oneshot(&to);
         to.extend_from_slice(&checksum.to_le_bytes());
@@ -139,7 +161,12 @@ impl Manifest {
         let settled = Settled { chapter: from.u64()?, end: from.raisable("a log index")? };
         let mut files = Vec::new();
         for _ in 0..from.count(FILE_BYTES, "the count of files")? {
-            let file = Named { number: from.u64()?, bytes: from.u64()?, checksum: from.u64()? };
+            let file = Named {
+                number: from.u64()?,
+                bytes: from.u64()?,
+                checksum: from.u64()?,
+                gone: Gone::decode(&mut from)?,
+            };
             if file.number >= next_file {
                 return Err(Malformed::Field("the number of a file", file.number));
             }

@@ -16,15 +16,19 @@
 //! | `writer.rs` | a range of the log, written again sorted by partition |
 //! | `reader.rs` | a file of runs, opened to be read |
 //! | `manifest.rs` | which files are the chapters of a shard, drawn |
+//! | `gone.rs` | which runs of a file are not read any more |
 //! | `shelf.rs` | the chapters of a shard: which runs each partition has; settled, read, freed |
+//! | `compact.rs` | of each key of a partition the newest record |
 //! | `merge.rs` | what is left of some files, in one |
 //! | `error.rs` | why a chapter cannot be written or read |
 //!
 //! Invariants: what the manifest names is durable. The content of a run is a function of the log: equal on every
 //! replica, whenever it was settled. A run is freed only by what a durable snapshot of the shard says.
 
+mod compact;
 mod error;
 mod format;
+mod gone;
 mod manifest;
 mod merge;
 mod reader;
@@ -33,6 +37,7 @@ mod writer;
 
 pub use error::Error;
 pub use format::{BLOCK_BYTES, Block, Footer, Run};
+pub use gone::Gone;
 pub use manifest::{Manifest, NAME as MANIFEST, Named, Settled};
 pub use reader::Chapter;
 pub use shelf::{Shelf, Size};

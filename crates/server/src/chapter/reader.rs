@@ -202,6 +202,23 @@ impl Chapter {
         self.blocks(run, 0, run.blocks)
     }
 
+    /// Goes through a run block by block, with the batches of each: all of them were verified.
+    pub(super) fn walk(
+        &self,
+        run: &Run,
+        mut see: impl FnMut(&Block, &[Bytes]) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let mut number = 0;
+        while number < run.blocks {
+            let blocks = self.blocks(run, number, LOOK_BLOCKS)?;
+            for block in &blocks {
+                see(block, &self.verified(run, std::slice::from_ref(block))?)?;
+            }
+            number += u32::try_from(blocks.len()).unwrap_or(u32::MAX);
+        }
+        Ok(())
+    }
+
     /// So many bytes of a run, from this one on. Not verified.
     pub(super) fn piece(&self, run: &Run, from: u64, bytes: u64) -> Result<Vec<u8>, Error> {
         self.read_at(run.place + from, usize::try_from(bytes).expect("a piece is small"))

@@ -9,8 +9,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, Rw
 use bytes::Bytes;
 use plimsoll_sync::{Dir, File, SyncMethod};
 
+use super::compact::{Found, Rules, compact};
 use super::error::Error;
 use super::format::{Footer, Run};
+use super::gone::Gone;
 use super::manifest::{Manifest, Named, Settled, name_of};
 use super::merge::merge;
 use super::reader::Chapter;
@@ -67,6 +69,7 @@ struct Held {
     max_timestamp: i64,
     last_time: u64,
     bytes: u64,
+    is_clean: bool,
 }
 
 /// How large a shelf is.
@@ -99,7 +102,8 @@ impl Shelf {
                 return Err(missing());
             }
             let runs = chapter.runs()?;
-            books.add(named.number, Arc::new(chapter), &runs);
+            let live = (0..).zip(&runs).filter(|(number, _)| !named.gone.has(*number));
+            books.add(named.number, Arc::new(chapter), live);
         }
         let named: BTreeSet<String> = manifest.files.iter().map(Named::name).collect();
         for name in dir.list()? {
@@ -171,7 +175,7 @@ impl Shelf {
             Writer::begin(Arc::clone(file), self.shard, plan).and_then(write)
         })?;
         let mut next = Manifest { settled, ..manifest.clone() };
-        next.files.push(made.named);
+        next.files.push(made.named.clone());
         self.publish(&mut manifest, next, Some(made))
     }
 
@@ -291,6 +295,61 @@ impl Shelf {
         expired.collect()
     }
 
+    /// Partitions that are compacted by their settings, of which at least as much was never compacted as was.
+    #[must_use]
+    pub fn dirty(&self, state: &State) -> Vec<(Opening, u64)> {
+        let books = self.read_books();
+        let dirty = state.partitions().filter_map(|(opening, partition)| {
+            let stays_ms = partition.settings().compaction?;
+            let runs = books.runs.get(&opening)?;
+            let dirty = runs.list.iter().filter(|held| !held.is_clean);
+            let dirty: u64 = dirty.map(|held| held.bytes).sum();
+            (dirty > 0 && 2 * dirty >= runs.bytes).then_some((opening, stays_ms))
+        });
+        dirty.collect()
+    }
+
+    /// Keeps of each key of a partition the newest record, in what is settled of it; and tombstones for so many ms
+    /// after they were compacted first. Durable on return. Waits for the disk.
+    ///
+    /// # Errors
+    /// [`Error::Run`]: some of it is damaged, and all stays as it was.
+    pub fn compact(&self, opening: Opening, stays_ms: u64, now: u64) -> Result<(), Error> {
+        let mut manifest = self.turn();
+        let runs = self.live_runs(|of, _held| of == opening)?;
+        let rules = Rules { now, tombstones_before: now.saturating_sub(stays_ms) };
+        let mut replaced = Vec::new();
+        let made = self.make(&mut manifest, |file| {
+            let (footer, numbers) = compact(file, self.shard, &runs, rules)?;
+            replaced = numbers;
+            Ok(footer)
+        })?;
+        let is_left = |run: &Run| made.runs.iter().any(|made| made.key() == run.key());
+        let gone: Vec<(u64, u32)> = {
+            let books = self.read_books();
+            let replaced = replaced.iter().filter_map(|number| books.place(&runs[*number].1));
+            replaced.collect()
+        };
+        let emptied: Vec<(Opening, u64)> = replaced
+            .iter()
+            .map(|n| &runs[*n].1)
+            .filter(|run| !is_left(run))
+            .map(Run::key)
+            .collect();
+        let mut next = manifest.clone();
+        next.forget(&gone);
+        if made.runs.is_empty() {
+            self.publish(&mut manifest, next, None)?;
+            self.dir.remove(&made.named.name())?;
+        } else {
+            next.files.push(made.named.clone());
+            self.publish(&mut manifest, next, Some(made))?;
+        }
+        let mut books = self.write_books();
+        emptied.into_iter().for_each(|(opening, chapter)| books.drop_run(opening, chapter));
+        Ok(())
+    }
+
     /// Lets go of what a snapshot of the shard, which is durable, says is deleted. Files of which less than half is
     /// left are merged, and what is gone of them given back. Waits for the disk.
     ///
@@ -298,7 +357,12 @@ impl Shelf {
     /// The disk. What was not freed is freed by another call.
     pub fn free(&self, state: &State) -> Result<(), Error> {
         let mut manifest = self.turn();
-        self.write_books().forget(state);
+        let gone = self.write_books().forget(state);
+        if !gone.is_empty() {
+            let mut next = manifest.clone();
+            next.forget(&gone);
+            self.publish(&mut manifest, next, None)?;
+        }
         loop {
             let group = self.read_books().next_to_merge();
             if group.is_empty() {
@@ -310,7 +374,7 @@ impl Shelf {
 
     /// Puts what is left of these files into one, or nothing where nothing is left.
     fn merge(&self, manifest: &mut Manifest, group: &BTreeSet<u64>) -> Result<(), Error> {
-        let live = self.live_runs(group);
+        let live = self.live_runs(|_opening, held| group.contains(&held.file));
         let mut runs = match live {
             Ok(runs) => runs,
             Err(why) => {
@@ -333,7 +397,7 @@ impl Shelf {
                 merged => merged?,
             };
             next.next_file = manifest.next_file;
-            next.files.insert(place.unwrap_or(0), merged.named);
+            next.files.insert(place.unwrap_or(0), merged.named.clone());
             made = Some(merged);
         }
         self.publish(manifest, next, made)?;
@@ -344,13 +408,15 @@ impl Shelf {
         Ok(())
     }
 
-    fn live_runs(&self, group: &BTreeSet<u64>) -> Result<Vec<(Arc<Chapter>, Run)>, Error> {
+    /// Those runs that somebody can read and for which this holds; of a partition in their order.
+    fn live_runs(&self, holds: impl Fn(Opening, &Held) -> bool) -> Result<Vec<Found>, Error> {
         let held: Vec<(Arc<Chapter>, u32)> = {
             let books = self.read_books();
-            let all = books.runs.values().flat_map(|runs| &runs.list);
-            let of_group = all.filter(|held| group.contains(&held.file));
+            let all = books.runs.iter();
+            let all = all.flat_map(|(opening, runs)| runs.list.iter().map(|held| (*opening, held)));
+            let held = all.filter(|(opening, held)| holds(*opening, held));
             let chapter = |held: &Held| Arc::clone(&books.files[&held.file].chapter);
-            of_group.map(|held| (chapter(held), held.number)).collect()
+            held.map(|(_, held)| (chapter(held), held.number)).collect()
         };
         let runs = held.into_iter().map(|(chapter, number)| {
             let run = chapter.run(number)?;
@@ -384,7 +450,8 @@ impl Shelf {
         let filled = fill(&file).and_then(|footer| {
             let chapter = Chapter::open(&name, Arc::clone(&file))?;
             let runs = chapter.runs()?;
-            let named = Named { number, bytes: footer.file_bytes, checksum: footer.checksum() };
+            let (bytes, checksum) = (footer.file_bytes, footer.checksum());
+            let named = Named { number, bytes, checksum, gone: Gone::default() };
             Ok(Made { named, chapter: Arc::new(chapter), runs })
         });
         if filled.is_err() {
@@ -407,7 +474,7 @@ impl Shelf {
         let mut books = self.write_books();
         books.settled = next.settled;
         if let Some(made) = made {
-            books.replace(made.named.number, made.chapter, &made.runs);
+            books.add(made.named.number, made.chapter, (0..).zip(&made.runs));
         }
         books.files.retain(|number, _| named.contains(number));
         drop(books);
@@ -447,42 +514,52 @@ impl Books {
         Some((Arc::clone(&self.files[&held.file].chapter), *held))
     }
 
-    fn add(&mut self, file: u64, chapter: Arc<Chapter>, runs: &[Run]) {
-        for (number, run) in (0..).zip(runs) {
+    /// Adds a file, and these of its runs: those that are held already are read there from now on.
+    fn add<'a>(
+        &mut self,
+        file: u64,
+        chapter: Arc<Chapter>,
+        runs: impl IntoIterator<Item = (u32, &'a Run)>,
+    ) {
+        let mut book = Book { chapter, live_bytes: 0, live_runs: 0, is_spoiled: false };
+        for (number, run) in runs {
+            self.drop_run(run.opening, run.chapter);
             let of = self.runs.entry(run.opening).or_default();
             let at = of.list.partition_point(|held| held.chapter < run.chapter);
             of.list.insert(at, Held::of(run, file, number));
             of.bytes += run.bytes;
+            book.live_bytes += run.bytes;
+            book.live_runs += 1;
         }
-        self.insert(file, chapter, runs);
-    }
-
-    /// Runs that are held already are read from this file from now on.
-    fn replace(&mut self, file: u64, chapter: Arc<Chapter>, runs: &[Run]) {
-        for (number, run) in (0..).zip(runs) {
-            let of = self.runs.entry(run.opening).or_default();
-            let at = of.list.partition_point(|held| held.chapter < run.chapter);
-            match of.list.get_mut(at).filter(|held| held.chapter == run.chapter) {
-                Some(held) => (held.file, held.number) = (file, number),
-                None => {
-                    of.list.insert(at, Held::of(run, file, number));
-                    of.bytes += run.bytes;
-                }
-            }
-        }
-        self.insert(file, chapter, runs);
-    }
-
-    fn insert(&mut self, file: u64, chapter: Arc<Chapter>, runs: &[Run]) {
-        let live_bytes = runs.iter().map(|run| run.bytes).sum();
-        let live_runs = chapter.footer().runs;
-        let book = Book { chapter, live_bytes, live_runs, is_spoiled: false };
         self.files.insert(file, book);
     }
 
-    /// Forgets runs that are deleted by this state. What it does not know yet is not.
-    fn forget(&mut self, state: &State) {
+    /// File and number of a run, if it is held.
+    fn place(&self, run: &Run) -> Option<(u64, u32)> {
+        let list = &self.runs.get(&run.opening)?.list;
+        let held = list.iter().find(|held| held.chapter == run.chapter)?;
+        Some((held.file, held.number))
+    }
+
+    /// Holds a run no more, if it did.
+    fn drop_run(&mut self, opening: Opening, chapter: u64) {
+        let Some(of) = self.runs.get_mut(&opening) else { return };
+        let at = of.list.partition_point(|held| held.chapter < chapter);
+        if of.list.get(at).is_none_or(|held| held.chapter != chapter) {
+            return;
+        }
+        let held = of.list.remove(at).expect("it is there");
+        of.bytes -= held.bytes;
+        let book = self.files.get_mut(&held.file).expect("what is held has a file");
+        book.live_bytes -= held.bytes;
+        book.live_runs -= 1;
+    }
+
+    /// Forgets runs that are deleted by this state, and returns them: file and number. What it does not know yet is
+    /// not deleted.
+    fn forget(&mut self, state: &State) -> Vec<(u64, u32)> {
         let (files, applied) = (&mut self.files, state.applied());
+        let mut gone = Vec::new();
         self.runs.retain(|opening, runs| {
             let start = state.partition(*opening).map_or(i64::MAX, Partition::start);
             while let Some(held) = runs.list.front() {
@@ -494,10 +571,12 @@ impl Books {
                 book.live_bytes -= held.bytes;
                 book.live_runs -= 1;
                 runs.bytes -= held.bytes;
+                gone.push((held.file, held.number));
                 runs.list.pop_front();
             }
             !runs.list.is_empty()
         });
+        gone
     }
 
     /// Files to be merged next: all of which nothing is left, or else some of which less than half is.
@@ -532,6 +611,7 @@ impl Held {
             max_timestamp: run.max_timestamp,
             last_time: run.last_time,
             bytes: run.bytes,
+            is_clean: run.compacted != 0,
         }
     }
 }

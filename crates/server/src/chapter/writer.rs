@@ -229,6 +229,7 @@ impl Growing {
             first_block: 0,
             blocks: 0,
             hash: 0,
+            compacted: 0,
         };
         Self { run, point: 0, end: place + bytes, hash: 0, open: None, blocks: Vec::new() }
     }

@@ -29,11 +29,11 @@ enum Kind {
 }
 
 /// All of them, in the order of their names.
-pub const SETTINGS: [Setting; 11] = [
+pub const SETTINGS: [Setting; 13] = [
     Setting {
         name: "cleanup.policy",
         default: "delete",
-        meaning: "delete: what is past its retention expires. compact: taken, and everything is kept",
+        meaning: "delete: what is past its retention expires. compact: of each key the newest record stays, once settled",
         kind: Kind::Word(&["delete", "compact", "compact,delete", "delete,compact"]),
     },
     Setting {
@@ -41,6 +41,12 @@ pub const SETTINGS: [Setting; 11] = [
         default: "producer",
         meaning: "batches stay as the producer compressed them",
         kind: Kind::Word(&["producer"]),
+    },
+    Setting {
+        name: "delete.retention.ms",
+        default: "86400000",
+        meaning: "how long a tombstone stays once its partition was compacted",
+        kind: Kind::Number { least: 0, largest: i64::MAX },
     },
     Setting {
         name: "flush.messages",
@@ -95,6 +101,12 @@ pub const SETTINGS: [Setting; 11] = [
         default: "604800000",
         meaning: "how long records are kept; -1: for ever",
         kind: Kind::Number { least: -1, largest: i64::MAX },
+    },
+    Setting {
+        name: "segment.bytes",
+        default: "1073741824",
+        meaning: "taken, and nothing follows from it: a partition has no segments here",
+        kind: Kind::Number { least: 14, largest: i32::MAX as i64 },
     },
 ];
 
@@ -263,6 +275,10 @@ impl TopicSettings {
             retention_bytes: bound("retention.bytes").filter(|_| !keeps_all),
             batch_bytes_max: u32::try_from(self.number("max.message.bytes")).unwrap_or(u32::MAX),
             append_timestamps: self.word("message.timestamp.type") == "LogAppendTime",
+            compaction: self
+                .word("cleanup.policy")
+                .contains("compact")
+                .then(|| u64::try_from(self.number("delete.retention.ms")).unwrap_or(u64::MAX)),
         }
     }
 

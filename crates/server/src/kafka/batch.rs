@@ -190,6 +190,10 @@ impl Batch {
             return Err(Wrong::NotOne);
         }
         let header = &batch.header;
+        let Header { count, last_offset_delta, .. } = *header;
+        if last_offset_delta != count - 1 {
+            return Err(Wrong::Count { count, last_offset_delta });
+        }
         if header.base_offset != 0 {
             return Err(Wrong::BaseOffset(header.base_offset));
         }
@@ -281,6 +285,18 @@ impl Batch {
         self.header.crc = self.checksum();
     }
 
+    /// So many of its records, which are these bytes, with the largest timestamp among them. They keep their offsets,
+    /// and it takes as many as before.
+    pub(super) fn with_fewer(&self, count: i32, max_timestamp: i64, records: Vec<u8>) -> Self {
+        let mut header = Header { count, ..self.header };
+        if !header.has_append_time() {
+            header.max_timestamp = max_timestamp;
+        }
+        let mut batch = Self { header, records: header.compression().compress(records).into() };
+        batch.header.crc = batch.checksum();
+        batch
+    }
+
     /// The records, compressed as they are.
     pub(super) const fn records(&self) -> &Bytes {
         &self.records
@@ -323,7 +339,7 @@ impl Header {
         self.max_timestamp.max(self.base_timestamp)
     }
 
-    /// How many records the batch holds, and offsets it takes. At least one.
+    /// How many records the batch holds: at least one. It takes as many offsets, or more where it was compacted.
     #[must_use]
     pub const fn count(&self) -> i32 {
         self.count
@@ -450,7 +466,8 @@ impl Header {
             i32::MAX as usize
         };
         let fits = usize::try_from(count).is_ok_and(|count| (1..=room).contains(&count));
-        if fits && last_offset_delta == count - 1 {
+        // Of a batch that was compacted some records are not there any more; their offsets are.
+        if fits && last_offset_delta >= count - 1 {
             Ok(())
         } else {
             Err(Wrong::Count { count, last_offset_delta })

@@ -128,6 +128,44 @@ pub fn check(batch: &Batch) -> Result<(), batch::Wrong> {
     Ok(())
 }
 
+/// What is left of a batch.
+#[derive(Debug)]
+pub enum Retained {
+    /// All of it.
+    All,
+    /// These records.
+    Some(Batch),
+    /// Nothing.
+    None,
+}
+
+/// A batch with those of its records alone for which `keep` holds, compressed as it was. At most so many bytes are
+/// decompressed.
+pub fn retain(
+    batch: &Batch,
+    limit_bytes: usize,
+    mut keep: impl FnMut(&Record<'_>) -> bool,
+) -> Result<Retained, Wrong> {
+    let records = Records::of(batch, limit_bytes)?;
+    let (mut kept, mut count, mut max_timestamp) = (Vec::new(), 0, i64::MIN);
+    let mut all = records.iter();
+    loop {
+        let before = all.fields.0;
+        let Some(record) = all.next() else { break };
+        let record = record?;
+        if keep(&record) {
+            kept.extend_from_slice(&before[..before.len() - all.fields.0.len()]);
+            max_timestamp = max_timestamp.max(record.timestamp);
+            count += 1;
+        }
+    }
+    Ok(match count {
+        0 => Retained::None,
+        _ if count == batch.header().count() => Retained::All,
+        _ => Retained::Some(batch.with_fewer(count, max_timestamp, kept)),
+    })
+}
+
 impl Records {
     /// Those of a batch. Where it is compressed, at most so many bytes come of it.
     pub fn of(batch: &Batch, limit_bytes: usize) -> Result<Self, Wrong> {
@@ -213,8 +251,9 @@ impl<'a> Fields<'a> {
 
     fn offset(&mut self, header: &Header) -> Result<i64, Wrong> {
         let value = self.varint("an offset")?;
-        if (0..i64::from(header.count())).contains(&value) {
-            Ok(header.base_offset() + value)
+        let offset = header.base_offset().saturating_add(value);
+        if value >= 0 && offset <= header.last_offset() {
+            Ok(offset)
         } else {
             Err(Wrong::Field { what: "an offset delta", value })
         }

@@ -16,7 +16,8 @@
 //! 11 expire      at · start offset i64       what lies in chapters is past its retention
 //!
 //! settings       retention_ms u64 · retention_bytes u64    all ones: without end
-//!                batch_bytes_max u32 · flags u32           1: timestamps are of the append
+//!                batch_bytes_max u32 · flags u32           1: timestamps are of the append, 2: compacted
+//!                how long tombstones stay u64              only where it is compacted
 //! ```
 
 use super::name::Opening;
@@ -104,6 +105,8 @@ pub struct Settings {
     pub batch_bytes_max: u32,
     /// Timestamps are of the append, not the producer's.
     pub append_timestamps: bool,
+    /// Of each key the newest record stays, and a tombstone for so many ms; `None`: all do.
+    pub compaction: Option<u64>,
 }
 
 /// What was lost, as far as it is known.
@@ -131,6 +134,7 @@ pub enum Why {
 /// A bound without end.
 const ENDLESS: u64 = u64::MAX;
 const APPEND_TIMESTAMPS: u32 = 1;
+const COMPACTED: u32 = 2;
 
 impl Item<'_> {
     /// The number of its kind.
@@ -256,7 +260,9 @@ impl Settings {
         to.extend_from_slice(&self.retention_bytes.unwrap_or(ENDLESS).to_le_bytes());
         to.extend_from_slice(&self.batch_bytes_max.to_le_bytes());
         let flags = if self.append_timestamps { APPEND_TIMESTAMPS } else { 0 };
+        let flags = if self.compaction.is_some() { flags | COMPACTED } else { flags };
         to.extend_from_slice(&flags.to_le_bytes());
+        to.extend(self.compaction.into_iter().flat_map(u64::to_le_bytes));
     }
 
     pub(super) fn decode(from: &mut Cursor<'_>) -> Result<Self, Malformed> {
@@ -265,11 +271,12 @@ impl Settings {
         let retention_bytes = bound(from.u64()?);
         let batch_bytes_max = from.u32()?;
         let flags = from.u32()?;
-        if flags & !APPEND_TIMESTAMPS != 0 {
+        if flags & !(APPEND_TIMESTAMPS | COMPACTED) != 0 {
             return Err(Malformed::Field("a partition's flags", u64::from(flags)));
         }
         let append_timestamps = flags & APPEND_TIMESTAMPS != 0;
-        Ok(Self { retention_ms, retention_bytes, batch_bytes_max, append_timestamps })
+        let compaction = if flags & COMPACTED == 0 { None } else { Some(from.u64()?) };
+        Ok(Self { retention_ms, retention_bytes, batch_bytes_max, append_timestamps, compaction })
     }
 }
 

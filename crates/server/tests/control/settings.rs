@@ -20,7 +20,7 @@ fn every_default_is_a_value_that_can_be_set() {
 #[test]
 fn what_is_unknown_or_cannot_be_kept_is_refused_and_changes_nothing() {
     for (name, value, said) in [
-        ("segment.bytes", "1", "there is no setting \"segment.bytes\""),
+        ("segment.ms", "1", "there is no setting \"segment.ms\""),
         ("retention.ms", "-2", "a number from -1"),
         ("retention.ms", "soon", "a number from -1"),
         ("compression.type", "zstd", "one of producer"),

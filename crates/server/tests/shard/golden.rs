@@ -15,6 +15,7 @@ fn entries() -> Vec<Vec<u8>> {
         retention_bytes: None,
         batch_bytes_max: 1_048_588,
         append_timestamps: true,
+        compaction: None,
     };
     let fence = Fence { why: Why::UncleanStart, guaranteed: 2, given: Some(9), since: 1_000_000 };
     let sequenced = Some(Sequenced { producer: 77, epoch: 2, first: 0 });

@@ -331,6 +331,7 @@ impl Run {
             retention_bytes: None,
             batch_bytes_max: 4096,
             append_timestamps: false,
+            compaction: None,
         };
         self.act(&[Item::Open(Open { opening: at, base_epoch, start, settings, producers })]);
     }

@@ -16,6 +16,7 @@ const SETTINGS: Settings = Settings {
     retention_bytes: None,
     batch_bytes_max: 1 << 20,
     append_timestamps: false,
+    compaction: None,
 };
 
 /// A leader of one: what it proposes is agreed on when it says so.
