@@ -1,6 +1,7 @@
 //! A broker on a simulated disk, and a client at its socket: what each promise is worth, told as stories.
 
 mod bounds;
+mod chapters;
 mod disks;
 mod promises;
 #[path = "../shared/served.rs"]
@@ -15,7 +16,8 @@ use plimsoll_server::kafka::batch::Batch;
 use plimsoll_server::kafka::compression::Compression;
 use plimsoll_server::kafka::error::ErrorCode;
 use plimsoll_server::kafka::message::{
-    AlterableConfig, AlterableResource, CreatableTopic, CreateTopicsRequest, DeleteTopicsRequest,
+    AlterableConfig, AlterableResource, CreatableTopic, CreateTopicsRequest,
+    DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic, DeleteTopicsRequest,
     EpochPartition, EpochTopic, FetchPartition, FetchRequest, FetchTopic, FetchedPartition,
     IncrementalAlterConfigsRequest, ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic,
     OffsetCommitPartition, OffsetCommitRequest, OffsetCommitTopic, OffsetFetchRequest,
@@ -81,6 +83,17 @@ impl Broker {
         assert_eq!(self.client.call(request).unwrap().responses[0].error_code, ErrorCode::None);
     }
 
+    /// Deletes records below an offset, or all of them.
+    fn trim(&mut self, topic: &str, below: i64) {
+        let offset = if below == i64::MAX { LATEST } else { below };
+        let partition = DeleteRecordsPartition { partition_index: 0, offset };
+        let topics =
+            vec![DeleteRecordsTopic { name: topic.to_owned(), partitions: vec![partition] }];
+        let request = DeleteRecordsRequest { topics, timeout_ms: 20_000 };
+        let told = self.client.call(request).unwrap().topics[0].partitions[0].error_code;
+        assert_eq!(told, ErrorCode::None);
+    }
+
     fn commit(&mut self, topic: &str, committed_offset: i64) {
         let partition = OffsetCommitPartition { committed_offset, ..Default::default() };
         let topics =
@@ -137,7 +150,8 @@ impl Broker {
 
     /// Every offset and value.
     fn consume(&mut self, topic: &str, isolation_level: i8) -> Vec<(i64, String)> {
-        let (mut all, mut from) = (Vec::new(), 0);
+        let mut all = Vec::new();
+        let mut from = self.fetch(topic, LATEST, isolation_level).log_start_offset;
         loop {
             let fetched = self.fetch(topic, from, isolation_level);
             assert_eq!(fetched.error_code, ErrorCode::None, "{fetched:?}");
