@@ -71,17 +71,16 @@ async fn at_time(
     ends: Ends,
     timestamp: i64,
 ) -> Result<Option<(i64, i64)>, ErrorCode> {
-    let settled = at.shard.settled_at(at.opening, ends.start, timestamp).await;
-    let mut from = match settled.map_err(|_failed| ErrorCode::KafkaStorageError)? {
-        Some(offset) => offset,
-        None => {
-            let shard = at.shard.replica.lock();
-            let partition = shard.state.partition(at.opening);
-            let partition = partition.ok_or(ErrorCode::UnknownTopicOrPartition)?;
-            let Some(point) = partition.point_at_time(timestamp) else { return Ok(None) };
-            point.base_offset.max(ends.start)
-        }
+    // First in the log: what is settled in between is found in chapters then.
+    let in_log = {
+        let shard = at.shard.replica.lock();
+        let partition = shard.state.partition(at.opening);
+        let partition = partition.ok_or(ErrorCode::UnknownTopicOrPartition)?;
+        partition.point_at_time(timestamp).map(|point| point.base_offset.max(ends.start))
     };
+    let settled = at.shard.settled_at(at.opening, ends.start, timestamp).await;
+    let settled = settled.map_err(|_failed| ErrorCode::KafkaStorageError)?;
+    let Some(mut from) = settled.or(in_log) else { return Ok(None) };
     let mut misled = 0;
     while from < ends.committed && misled < MISLEADING_MAX {
         // One batch, whatever its size.
@@ -94,7 +93,8 @@ async fn at_time(
         if batch.header().max_timestamp() < timestamp {
             continue;
         }
-        let found = records::first_since(&batch, timestamp, DECOMPRESSED_MAX);
+        // Of the first batch the first records may have been deleted.
+        let found = records::first_since(&batch, ends.start, timestamp, DECOMPRESSED_MAX);
         if let Some(found) = found.map_err(|_wrong| ErrorCode::CorruptMessage)? {
             return Ok(Some(found));
         }

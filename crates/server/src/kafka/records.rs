@@ -92,21 +92,23 @@ pub enum Wrong {
     Left(usize),
 }
 
-/// The first record with this timestamp or a later one: its offset and its timestamp. At most so
-/// many bytes are decompressed.
+/// The first record from this offset on with this timestamp or a later one: its offset and its timestamp. At most
+/// so many bytes are decompressed.
 pub fn first_since(
     batch: &Batch,
+    from: i64,
     timestamp: i64,
     limit_bytes: usize,
 ) -> Result<Option<(i64, i64)>, Wrong> {
     let header = batch.header();
     if header.has_append_time() {
         let at = header.max_timestamp();
-        return Ok((at >= timestamp).then_some((header.base_offset(), at)));
+        let first = header.base_offset().max(from);
+        return Ok((at >= timestamp && first <= header.last_offset()).then_some((first, at)));
     }
     for record in &Records::of(batch, limit_bytes)? {
         let record = record?;
-        if record.timestamp >= timestamp {
+        if record.offset >= from && record.timestamp >= timestamp {
             return Ok(Some((record.offset, record.timestamp)));
         }
     }

@@ -195,7 +195,7 @@ proptest! {
     ) {
         let batch = of_bytes(compression, count, bytes);
         look_at_all(&batch);
-        first_since(&batch, i64::MAX, LIMIT_BYTES).ok();
+        first_since(&batch, 0, i64::MAX, LIMIT_BYTES).ok();
     }
 
     #[test]
@@ -366,7 +366,7 @@ fn the_first_record_at_a_time_is_found_or_there_is_none() {
     for compression in Compression::ALL {
         let mut batch = drafted(&plain(5), compression);
         batch.stamp(50, 1);
-        let since = |timestamp| first_since(&batch, timestamp, LIMIT_BYTES).unwrap();
+        let since = |timestamp| first_since(&batch, 0, timestamp, LIMIT_BYTES).unwrap();
         assert_eq!(since(i64::MIN), Some((50, 1000)));
         assert_eq!(since(1003), Some((53, 1003)));
         assert_eq!(since(1004), Some((54, 1004)));
@@ -381,7 +381,22 @@ fn a_record_at_a_time_is_found_whatever_the_header_says_of_its_times() {
     records[0].timestamp = 5000;
     let bytes = drafted(&records, Compression::None).records().clone();
     let batch = Batch::made(Compression::None, (5000, 1001), 2, None, bytes);
-    assert_eq!(first_since(&batch, 4000, LIMIT_BYTES).unwrap(), Some((0, 5000)));
+    assert_eq!(first_since(&batch, 0, 4000, LIMIT_BYTES).unwrap(), Some((0, 5000)));
+}
+
+/// A time was answered with an offset that had been deleted: in the first batch that is left.
+#[test]
+fn what_was_deleted_of_a_batch_is_not_the_first_at_a_time() {
+    for compression in Compression::ALL {
+        let mut batch = drafted(&plain(5), compression);
+        batch.stamp(50, 1);
+        let from = |from| first_since(&batch, from, 1001, LIMIT_BYTES).unwrap();
+        assert_eq!((from(51), from(53)), (Some((51, 1001)), Some((53, 1003))));
+        assert_eq!(from(55), None);
+        batch.stamp_append_time(2000);
+        let from = |from| first_since(&batch, from, 1001, LIMIT_BYTES).unwrap();
+        assert_eq!((from(53), from(55)), (Some((53, 2000)), None));
+    }
 }
 
 #[test]
@@ -390,6 +405,6 @@ fn the_time_of_appending_is_every_records() {
     batch.stamp(10, 1);
     batch.stamp_append_time(77);
     assert!(read(&batch).iter().all(|record| record.timestamp == 77));
-    assert_eq!(first_since(&batch, 77, 0).unwrap(), Some((10, 77)), "without decompressing");
-    assert_eq!(first_since(&batch, 78, 0).unwrap(), None);
+    assert_eq!(first_since(&batch, 0, 77, 0).unwrap(), Some((10, 77)), "without decompressing");
+    assert_eq!(first_since(&batch, 0, 78, 0).unwrap(), None);
 }
