@@ -185,8 +185,10 @@ impl State {
         (self.open_bytes > 0).then_some((self.open_bytes, self.open_since))
     }
 
-    /// Forgets where batches lie in the log up to this index: this replica has them in chapters.
+    /// Forgets where batches lie in the log up to this index: this replica has them in chapters. Of a chapter that
+    /// has not ended here yet, as the log comes by once more, nothing is forgotten: retention looks at it.
     pub fn settle(&mut self, index: u64) {
+        let index = index.min(self.chapter_end);
         self.ended.retain(|ended| ended.end > index);
         for partition in self.partitions.values_mut() {
             partition.settle(index);

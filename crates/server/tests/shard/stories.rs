@@ -26,6 +26,7 @@ struct Leader {
     leading: Leading,
     draft: Option<Draft>,
     proposed: Vec<Vec<u8>>,
+    agreed: Vec<Vec<u8>>,
     clock: u64,
     term: u64,
 }
@@ -94,6 +95,7 @@ impl Leader {
             let index = self.state.applied() + 1;
             self.state.apply(index, &entry, &mut outcomes).unwrap();
             self.leading.applied(index);
+            self.agreed.push(entry);
         }
         outcomes
     }
@@ -315,6 +317,40 @@ fn what_is_past_its_retention_expires_by_the_time_of_entries() {
     leader.take(at, &batch(1, None, 0)).unwrap();
     leader.agree();
     assert_eq!(leader.state.time(), 1400);
+}
+
+/// A replica that was started from a snapshot took what the snapshot had of an open chapter for settled, as it had
+/// settled that chapter before: what was to expire was told from the rest, and was more or less than elsewhere.
+#[test]
+fn what_a_replica_settled_before_its_snapshot_expires_there_as_elsewhere() {
+    let at = opening(0, 1);
+    let mut leader = Leader::with(at, 100);
+    let bytes = u64::from(Batch::read(&batch(1, None, 0)).unwrap().bytes);
+    let kept = Some(3 * bytes);
+    let settings = Settings { retention_ms: None, retention_bytes: kept, ..SETTINGS };
+    leader.act(&Item::Configure { opening: at, settings });
+    leader.agree();
+    let append = |leader: &mut Leader| {
+        leader.take(at, &batch(1, None, 0)).unwrap();
+        leader.agree();
+    };
+    (0..4).for_each(|_| append(&mut leader));
+    let (snapshot, known) = (leader.state.encode(), leader.agreed.len());
+    (0..2).for_each(|_| append(&mut leader));
+    leader.act(&Item::ChapterEnd(1));
+    leader.agree();
+    let end = leader.state.applied();
+    assert_eq!(leader.state.partition(at).unwrap().start(), 3);
+
+    let mut again = State::decode(&snapshot).unwrap();
+    again.settle(end);
+    for entry in &leader.agreed[known..] {
+        again.apply(again.applied() + 1, entry, &mut Vec::new()).unwrap();
+    }
+    assert_eq!(again, leader.state);
+    again.settle(end);
+    let partition = again.partition(at).unwrap();
+    assert_eq!((partition.start(), partition.unsettled(), partition.bytes()), (3, 6, 0));
 }
 
 #[test]
