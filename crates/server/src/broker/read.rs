@@ -40,18 +40,24 @@ pub(crate) struct Read {
 
 impl DataShard {
     /// Reads batches. Waits for the disk, on another thread, only where none are in memory.
-    pub(crate) async fn read(self: &Arc<Self>, reading: Reading) -> Result<Read, Failed> {
+    pub(crate) async fn read(self: &Arc<Self>, mut reading: Reading) -> Result<Read, Failed> {
         // Of those that were needed none is forgotten before all are there.
         let mut found: Vec<Arc<Run>> = Vec::new();
         let mut looks = 0;
         loop {
-            if self.is_settled(reading) {
-                let read = self.read_chapters(reading).await?;
-                if !read.batches.is_empty() {
-                    return Ok(read);
+            let fetched = match self.look(reading, &found) {
+                Ok(fetched) => fetched,
+                Err(unsettled) => {
+                    let read = self.read_chapters(reading).await?;
+                    if !read.batches.is_empty() {
+                        return Ok(read);
+                    }
+                    // What was there of them was compacted: what comes next is in the log.
+                    reading.from = unsettled;
+                    continue;
                 }
-            }
-            let Fetched { batches, needs, has_more, thin } = self.look(reading, &found);
+            };
+            let Fetched { batches, needs, has_more, thin } = fetched;
             match needs.filter(|_| batches.is_empty()) {
                 Some(index) => match self.read_log(index).await {
                     Ok(run) => found.push(run),
@@ -69,22 +75,8 @@ impl DataShard {
 
     /// Whether there is something to read.
     pub(crate) fn has(&self, reading: Reading) -> bool {
-        if self.is_settled(reading) {
-            return true;
-        }
-        let Fetched { batches, needs, .. } = self.look(reading, &[]);
-        !batches.is_empty() || needs.is_some()
-    }
-
-    /// Whether what comes first lies in a chapter.
-    fn is_settled(&self, reading: Reading) -> bool {
-        let unsettled = {
-            let shard = self.replica.lock();
-            shard.state.partition(reading.opening).map(Partition::unsettled)
-        };
-        // It was on the shelf before the state let it go.
-        unsettled.is_some_and(|offset| reading.from < offset)
-            && self.shelf.has(reading.opening, reading.from)
+        let Ok(fetched) = self.look(reading, &[]) else { return true };
+        !fetched.batches.is_empty() || fetched.needs.is_some()
     }
 
     async fn read_chapters(&self, reading: Reading) -> Result<Read, Failed> {
@@ -118,12 +110,22 @@ impl DataShard {
         found.map_err(|why| Failed::Chapters { number, why })
     }
 
-    fn look(&self, reading: Reading, found: &[Arc<Run>]) -> Fetched {
+    /// What is in memory, or in what was found. Where what comes first lies in a chapter, the first offset that does
+    /// not.
+    fn look(&self, reading: Reading, found: &[Arc<Run>]) -> Result<Fetched, i64> {
         let Reading { opening, from, end, bytes_max } = reading;
+        // Of one state: settled between two, what comes first would be passed over for what is behind it.
         let shard = self.replica.lock();
+        let unsettled = shard.state.partition(opening).map(Partition::unsettled);
+        // It was on the shelf before the state let it go.
+        if let Some(unsettled) = unsettled.filter(|offset| from < *offset)
+            && self.shelf.has(opening, from)
+        {
+            return Err(unsettled);
+        }
         let in_found = |index| found.iter().find_map(|run| run.get(&index));
         let find = |index| shard.tail.find(index).or_else(|| in_found(index));
-        fetch(&shard.state, opening, from, end, bytes_max, find)
+        Ok(fetch(&shard.state, opening, from, end, bytes_max, find))
     }
 
     /// Entries of the log, with this one and some behind it.
