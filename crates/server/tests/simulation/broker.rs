@@ -11,10 +11,12 @@ use plimsoll_server::kafka::batch::{Batch, Producer};
 use plimsoll_server::kafka::compression::Compression;
 use plimsoll_server::kafka::error::ErrorCode;
 use plimsoll_server::kafka::message::{
-    CreatableTopic, CreatePartitionsRequest, CreateTopicsRequest, DeleteTopicsRequest,
-    FetchPartition, FetchRequest, FetchTopic, GrowingTopic, InitProducerIdRequest,
-    OffsetCommitPartition, OffsetCommitRequest, OffsetCommitTopic, OffsetFetchRequest,
-    OffsetFetchTopic, ProducePartition, ProduceRequest, ProduceTopic, TopicConfig,
+    CreatableTopic, CreatePartitionsRequest, CreateTopicsRequest, DeleteRecordsPartition,
+    DeleteRecordsRequest, DeleteRecordsTopic, DeleteTopicsRequest, FetchPartition, FetchRequest,
+    FetchTopic, GrowingTopic, InitProducerIdRequest, ListOffsetsPartition, ListOffsetsRequest,
+    ListOffsetsTopic, OffsetCommitPartition, OffsetCommitRequest, OffsetCommitTopic,
+    OffsetFetchRequest, OffsetFetchTopic, ProducePartition, ProduceRequest, ProduceTopic,
+    TopicConfig,
 };
 use plimsoll_server::kafka::records::{Draft, Records};
 use plimsoll_simdisk::SimDir;
@@ -26,6 +28,8 @@ use crate::served::Served;
 const TIMEOUT_MS: i32 = 20_000;
 /// Of a disk that does not, what takes longer may as well be refused.
 const FAULTY_TIMEOUT_MS: i32 = 100;
+/// What an answer holds at most, of one partition.
+const FETCH_BYTES: i32 = 1 << 20;
 
 pub(crate) struct Broker {
     served: Served,
@@ -40,6 +44,22 @@ pub(crate) struct Produced {
     pub(crate) partition: usize,
     pub(crate) records: Vec<u64>,
     pub(crate) producer: Option<Producer>,
+}
+
+/// What a topic is made with.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Wanted {
+    pub(crate) partitions: usize,
+    pub(crate) is_durable: bool,
+    pub(crate) retention_bytes: Option<u64>,
+}
+
+/// What one answer holds of a partition.
+struct Fetched {
+    records: Vec<(i64, u64)>,
+    /// The offset behind the last.
+    end: i64,
+    bytes: u64,
 }
 
 impl Broker {
@@ -71,16 +91,18 @@ impl Broker {
     }
 
     /// Whether a topic is made.
-    pub(crate) fn create(&mut self, name: &str, partitions: usize, is_durable: bool) -> bool {
-        let configs = is_durable.then(|| TopicConfig {
-            name: "flush.messages".to_owned(),
-            value: Some("1".to_owned()),
-        });
+    pub(crate) fn create(&mut self, name: &str, wanted: Wanted) -> bool {
+        let config = |name: &str, value: u64| TopicConfig {
+            name: name.to_owned(),
+            value: Some(value.to_string()),
+        };
+        let flush = wanted.is_durable.then(|| config("flush.messages", 1));
+        let kept = wanted.retention_bytes.map(|bytes| config("retention.bytes", bytes));
         let topic = CreatableTopic {
             name: name.to_owned(),
-            num_partitions: i32::try_from(partitions).unwrap(),
+            num_partitions: i32::try_from(wanted.partitions).unwrap(),
             replication_factor: 1,
-            configs: configs.into_iter().collect(),
+            configs: flush.into_iter().chain(kept).collect(),
             ..CreatableTopic::default()
         };
         let request = CreateTopicsRequest {
@@ -137,52 +159,124 @@ impl Broker {
 
     /// All that can be seen of a partition.
     pub(crate) fn look(&mut self, topic: &str, partition: usize) -> Option<Shown> {
-        let seen = self.node().topic(topic)?.partition.get(partition)?.clone();
-        let gaps = seen.gaps.iter().map(|gap| gap.from..gap.to).collect();
-        let (mut records, mut from) = (BTreeMap::<i64, u64>::new(), 0);
-        while from < seen.committed {
-            let (fetched, end) = self.fetch(topic, partition, from)?;
-            if end == from {
-                break;
-            }
-            records.extend(fetched);
-            from = end;
-        }
-        // What came after the first look.
-        records.retain(|offset, _| *offset < seen.committed);
-        let (committed, durable, epoch) = (seen.committed, seen.durable, seen.epoch);
-        Some(Shown { records, committed, durable, epoch, gaps })
+        self.look_from(topic, partition, 0, FETCH_BYTES)
     }
 
-    /// Records from an offset on, and where to go on.
+    /// What can be seen of it from an offset on, or from its first, in answers of about so many bytes.
+    pub(crate) fn look_from(
+        &mut self,
+        topic: &str,
+        partition: usize,
+        from: i64,
+        bytes_max: i32,
+    ) -> Option<Shown> {
+        loop {
+            let start = self.node().topic(topic)?.partition.get(partition)?.start;
+            if from < start {
+                let told = self.fetch(topic, partition, from, bytes_max);
+                assert!(!matches!(told, Some(Ok(_))), "{topic}-{partition} begins at {start}");
+            }
+            let shown = self.see(topic, partition, from.max(start), bytes_max);
+            // What expires while somebody looks is there no more, and the next look is whole.
+            if self.node().topic(topic)?.partition.get(partition)?.start == start {
+                return shown;
+            }
+        }
+    }
+
+    fn see(&mut self, topic: &str, partition: usize, begin: i64, bytes_max: i32) -> Option<Shown> {
+        let shards = self.node().shards();
+        let seen = self.node().topic(topic)?.partition.get(partition)?.clone();
+        let shard = shards.iter().find(|shard| shard.number == seen.shard);
+        let chapters = shard.and_then(|shard| shard.chapters);
+        let is_settled = chapters.is_some_and(|all| all.waiting == 0 && all.open_bytes == 0);
+        let gaps = seen.gaps.iter().map(|gap| gap.from..gap.to).collect();
+        let (mut records, mut from, mut bytes) = (BTreeMap::<i64, u64>::new(), begin, 0);
+        while from < seen.committed {
+            let fetched = self.fetch(topic, partition, from, bytes_max)?.ok()?;
+            if fetched.end == from {
+                break;
+            }
+            records.extend(fetched.records);
+            bytes += fetched.bytes;
+            from = fetched.end;
+        }
+        // What came after the first look, and what stands in the batch that holds the first.
+        records.retain(|offset, _| (begin..seen.committed).contains(offset));
+        let (committed, durable, epoch) = (seen.committed, seen.durable, seen.epoch);
+        let start = seen.start;
+        let from = begin;
+        Some(Shown { from, start, records, bytes, is_settled, committed, durable, epoch, gaps })
+    }
+
+    /// Records from the batch on that holds an offset, and where to go on; or why there are none.
     fn fetch(
         &mut self,
         topic: &str,
         partition: usize,
         from: i64,
-    ) -> Option<(Vec<(i64, u64)>, i64)> {
+        partition_max_bytes: i32,
+    ) -> Option<Result<Fetched, ErrorCode>> {
         let partition = FetchPartition {
             partition: i32::try_from(partition).unwrap(),
             fetch_offset: from,
-            partition_max_bytes: 1 << 20,
+            partition_max_bytes,
             ..FetchPartition::default()
         };
         let topics = vec![FetchTopic { topic: topic.to_owned(), partitions: vec![partition] }];
         let mut told = self.ask(FetchRequest { topics, ..FetchRequest::default() })?;
         let told = told.responses.remove(0).partitions.remove(0);
         if told.error_code != ErrorCode::None {
-            return None;
+            return Some(Err(told.error_code));
         }
-        let (mut bytes, mut all, mut end): (Bytes, _, _) =
-            (told.records.0.concat().into(), vec![], from);
+        let mut bytes: Bytes = told.records.0.concat().into();
+        let mut fetched = Fetched { records: vec![], end: from, bytes: bytes.len() as u64 };
         while let Some(batch) = Batch::take(&mut bytes).unwrap() {
-            end = batch.header().last_offset() + 1;
+            let last = batch.header().last_offset();
+            assert!(last >= fetched.end, "a batch that ends at {last}, from {from} on");
+            fetched.end = last + 1;
             for record in Records::of(&batch, 2 << 20).unwrap().iter() {
                 let record = record.unwrap();
-                all.push((record.offset, number(record.value.unwrap())));
+                let number = number(record.value.unwrap());
+                assert_eq!(record.timestamp, timestamp(number), "of record {number}");
+                fetched.records.push((record.offset, number));
             }
         }
-        Some((all, end))
+        Some(Ok(fetched))
+    }
+
+    /// The first offset that stays, once all below this one are deleted; or why they are not. Nothing, if there
+    /// is no answer.
+    pub(crate) fn delete_records(
+        &mut self,
+        topic: &str,
+        partition: usize,
+        offset: i64,
+    ) -> Option<Result<i64, ErrorCode>> {
+        let partition_index = i32::try_from(partition).unwrap();
+        let partitions = vec![DeleteRecordsPartition { partition_index, offset }];
+        let topics = vec![DeleteRecordsTopic { name: topic.to_owned(), partitions }];
+        let told = self.ask(DeleteRecordsRequest { topics, timeout_ms: self.timeout_ms() })?;
+        let told = &told.topics[0].partitions[0];
+        let is_done = told.error_code == ErrorCode::None;
+        Some(if is_done { Ok(told.low_watermark) } else { Err(told.error_code) })
+    }
+
+    /// Offset and timestamp of the first record with this timestamp or a later one, if there is one; nothing, if
+    /// there is no answer.
+    pub(crate) fn at_time(
+        &mut self,
+        topic: &str,
+        partition: usize,
+        timestamp: i64,
+    ) -> Option<Option<(i64, i64)>> {
+        let partition_index = i32::try_from(partition).unwrap();
+        let asked = ListOffsetsPartition { partition_index, timestamp, ..Default::default() };
+        let topics = vec![ListOffsetsTopic { name: topic.to_owned(), partitions: vec![asked] }];
+        let told = self.ask(ListOffsetsRequest { topics, ..ListOffsetsRequest::default() })?;
+        let told = &told.topics[0].partitions[0];
+        let found = Some((told.offset, told.timestamp)).filter(|_| told.offset >= 0);
+        (told.error_code == ErrorCode::None).then_some(found)
     }
 
     /// Whether a group has committed an offset.
@@ -227,10 +321,15 @@ impl Produced {
     fn batch(&self) -> Bytes {
         let mut draft = Draft::default();
         for record in &self.records {
-            draft.push(1_000, None, Some(&value(*record)), &[]);
+            draft.push(timestamp(*record), None, Some(&value(*record)), &[]);
         }
         draft.batch(Compression::None, self.producer).pieces().concat().into()
     }
+}
+
+/// When a record says that it was made: later ones are later, mostly.
+pub(crate) fn timestamp(number: u64) -> i64 {
+    i64::try_from(number / 10 + number * 7919 % 400).unwrap()
 }
 
 /// What a record says: its number, and something behind it.

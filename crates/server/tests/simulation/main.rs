@@ -1,7 +1,7 @@
 //! A broker on a simulated disk, over lives drawn from a seed, against a model that fits a page (`model.rs`).
 //!
-//! Topics come, grow and go; producers send, and send again; groups commit; and each life ends in order, with
-//! its process, with its memory, with the system or with the power, between any two operations of the disk,
+//! Topics come, grow and go; producers send, and send again; records are deleted, or are more than is to be kept;
+//! chapters end, are settled, read and freed; groups commit; and each life ends in order, with its process, with its memory, with the system or with the power, between any two operations of the disk,
 //! its start's and its end's own too. Disks fill and fail. What comes next has other options.
 //!
 //! The promises: nothing at or below D is lost; nothing acknowledged is lost with a process; what a start
@@ -83,6 +83,15 @@ fn what_a_broker_said_holds_whatever_ends_it() {
         "a disk that fails",
         "a batch sent again",
         "records lost",
+        "records deleted",
+        "retention.bytes deleted",
+        "a look from the middle",
+        "a look too early",
+        "an offset by time",
+        "read from a chapter",
+        "runs in chapters",
+        "chapters that were freed",
+        "a topic deleted while chapters wait",
     ];
     for what in wanted.into_iter().filter(|_| !is_replay()) {
         assert!(total.contains_key(what), "{what}");

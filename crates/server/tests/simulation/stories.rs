@@ -7,8 +7,12 @@ use plimsoll_server::broker::{Options, Promise};
 use plimsoll_simdisk::SimDir;
 use plimsoll_sync::Crash;
 
-use crate::broker::{Broker, Produced};
+use crate::broker::{Broker, Produced, Wanted};
 use crate::world::{copy, memory};
+
+fn wanted(partitions: usize, is_durable: bool) -> Wanted {
+    Wanted { partitions, is_durable, ..Wanted::default() }
+}
 
 /// The broker refused to start: its ring in memory had another size than it was asked for, after a crash and
 /// after an end in order as well, and it was told to remove the only copy of what was acknowledged.
@@ -29,7 +33,7 @@ fn a_broker_that_is_given_another_ring_size_starts_and_has_what_its_ring_had() {
     if broker.node().promise() != Promise::Memory {
         return println!("SKIPPED: no tmpfs");
     }
-    assert!(broker.create("orders", 1, false));
+    assert!(broker.create("orders", wanted(1, false)));
     let one =
         Produced { topic: "orders".to_owned(), partition: 0, records: vec![1, 2], producer: None };
     assert_eq!(broker.produce(&[one]), Some(vec![Ok(0)]));
@@ -60,7 +64,7 @@ fn a_broker_that_is_given_another_ring_size_starts_and_has_what_its_ring_had() {
 fn a_topic_of_the_same_name_begins_anew_whenever_the_system_dies() {
     let disk = Arc::new(SimDir::new());
     let mut broker = Broker::start(&disk, Options::default()).unwrap();
-    assert!(broker.create("orders", 2, true));
+    assert!(broker.create("orders", wanted(2, true)));
     assert!(broker.commit(0, "orders", 0, 7));
     let images = Arc::new(Mutex::new(Vec::new()));
     let seen = Arc::clone(&images);
@@ -70,7 +74,7 @@ fn a_topic_of_the_same_name_begins_anew_whenever_the_system_dies() {
         }
     });
     assert!(broker.delete("orders"));
-    assert!(broker.create("orders", 1, true));
+    assert!(broker.create("orders", wanted(1, true)));
     drop(broker.stop());
     let images = std::mem::take(&mut *images.lock().unwrap());
     let (mut old, mut new) = (0, 0);
@@ -103,7 +107,7 @@ fn a_start_that_dies_before_it_says_what_is_lost_hides_nothing() {
     if broker.node().promise() != Promise::Memory {
         return println!("SKIPPED: no tmpfs");
     }
-    assert!(broker.create("orders", 1, false));
+    assert!(broker.create("orders", wanted(1, false)));
     let sent = |record| Produced {
         topic: "orders".to_owned(),
         partition: 0,

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 use std::thread;
@@ -17,8 +18,8 @@ use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use tempfile::TempDir;
 
-use crate::broker::{Broker, Produced};
-use crate::model::{Model, Partition, Start};
+use crate::broker::{Broker, Produced, Wanted, timestamp};
+use crate::model::{Model, Partition, Shown, Start};
 
 const LIVES: u32 = 4;
 const STEPS: u32 = 80;
@@ -29,6 +30,7 @@ const LONG: Duration = Duration::from_secs(1);
 const TOPICS: [&str; 4] = ["orders", "notes", "audit", "ledger"];
 const PARTITIONS_MAX: usize = 5;
 const GROUPS: u32 = 2;
+const RETENTION_BYTES: Range<u64> = 300..3_000;
 
 /// What histories met.
 pub(crate) type Seen = BTreeMap<String, u64>;
@@ -51,6 +53,8 @@ pub(crate) struct World {
     never_syncs: bool,
     /// Topics are made, grow and go in this life: each change makes all that came before it durable.
     has_changes: bool,
+    /// Records are deleted in this life, which does the same.
+    has_trims: bool,
     /// How many requests were made.
     turn: u64,
     /// Idempotent producers of this life, each of one partition.
@@ -103,6 +107,7 @@ impl World {
             has_failures: false,
             never_syncs: false,
             has_changes: true,
+            has_trims: true,
             turn: 0,
             producers: BTreeMap::new(),
             last_sent: BTreeMap::new(),
@@ -126,6 +131,7 @@ impl World {
     fn life(&mut self) {
         let options = self.options();
         self.has_changes = self.rng.random_ratio(1, 3);
+        self.has_trims = self.has_changes || self.rng.random_ratio(1, 4);
         (self.is_faulty, self.has_failures) = (false, false);
         self.never_syncs = options.flush == Policy::Never;
         if self.rng.random_ratio(1, 3) {
@@ -269,14 +275,17 @@ impl World {
             self.model.is(name, 0);
             self.forget(name);
         }
-        let lost = self.model.started(start, &all);
+        let gone = self.model.started(start, &all);
         for at in self.model.committing() {
             let told = broker.committed(at.0, &at.1, at.2);
             let offset = self.unless_faulty(told, "an offset")?;
             self.model.committed(&at, offset, true);
         }
         self.saw(verdict.split(": ").next().unwrap_or_default());
-        self.saw(if lost > 0 { "records lost" } else { "no record lost" });
+        self.saw(if gone.lost > 0 { "records lost" } else { "no record lost" });
+        if gone.expired > 0 {
+            self.saw("retention.bytes deleted");
+        }
         let ended = if in_memory { Ended::ProcessCrash } else { Ended::Unknown };
         self.knowledge =
             Knowledge { is_in_memory: in_memory, may_lose: false, is_retried: false, ended };
@@ -353,16 +362,23 @@ impl World {
         if self.model.topics.values().all(|topic| topic.counts.iter().all(|count| *count == 0)) {
             return self.create(broker);
         }
-        let from = if self.has_changes { 0 } else { 4 };
-        match self.rng.random_range(from..40) {
+        let from = match (self.has_changes, self.has_trims) {
+            (true, _) => 0,
+            (false, true) => 4,
+            (false, false) => 6,
+        };
+        match self.rng.random_range(from..46) {
             0..=1 => self.create(broker),
             2 => self.grow(broker),
             3 => self.delete(broker),
-            4..=25 => self.produce(broker),
-            26..=28 => self.send_again(broker),
-            29..=32 => self.look(broker),
-            33..=36 => self.commit(broker),
-            37..=38 => self.committed(broker),
+            4..=5 => self.trim(broker),
+            6..=27 => self.produce(broker),
+            28..=30 => self.send_again(broker),
+            31..=34 => self.look(broker),
+            35..=36 => self.look_from(broker),
+            37..=38 => self.at_time(broker),
+            39..=42 => self.commit(broker),
+            43..=44 => self.committed(broker),
             _ => {
                 // Syncs in the background have their time.
                 thread::sleep(Duration::from_millis(self.rng.random_range(0..8)));
@@ -373,12 +389,20 @@ impl World {
 
     fn create(&mut self, broker: &mut Broker) -> Result<(), Faulty> {
         let Some((name, _)) = self.draw_topic(|count| count == 0) else { return Ok(()) };
-        let (count, is_durable) = (self.rng.random_range(1..=3), self.rng.random_ratio(1, 3));
-        self.model.change(&name, count);
-        self.model.topics.get_mut(&name).expect("it was drawn").is_durable = is_durable;
-        let is_done = broker.create(&name, count, is_durable);
+        let wanted = Wanted {
+            partitions: self.rng.random_range(1..=3),
+            is_durable: self.rng.random_ratio(1, 3),
+            retention_bytes: self
+                .rng
+                .random_ratio(1, 3)
+                .then(|| self.rng.random_range(RETENTION_BYTES)),
+        };
+        self.model.change(&name, wanted.partitions);
+        let topic = self.model.topics.get_mut(&name).expect("it was drawn");
+        (topic.is_durable, topic.retention_bytes) = (wanted.is_durable, wanted.retention_bytes);
+        let is_done = broker.create(&name, wanted);
         self.unless_faulty(is_done.then_some(()), "a creation")?;
-        self.model.is(&name, count);
+        self.model.is(&name, wanted.partitions);
         Ok(())
     }
 
@@ -395,6 +419,13 @@ impl World {
 
     fn delete(&mut self, broker: &mut Broker) -> Result<(), Faulty> {
         let Some((name, _)) = self.draw_topic(|count| count > 0) else { return Ok(()) };
+        if self.rng.random() {
+            self.produce(broker)?;
+        }
+        let mut chapters = broker.node().shards().into_iter().filter_map(|shard| shard.chapters);
+        if chapters.any(|chapters| chapters.waiting > 0) {
+            self.saw("a topic deleted while chapters wait");
+        }
         self.model.change(&name, 0);
         let is_done = broker.delete(&name);
         self.unless_faulty(is_done.then_some(()), "a deletion")?;
@@ -437,8 +468,9 @@ impl World {
 
     fn send(&mut self, broker: &mut Broker, all: &[Produced], again: bool) -> Result<(), Faulty> {
         for one in all {
-            let partition = partition(&mut self.model, one);
-            one.records.iter().for_each(|record| partition.send(*record, self.turn));
+            let turn = self.turn;
+            let partition = self.known(&one.topic, one.partition);
+            one.records.iter().for_each(|record| partition.send(*record, turn));
             if one.producer.is_some() {
                 self.last_sent.insert((one.topic.clone(), one.partition), one.clone());
             }
@@ -457,7 +489,7 @@ impl World {
                 self.unless_faulty(None::<()>, &format!("{one:?}: {told:?}")).ok();
                 continue;
             };
-            let partition = partition(&mut self.model, one);
+            let partition = self.known(&one.topic, one.partition);
             for (offset, record) in (base_offset..).zip(&one.records) {
                 partition.acknowledge(*record, offset);
             }
@@ -488,13 +520,66 @@ impl World {
         Ok(producer)
     }
 
+    /// Deletes records from the front of a partition.
+    fn trim(&mut self, broker: &mut Broker) -> Result<(), Faulty> {
+        let Some((topic, number)) = self.draw_partition() else { return Ok(()) };
+        let end = self.known(&topic, number).end();
+        // At times beyond what anybody knows of.
+        let beyond = i64::from(self.rng.random_ratio(1, 8));
+        let offset = self.rng.random_range(0..=end + beyond);
+        self.known(&topic, number).trim(offset, false);
+        let told = broker.delete_records(&topic, number, offset);
+        if offset > end && told == Some(Err(ErrorCode::OffsetOutOfRange)) {
+            return Ok(());
+        }
+        let start = self.unless_faulty(told.and_then(Result::ok), "a deletion of records")?;
+        assert!(start >= offset, "{topic}-{number} begins at {start}, below {offset}");
+        self.known(&topic, number).trim(offset, true);
+        self.saw("records deleted");
+        Ok(())
+    }
+
     fn look(&mut self, broker: &mut Broker) -> Result<(), Faulty> {
         let Some((topic, number)) = self.draw_partition() else { return Ok(()) };
         let shown = broker.look(&topic, number);
         let shown = self.unless_faulty(shown, "a look")?;
-        let topic = self.model.topics.get_mut(&topic).expect("it was drawn");
-        topic.partitions.get_mut(&number).expect("it was drawn").look(&shown);
+        self.seen(&topic, number, &shown);
         Ok(())
+    }
+
+    fn look_from(&mut self, broker: &mut Broker) -> Result<(), Faulty> {
+        let Some((topic, number)) = self.draw_partition() else { return Ok(()) };
+        let end = self.known(&topic, number).end();
+        let (from, nth) = (self.rng.random_range(0..=end), self.rng.random_range(0..3));
+        let shown = broker.look_from(&topic, number, from, [1, 500, 1 << 20][nth]);
+        let shown = self.unless_faulty(shown, "a look from the middle")?;
+        self.saw(if shown.from == from { "a look from the middle" } else { "a look too early" });
+        self.seen(&topic, number, &shown);
+        Ok(())
+    }
+
+    /// Asks for the first record of a time, and looks what it is.
+    fn at_time(&mut self, broker: &mut Broker) -> Result<(), Faulty> {
+        let Some((topic, number)) = self.draw_partition() else { return Ok(()) };
+        let at = timestamp(100 * self.rng.random_range(0..=self.turn + 1));
+        let told = broker.at_time(&topic, number, at);
+        let told = self.unless_faulty(told, "an offset by time")?;
+        let shown = broker.look(&topic, number);
+        let shown = self.unless_faulty(shown, "a look")?;
+        self.known(&topic, number).at_time(at, told, &shown);
+        self.saw(if told.is_some() { "an offset by time" } else { "no offset of a time" });
+        self.seen(&topic, number, &shown);
+        Ok(())
+    }
+
+    /// What is shown is held against the model.
+    fn seen(&mut self, topic: &str, number: usize, shown: &Shown) {
+        if self.known(topic, number).look(shown) > 0 {
+            self.saw("retention.bytes deleted");
+        }
+        if shown.is_settled && !shown.records.is_empty() {
+            self.saw("read from a chapter");
+        }
     }
 
     fn commit(&mut self, broker: &mut Broker) -> Result<(), Faulty> {
@@ -539,6 +624,11 @@ impl World {
         Some((topic, self.rng.random_range(0..count)))
     }
 
+    fn known(&mut self, topic: &str, number: usize) -> &mut Partition {
+        let topic = self.model.topics.get_mut(topic).expect("it was drawn");
+        topic.partitions.get_mut(&number).expect("it was drawn")
+    }
+
     fn is_sure(&self, topic: &str) -> bool {
         self.model.topics[topic].counts.len() == 1
     }
@@ -548,11 +638,6 @@ impl World {
         self.producers.retain(|(name, _), _| name != topic);
         self.last_sent.retain(|(name, _), _| name != topic);
     }
-}
-
-fn partition<'a>(model: &'a mut Model, one: &Produced) -> &'a mut Partition {
-    let topic = model.topics.get_mut(&one.topic).expect("it was drawn");
-    topic.partitions.get_mut(&one.partition).expect("it was drawn")
 }
 
 /// A directory that outlives processes: on tmpfs, where there is one.
