@@ -37,6 +37,12 @@ fn every_kind_of_disk_keeps_the_contract() {
     }
 }
 
+#[test]
+fn a_disk_that_cannot_punch_keeps_the_contract() {
+    let options = DiskOptions { punches: false, ..DiskOptions::default() };
+    contract::check(&|| Arc::new(SimDir::with(options)) as Arc<dyn Dir>);
+}
+
 /// A directory in a directory is as good as the first.
 #[test]
 fn a_directory_in_a_directory_keeps_the_contract() {

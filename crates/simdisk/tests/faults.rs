@@ -21,10 +21,11 @@ fn content(dir: &SimDir, name: &str) -> Vec<u8> {
     bytes
 }
 
-const IS_FINAL: [Operation; 5] = [
+const IS_FINAL: [Operation; 6] = [
     Operation::Write,
     Operation::Sync,
     Operation::Allocate,
+    Operation::Punch,
     Operation::Truncate,
     Operation::SyncDir,
 ];
@@ -33,7 +34,7 @@ const IS_FINAL: [Operation; 5] = [
 fn every_operation_can_fail_with_any_error() {
     use Operation as On;
     type Call = fn(&SimDir) -> Result<(), Error>;
-    let calls: [(On, Call); 12] = [
+    let calls: [(On, Call); 13] = [
         (On::Create, |dir| dir.create("b", Access::default()).map(drop)),
         (On::Open, |dir| dir.open("a", Access::default()).map(drop)),
         (On::Read, |dir| dir.open("a", Access::default())?.read_at(&mut [0], 0).map(drop)),
@@ -42,6 +43,7 @@ fn every_operation_can_fail_with_any_error() {
         (On::Allocate, |dir| {
             dir.open("a", Access::default())?.allocate(0, 1, Allocation::Reserved)
         }),
+        (On::Punch, |dir| dir.open("a", Access::default())?.punch(0, 1).map(drop)),
         (On::Truncate, |dir| dir.open("a", Access::default())?.truncate(0)),
         (On::Rename, |dir| dir.rename("a", "b")),
         (On::Remove, |dir| dir.remove("a")),
@@ -330,6 +332,37 @@ fn a_cut_and_a_crash_give_room_back() {
     file.truncate(0).unwrap();
     let second = dir.create("b", plain()).unwrap();
     second.write_at(&[1; 2 * 4096], 0).unwrap();
+}
+
+/// There is one operation for it, whether the disk can or not: a run visits the moment before.
+#[test]
+fn a_disk_that_cannot_punch_says_so_and_does_nothing() {
+    for punches in [true, false] {
+        let dir = SimDir::with(DiskOptions { punches, ..DiskOptions::default() });
+        let file = dir.create("a", plain()).unwrap();
+        file.write_sync_at(&[1; 3 * 4096], 0, SyncMethod::Fsync).unwrap();
+        assert_eq!(file.punch(4096, 4096).unwrap(), punches);
+        let byte = if punches { 0 } else { 1 };
+        assert_eq!(content(&dir, "a")[4096..8192], [byte; 4096]);
+        let steps: Vec<String> = dir.history().iter().map(ToString::to_string).collect();
+        assert_eq!(steps[4], "#4 punch a 4096 bytes at 4096: done");
+        file.write_sync_at(&[2; 4096], 4096, SyncMethod::Fsync).unwrap();
+        assert_eq!(content(&dir.power_cut(1), "a")[4096..8192], [2; 4096]);
+    }
+}
+
+#[test]
+fn a_punch_that_fails_has_done_nothing_and_the_machine_stops_before_it() {
+    for kind in [FaultKind::FailRaw(5), FaultKind::PowerOff] {
+        let dir = disk(None);
+        let file = dir.create("a", plain()).unwrap();
+        file.write_sync_at(&[1; 2 * 4096], 0, SyncMethod::Fsync).unwrap();
+        dir.inject(Fault::new(Operation::Punch, kind));
+        file.punch(0, 2 * 4096).unwrap_err();
+        assert!(matches!(file.write_at(b"x", 0), Err(Error::Latched { .. })));
+        let found = dir.crash(plimsoll_sync::Crash::Process, 1);
+        assert_eq!(content(&found, "a"), [1; 2 * 4096]);
+    }
 }
 
 #[test]

@@ -144,6 +144,61 @@ fn to_be_kept_in_place_is_granted_to_empty_files_and_where_the_disk_can() {
 }
 
 #[test]
+fn what_is_punched_gives_room_back_and_takes_it_again_when_it_is_written() {
+    for overwriting in [Overwriting::InPlace, ELSEWHERE, Overwriting::Memory] {
+        let dir = disk(overwriting, FillsAt::Write);
+        let file = file_of(&dir, "a", PAGES);
+        assert_eq!(dir.space().unwrap().free_bytes, 0);
+        assert!(file.punch(2 * PAGE, 6 * PAGE).unwrap());
+        assert_eq!(dir.space().unwrap().free_bytes, 6 * PAGE, "{overwriting:?}");
+        file.sync(FSYNC).unwrap();
+        for seed in 0..50 {
+            assert_eq!(dir.power_cut(seed).space().unwrap().free_bytes, 6 * PAGE);
+        }
+        let other = file_of(&dir, "b", 5);
+        file.write_at(&pages(1, 2), 3 * PAGE).expect("the last block");
+        assert!(is_full(file.write_at(&pages(1, 2), 4 * PAGE)), "{overwriting:?}");
+        // Twice is once.
+        assert!(other.punch(0, 2 * PAGE).unwrap() && other.punch(0, 2 * PAGE).unwrap());
+        assert_eq!(dir.space().unwrap().free_bytes, 2 * PAGE);
+    }
+}
+
+/// On btrfs they are written like other bytes.
+#[test]
+fn elsewhere_the_edges_of_a_hole_need_room_and_whole_pages_none() {
+    let dir = disk(ELSEWHERE, FillsAt::Write);
+    let file = file_of(&dir, "a", PAGES);
+    assert!(is_full(file.punch(PAGE - 1, PAGE + 2)));
+    assert_eq!(content(&dir, "a"), pages(PAGES, 1));
+    let found = dir.power_cut(1);
+    let file = found.open("a", Access::default()).unwrap();
+    assert!(file.punch(0, 2 * PAGE).unwrap());
+    assert!(file.punch(PAGE / 2, PAGE / 2).unwrap(), "of a hole there is nothing to be zeroed");
+    assert_eq!(found.space().unwrap().free_bytes, 2 * PAGE);
+    // One of the two blocks; the old one of that page comes back with the sync.
+    assert!(file.punch(2 * PAGE, 1).unwrap());
+    assert_eq!(found.space().unwrap().free_bytes, PAGE);
+    file.sync(FSYNC).unwrap();
+    assert_eq!(found.space().unwrap().free_bytes, 2 * PAGE);
+}
+
+#[test]
+fn a_disk_that_fills_at_the_sync_needs_no_room_for_what_was_punched_before() {
+    for overwriting in [Overwriting::InPlace, ELSEWHERE] {
+        let dir = disk(overwriting, FillsAt::Sync);
+        let file = file_of(&dir, "a", PAGES - 2);
+        file.write_at(&pages(1, 2), 0).unwrap();
+        file.write_at(&pages(6, 2), (PAGES - 2) * PAGE).unwrap();
+        assert!(file.punch((PAGES - 2) * PAGE, 5 * PAGE).unwrap());
+        let other = file_of(&dir, "b", if overwriting == ELSEWHERE { 0 } else { 1 });
+        file.sync(FSYNC).expect("its last page, and another for the first if it goes elsewhere");
+        other.write_at(b"x", PAGE).unwrap();
+        assert_eq!(other.sync(FSYNC).is_ok(), overwriting == ELSEWHERE);
+    }
+}
+
+#[test]
 fn a_disk_that_fills_at_the_sync_takes_the_write_and_loses_it() {
     for overwriting in [Overwriting::InPlace, ELSEWHERE] {
         let dir = disk(overwriting, FillsAt::Sync);

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
 use plimsoll_simdisk::{DiskOptions, Fault, FaultKind, Operation, Persistence, SimDir};
-use plimsoll_sync::{Access, Crash, Dir, SyncMethod, System};
+use plimsoll_sync::{Access, Allocation, Crash, Dir, SyncMethod, System};
 
 fn disk(persistence: Persistence) -> SimDir {
     SimDir::with(DiskOptions { system: System::Linux, persistence, ..DiskOptions::default() })
@@ -108,6 +108,32 @@ fn a_sync_of_what_was_overwritten_commits_no_journal() {
     assert_eq!(names(&dir), set(["a", "a b"]));
     file.write_sync_at(&[8; 1], 4096, SyncMethod::Fdatasync).unwrap();
     assert_eq!(names(&dir), set(["a b"]), "the file has grown");
+}
+
+#[test]
+fn the_sync_of_a_hole_commits_the_journal() {
+    let dir = disk(Persistence::Journal);
+    let file = dir.create("a", Access::default()).unwrap();
+    file.write_sync_at(&[7; 2 * 4096], 0, SyncMethod::Fsync).unwrap();
+    without_directory_syncs(&dir);
+    dir.create("b", Access::default()).unwrap();
+    assert!(file.punch(0, 4096).unwrap());
+    assert_eq!(names(&dir), set(["a", "a b"]));
+    file.sync(SyncMethod::Fdatasync).unwrap();
+    assert_eq!(names(&dir), set(["a b"]));
+}
+
+/// The commit took zeros for new blocks all at once, and with them those for an old one, over which the same
+/// sync then put what had been written there before.
+#[test]
+fn zeros_over_old_blocks_and_new_ones_stay_over_what_was_written_before() {
+    let dir = disk(Persistence::Journal);
+    let file = dir.create("a", Access::default()).unwrap();
+    file.write_sync_at(&[7; 4096], 0, SyncMethod::Fsync).unwrap();
+    file.write_at(&[8; 4096], 0).unwrap();
+    file.allocate(0, 2 * 4096, Allocation::Zeroed).unwrap();
+    file.sync(SyncMethod::Fsync).unwrap();
+    assert_eq!(contents(&dir, "a"), BTreeSet::from([vec![0; 2 * 4096]]));
 }
 
 #[test]

@@ -199,6 +199,87 @@ fn a_write_of_many_pages_tears_between_them() {
 }
 
 #[test]
+fn until_a_hole_is_synced_each_page_of_it_is_as_it_was_or_zeros() {
+    let dir = linux();
+    let file = file_with(&dir, "a", &[b'-'; 6 * 4096]);
+    // From the middle of a page to the middle of another, with four between.
+    assert!(file.punch(2048, 5 * 4096).unwrap());
+    let found = |seed| content(&dir.power_cut(seed), "a");
+    let outcomes: BTreeSet<_> = (0..2000).map(found).collect();
+    let mut middles = BTreeSet::new();
+    for bytes in &outcomes {
+        let parts: Vec<&[u8]> = bytes.chunks(2048).collect();
+        assert_eq!(parts.len(), 12, "the length stays");
+        assert!(parts.iter().all(|part| part == &[part[0]; 2048]));
+        assert!(parts[0][0] == b'-' && parts[11][0] == b'-', "the neighbours stay");
+        let middle = [2, 4, 6, 8].map(|part| {
+            assert_eq!(parts[part], parts[part + 1], "a page does not tear");
+            parts[part][0]
+        });
+        middles.insert(middle);
+    }
+    assert_eq!(middles.len(), 16, "every subset of four pages");
+    assert!(outcomes.iter().any(|bytes| bytes[2048] == 0 && bytes[4096] != 0), "an edge alone");
+    file.sync(SyncMethod::Fdatasync).unwrap();
+    let mut expected = vec![b'-'; 6 * 4096];
+    expected[2048..2048 + 5 * 4096].fill(0);
+    for crash in [Crash::Process, Crash::System, Crash::PowerCut] {
+        assert_eq!(self::found(&dir, crash, "a"), BTreeSet::from([expected.clone()]));
+    }
+}
+
+/// Of a hole over half a disk no more is remembered than of a small one.
+#[test]
+fn a_large_hole_may_be_there_in_parts() {
+    let dir = linux();
+    let file = dir.create("a", PLAIN).unwrap();
+    let len = 1 << 40;
+    file.truncate(len).unwrap();
+    let ends = [0, 4096, len / 2, len - 4096];
+    for at in ends {
+        file.write_at(&[1; 4096], at).unwrap();
+    }
+    file.sync(SyncMethod::Fsync).unwrap();
+    assert!(file.punch(0, len).unwrap());
+    let firsts = |seed| {
+        let found = dir.power_cut(seed).open("a", PLAIN).unwrap();
+        assert_eq!(found.len().unwrap(), len);
+        ends.map(|at| {
+            let mut byte = [9];
+            assert_eq!(found.read_at(&mut byte, at).unwrap(), 1);
+            byte[0]
+        })
+    };
+    let outcomes: BTreeSet<[u8; 4]> = (0..1000).map(firsts).collect();
+    for expected in [[0; 4], [1; 4], [0, 0, 1, 0], [1, 1, 0, 1]] {
+        assert!(outcomes.contains(&expected), "{expected:?} of {outcomes:?}");
+    }
+}
+
+/// The blocks are new, and the medium does not know of them, though it still knows of others there.
+#[test]
+fn a_direct_write_into_a_hole_may_be_lost_in_a_crash_of_the_system() {
+    let dir = linux();
+    let file = file_with(&dir, "a", &[b'-'; 4096]);
+    assert!(file.punch(0, 4096).unwrap());
+    let direct = dir.open("a", SyncMethod::Direct.access()).unwrap();
+    let mut buf = AlignedBuf::zeroed(4096, 4096);
+    buf.fill(b'+');
+    direct.write_at(&buf, 0).unwrap();
+    let outcomes = found(&dir, Crash::System, "a");
+    assert_eq!(outcomes, set([&[0; 4096], &[b'-'; 4096], &[b'+'; 4096]]));
+    file.sync(SyncMethod::Fsync).unwrap();
+    assert_eq!(found(&dir, Crash::PowerCut, "a"), set([&[b'+'; 4096]]));
+    // As little where the device has the hole, and may lose it.
+    assert!(file.punch(0, 4096).unwrap());
+    dir.inject(Fault::new(Operation::Sync, FaultKind::DropFlush));
+    file.sync(SyncMethod::Fsync).unwrap();
+    direct.write_at(&buf, 0).unwrap();
+    let outcomes = found(&dir, Crash::System, "a");
+    assert_eq!(outcomes, set([&[0; 4096], &[b'+'; 4096]]));
+}
+
+#[test]
 fn what_was_cut_off_may_come_back_until_the_cut_is_synced() {
     let dir = linux();
     let file = file_with(&dir, "a", b"123456");

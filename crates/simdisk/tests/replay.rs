@@ -17,20 +17,26 @@ enum Do {
     Truncate { len: usize },
     Zero { at: usize, bytes: usize },
     Reserve { at: usize, bytes: usize },
+    Punch { at: usize, bytes: usize },
     Sync,
     SystemCrash { seed: u64 },
 }
 
 fn steps() -> impl Strategy<Value = Vec<Do>> {
-    let range = || (0..BYTES, 1..6000usize).prop_map(|(at, bytes)| (at, bytes.min(BYTES - at)));
+    let up_to =
+        |most: usize| (0..BYTES, 1..most).prop_map(|(at, bytes)| (at, bytes.min(BYTES - at)));
+    let range = || up_to(6000);
+    // Of several whole pages too.
+    let pages = || prop_oneof![up_to(2 * BYTES), Just((0, BYTES))];
     let step = prop_oneof![
         6 => (range(), 1..=255u8)
             .prop_map(|((at, bytes), value)| Do::Write { at, bytes, value }),
         2 => (range(), 1..=255u8)
             .prop_map(|((at, bytes), value)| Do::WriteDsync { at, bytes, value }),
         2 => (0..BYTES).prop_map(|len| Do::Truncate { len }),
-        1 => range().prop_map(|(at, bytes)| Do::Zero { at, bytes }),
+        1 => pages().prop_map(|(at, bytes)| Do::Zero { at, bytes }),
         1 => range().prop_map(|(at, bytes)| Do::Reserve { at, bytes }),
+        2 => pages().prop_map(|(at, bytes)| Do::Punch { at, bytes }),
         2 => Just(Do::Sync),
         1 => any::<u64>().prop_map(|seed| Do::SystemCrash { seed }),
     ];
@@ -55,6 +61,7 @@ fn act(file: &dyn File, step: &Do) {
         Do::Reserve { at, bytes } => {
             file.allocate(at as u64, bytes as u64, Allocation::Reserved).unwrap();
         }
+        Do::Punch { at, bytes } => assert!(file.punch(at as u64, bytes as u64).unwrap()),
         Do::Sync => drop(file.sync(SyncMethod::Fsync).unwrap()),
         Do::SystemCrash { .. } => unreachable!("not an operation of a file"),
     }
@@ -122,6 +129,13 @@ impl Model {
                 self.put(at, bytes, 0);
             }
             Do::Reserve { at, bytes } => self.grow(at + bytes),
+            Do::Punch { at, bytes } => {
+                for byte in at..at + bytes {
+                    self.bytes[byte].insert(0);
+                }
+                let len = self.live.len();
+                self.live[at.min(len)..(at + bytes).min(len)].fill(0);
+            }
             Do::Sync => {
                 for byte in 0..BYTES {
                     let live = self.live.get(byte).copied().unwrap_or(0);

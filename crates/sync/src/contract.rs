@@ -47,6 +47,9 @@ const CLAUSES: &[(&str, Clause)] = clauses![
     truncate_cuts_and_grows_with_zeros,
     reserved_blocks_read_as_zeros_and_keep_what_was_there,
     zeroed_blocks_read_as_zeros,
+    a_punched_range_reads_as_zeros_and_nothing_else_changes,
+    a_hole_past_the_end_does_not_grow_the_file,
+    a_hole_of_no_bytes_is_none,
     rename_replaces_and_moves,
     rename_refuses_a_name_that_is_missing,
     a_removed_file_is_gone_but_its_handle_goes_on,
@@ -181,6 +184,70 @@ fn zeroed_blocks_read_as_zeros(dir: &dyn Dir) {
     assert_eq!(content.len(), 3_000_010);
     assert_eq!(content[..10], [7; 10]);
     assert!(content[10..].iter().all(|&byte| byte == 0));
+}
+
+/// Also through handles that are opened direct, or to be synced or mapped.
+fn a_punched_range_reads_as_zeros_and_nothing_else_changes(dir: &dyn Dir) {
+    // Whole blocks, and with edges; one block, part of one, parts of two, everything.
+    let (block, len) = (8_192, 10 * 8_192);
+    let ranges = [
+        2 * block..4 * block,
+        2 * block - 1..4 * block + 1,
+        100..9 * block + 5_000,
+        block..2 * block,
+        5_000..5_003,
+        block - 10..block + 10,
+        0..len,
+    ];
+    let methods = [SyncMethod::None, SyncMethod::Direct, SyncMethod::ODsync, SyncMethod::Msync];
+    for (number, method) in methods.into_iter().enumerate() {
+        for (range, is_synced) in ranges.iter().flat_map(|range| [(range, false), (range, true)]) {
+            let name = format!("{number} {range:?} {is_synced}");
+            let plain = dir.create(&name, PLAIN).unwrap();
+            let mut bytes: Vec<u8> = (1..=251).cycle().take(len).collect();
+            plain.write_at(&bytes, 0).unwrap();
+            if is_synced {
+                supported(plain.sync(SyncMethod::Fsync));
+            }
+            let Some(file) = supported(dir.open(&name, method.access())) else { continue };
+            if file.punch(range.start as u64, (range.end - range.start) as u64).unwrap() {
+                bytes[range.clone()].fill(0);
+            }
+            assert!(content(&*file) == bytes, "{name} by {method}");
+            bytes[range.start..][..3].copy_from_slice(b"new");
+            plain.write_at(b"new", range.start as u64).unwrap();
+            assert!(content(&*plain) == bytes, "{name} by {method}, written again");
+        }
+    }
+}
+
+fn a_hole_past_the_end_does_not_grow_the_file(dir: &dyn Dir) {
+    let file = dir.create("a", PLAIN).unwrap();
+    let mut bytes = vec![7; 5_000];
+    file.write_at(&bytes, 0).unwrap();
+    for (at, len) in [(4_500, 1_000), (3_000, 1 << 30)] {
+        if file.punch(at as u64, len).unwrap() {
+            bytes[at..].fill(0);
+        }
+        assert!(content(&*file) == bytes, "{len} bytes at {at}");
+    }
+    for byte_offset in [5_000, 8_192, 1 << 30] {
+        file.punch(byte_offset, 100_000).unwrap();
+        assert!(content(&*file) == bytes, "at {byte_offset}");
+    }
+    file.truncate(10_000).unwrap();
+    bytes.resize(10_000, 0);
+    assert!(content(&*file) == bytes);
+}
+
+fn a_hole_of_no_bytes_is_none(dir: &dyn Dir) {
+    let file = dir.create("a", PLAIN).unwrap();
+    file.write_at(b"kept", 0).unwrap();
+    for byte_offset in [0, 2, 4, 10_000] {
+        assert!(!file.punch(byte_offset, 0).unwrap());
+    }
+    file.write_at(b"!", 4).expect("it must not close the latch");
+    assert_eq!(content(&*file), b"kept!");
 }
 
 fn rename_replaces_and_moves(dir: &dyn Dir) {
@@ -382,6 +449,8 @@ fn a_range_that_no_file_can_hold_is_refused_and_changes_nothing(dir: &dyn Dir) {
             let error = file.allocate(8, u64::MAX - 3, allocation).unwrap_err();
             assert_eq!(error.kind(), too_large, "{allocation:?}: {error}");
         }
+        assert_eq!(file.punch(8, u64::MAX - 3).unwrap_err().kind(), too_large);
+        assert_eq!(file.punch(i64::MAX as u64, 1).unwrap_err().kind(), too_large);
         assert_eq!(file.truncate(u64::MAX).unwrap_err().kind(), too_large);
         assert_eq!(content(&*file), b"precious", "{method}");
         file.truncate(4).expect("a refusal must not close the latch");

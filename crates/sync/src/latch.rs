@@ -152,6 +152,11 @@ impl<F: File> File for Latched<F> {
         self.guard_in_turn_if_through(|file| file.allocate(byte_offset, bytes, allocation))
     }
 
+    fn punch(&self, byte_offset: u64, bytes: u64) -> Result<bool> {
+        self.check_range("punch", byte_offset, bytes)?;
+        self.guard_in_turn_if_through(|file| file.punch(byte_offset, bytes))
+    }
+
     fn keep_in_place(&self) -> Result<bool> {
         self.latch.check(&self.path)?;
         self.inner.keep_in_place()
@@ -251,6 +256,7 @@ mod tests {
         let late = handle(&file, &latches.of("f"));
         assert!(matches!(late.write_at(b"x", 0), Err(Error::Latched { .. })));
         assert!(matches!(late.truncate(0), Err(Error::Latched { .. })));
+        assert!(matches!(late.punch(0, 1), Err(Error::Latched { .. })));
         assert!(matches!(late.start_write_out(), Err(Error::Latched { .. })));
         assert_eq!(file.writes.load(Ordering::Relaxed), 0);
     }

@@ -130,6 +130,19 @@ pub trait File: Debug + Send + Sync {
     /// nothing was written. Durable only after a sync.
     fn allocate(&self, byte_offset: u64, bytes: u64, allocation: Allocation) -> Result<()>;
 
+    /// Gives the blocks of a range back to the filesystem, and says whether it could: if so the range
+    /// reads as zeros, and the length is what it was. What is not a whole block of the filesystem is
+    /// only zeroed; past the end of the file there is nothing to do. It says `false`, and nothing
+    /// happens, where there is no such call (other systems than Linux, some filesystems), and if `bytes`
+    /// is 0.
+    ///
+    /// Durable only after a sync: until then a power cut may bring back any part of what was there. A
+    /// later write into the range needs room on the disk again. btrfs has the room of an extent (what
+    /// was written or reserved at once, up to 128 MiB) back only when no part of it is left.
+    fn punch(&self, _byte_offset: u64, _bytes: u64) -> Result<bool> {
+        Ok(false)
+    }
+
     /// Asks that what is written over other bytes of this file, which must be empty still, goes where they
     /// were, and says whether it will: then a write into blocks that the file has needs no room on the
     /// disk, also where [`Dir::overwrite`] is [`Overwrite::Elsewhere`]. A filesystem may charge for it:

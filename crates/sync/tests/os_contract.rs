@@ -46,6 +46,25 @@ fn a_directory_in_a_directory_keeps_the_contract() {
     });
 }
 
+/// Where the filesystem can; that ext4, xfs and btrfs can is tested in plimsoll-lab.
+#[test]
+#[cfg(target_os = "linux")]
+fn punched_blocks_go_back_to_the_filesystem() {
+    use std::os::unix::fs::MetadataExt;
+    for root in [Path::new(env!("CARGO_TARGET_TMPDIR")), Path::new("/dev/shm")] {
+        let Ok(tmp) = tempfile::tempdir_in(root) else { continue };
+        let dir = OsDir::open(tmp.path()).unwrap();
+        let file = dir.create("a", SyncMethod::Fsync.access()).unwrap();
+        file.write_sync_at(&[1; 1 << 20], 0, SyncMethod::Fsync).unwrap();
+        let taken_bytes = || fs::metadata(tmp.path().join("a")).unwrap().blocks() * 512;
+        let before = taken_bytes();
+        if file.punch(1 << 18, 1 << 19).unwrap() {
+            file.sync(SyncMethod::Fsync).unwrap();
+            assert_eq!(before - taken_bytes(), 1 << 19, "{}", root.display());
+        }
+    }
+}
+
 #[test]
 fn whether_a_lock_is_held_can_be_asked_without_making_or_taking_it() {
     let tmp = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();

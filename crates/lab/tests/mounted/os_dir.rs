@@ -25,6 +25,32 @@ fn os_dir_keeps_the_contract_on_ext4_xfs_and_btrfs() {
     }
 }
 
+#[test]
+fn what_is_punched_is_room_again_on_ext4_xfs_and_btrfs() {
+    for (filesystem, bytes) in [("ext4", 24 << 20), ("xfs", 320 << 20), ("btrfs", 160 << 20)] {
+        let Some(mounted) = Mounted::or_skip_sized(filesystem, bytes) else {
+            return;
+        };
+        let dir = OsDir::open(mounted.path()).unwrap();
+        let file = dir.create("a", Access::default()).unwrap();
+        // Each an extent of its own: of one that is punched in part btrfs keeps all.
+        for piece in 0..8 {
+            file.write_sync_at(&[1; 1 << 20], piece << 20, SyncMethod::Fsync).unwrap();
+        }
+        fill(&dir);
+        assert!(file.punch(2 << 20, 4 << 20).unwrap(), "{filesystem}");
+        file.sync(SyncMethod::Fsync).unwrap();
+        let other = dir.create("b", Access::default()).unwrap();
+        let written = other.write_sync_at(&vec![2; 2 << 20], 0, SyncMethod::Fsync);
+        written.unwrap_or_else(|error| panic!("{filesystem}: {error}"));
+        let mut found = vec![9; 8 << 20];
+        assert_eq!(file.read_at(&mut found, 0).unwrap(), found.len());
+        let is =
+            |range: std::ops::Range<usize>, byte| found[range].iter().all(|&found| found == byte);
+        assert!(is(0..2 << 20, 1) && is(2 << 20..6 << 20, 0) && is(6 << 20..8 << 20, 1));
+    }
+}
+
 /// Linux drops the pages of a failed sync and answers the next fsync with success. The image lies
 /// on a filesystem that is too small for it, so that writing back fails for real.
 #[test]

@@ -112,6 +112,9 @@ impl File for Wrapped<Arc<dyn File>> {
         (self.hear)(Call::Allocate);
         self.inner.allocate(byte_offset, bytes, allocation)
     }
+    fn punch(&self, byte_offset: u64, bytes: u64) -> Result<bool> {
+        self.inner.punch(byte_offset, bytes)
+    }
     fn keep_in_place(&self) -> Result<bool> {
         self.inner.keep_in_place()
     }

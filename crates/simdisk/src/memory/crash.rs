@@ -20,7 +20,7 @@ use rand_pcg::Pcg64Mcg;
 
 use super::directory::{Directory, EntryChange};
 use super::disk::Disk;
-use super::inode::{Change, Effect, Inode, Stage};
+use super::inode::{self, Change, Effect, Inode, Stage};
 use super::options::{Persistence, Tear};
 
 /// The disk as it is found after `crash`. Nobody has a file of it open.
@@ -190,7 +190,8 @@ impl Chooser {
             // Data of new blocks goes out before the length that shows it.
             let shows =
                 |effect: &Effect| effect.pages().is_some() && effect.is_new(&inode.durable.blocks);
-            let (new, old): (Vec<Effect>, Vec<Effect>) = write.iter().cloned().partition(shows);
+            let write = inode::parts(write.iter().cloned(), &inode.durable.blocks);
+            let (new, old): (Vec<Effect>, Vec<Effect>) = write.partition(shows);
             for mut effect in new {
                 effect.stage = self.stage_after(effect.stage);
                 kept.push(effect);
@@ -253,6 +254,14 @@ impl Chooser {
                     Change::Zeros { pages } => {
                         *pages = self.part_of_zeros(pages.clone());
                         !pages.is_empty()
+                    }
+                    Change::Punched { pages } => {
+                        let pages = pages.clone();
+                        for left in self.parts_of_hole(pages) {
+                            let stage = self.stage_after(effect.stage);
+                            kept.push(Effect { stage, ..effect.of_pages(left) });
+                        }
+                        false
                     }
                 },
             };
@@ -324,6 +333,25 @@ impl Chooser {
             Fate::Suffix(_) => middle..pages.end,
             Fate::Any => middle..self.rng.random_range(middle..=pages.end),
         }
+    }
+
+    /// Any of its pages or, if it has many, of as many parts.
+    fn parts_of_hole(&mut self, pages: Range<u64>) -> Vec<Range<u64>> {
+        const PARTS: u64 = 64;
+        let count = pages.end - pages.start;
+        let part = match self.fate(count) {
+            Fate::Nothing => return Vec::new(),
+            Fate::Everything => pages,
+            Fate::Prefix(left) => pages.start..pages.start + left,
+            Fate::Suffix(left) => pages.end - left..pages.end,
+            Fate::Any => {
+                let each = count.div_ceil(PARTS);
+                let parts = (0..count.div_ceil(each)).map(|part| pages.start + part * each);
+                let parts = parts.map(|start| start..pages.end.min(start + each));
+                return parts.filter(|_| self.rng.random_ratio(1, 2)).collect();
+            }
+        };
+        vec![part]
     }
 
     fn survives(&mut self) -> bool {

@@ -28,6 +28,7 @@ pub(crate) struct Disk {
     pub(crate) epoch: u64,
     pub(crate) persistence: Persistence,
     pub(crate) tear: Tear,
+    punches: bool,
     pub(crate) room: Room,
     pub(crate) next_order: u64,
     /// Of files and of directories.
@@ -42,6 +43,7 @@ impl Disk {
             epoch: 0,
             persistence: options.persistence,
             tear: options.tear,
+            punches: options.punches,
             room: Room::new(options),
             next_order: 0,
             next_id: 0,
@@ -167,6 +169,23 @@ impl Disk {
         let order = self.order();
         self.file(id).reserve(order, bytes);
         Ok(())
+    }
+
+    /// Gives the blocks of the whole pages of a range back, and says whether the disk can. Zeros are written
+    /// into the edges first, which may need room: without it that is where it fails.
+    pub(crate) fn punch(&mut self, id: FileId, at: u64, bytes: u64) -> io::Result<bool> {
+        let bytes = range(at, bytes)?;
+        if bytes.is_empty() || !self.punches {
+            return Ok(false);
+        }
+        let order = self.order();
+        for edge in self.file(id).edges(&bytes) {
+            // Through the page cache, however the file was opened.
+            full_unless(self.claim(id, &edge, Claim::Write) == edge)?;
+            self.file(id).zero(order, edge);
+        }
+        self.file(id).punch(order, &bytes);
+        Ok(true)
     }
 
     pub(crate) fn truncate(&mut self, id: FileId, len: u64) -> io::Result<()> {

@@ -27,6 +27,8 @@ pub enum Operation {
     Sync,
     /// Blocks are given to a file.
     Allocate,
+    /// Blocks of a file are given back.
+    Punch,
     /// A length is set.
     Truncate,
     /// A file gets another name.
@@ -197,6 +199,7 @@ impl Operation {
             Self::Write => "write",
             Self::Sync => "sync",
             Self::Allocate => "allocate",
+            Self::Punch => "punch",
             Self::Truncate => "truncate",
             Self::Rename => "rename",
             Self::Remove => "remove",

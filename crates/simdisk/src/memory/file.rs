@@ -239,6 +239,15 @@ impl File for SimFile {
         Ok(())
     }
 
+    fn punch(&self, byte_offset: u64, bytes: u64) -> Result<bool> {
+        let detail = format_args!("{bytes} bytes at {byte_offset}");
+        let punched = self.step(Operation::Punch, detail, |disk, twist| match twist {
+            Twist::Fail { error, .. } => Err(error),
+            _ => disk.punch(self.id, byte_offset, bytes),
+        });
+        punched.map_err(self.failed("punch"))
+    }
+
     fn keep_in_place(&self) -> Result<bool> {
         let mut machine = self.machine.lock();
         machine.check_up().map_err(self.failed("set flags"))?;

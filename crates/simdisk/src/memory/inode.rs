@@ -63,6 +63,8 @@ pub(crate) enum Change {
     Sectors { page: u64, content: Arc<Page>, sectors: u8 },
     /// These pages are zeros.
     Zeros { pages: Range<u64> },
+    /// These pages are zeros and have no blocks.
+    Punched { pages: Range<u64> },
     /// The file grew to this length.
     Grown { len: u64 },
     /// The file was cut to this length.
@@ -114,6 +116,34 @@ impl Inode {
         self.grow(order, bytes.end);
     }
 
+    /// The parts of a range that are not whole pages, where the file reaches and has blocks.
+    pub(crate) fn edges(&self, bytes: &Range<u64>) -> Vec<Range<u64>> {
+        let pages = pages_of(bytes);
+        let ends = [pages.start..pages.start + 1, pages.end - 1..pages.end];
+        let ends = if pages.end - pages.start > 1 { &ends[..] } else { &ends[..1] };
+        let part = |page: &Range<u64>| {
+            let part = bytes.start.max(page.start * PAGE)..bytes.end.min(page.end * PAGE);
+            let is_whole = part.end - part.start == PAGE;
+            let reached = part.start..part.end.min(self.live.len);
+            let is_edge = !is_whole && !reached.is_empty() && self.live.blocks.contains_all(page);
+            is_edge.then_some(reached)
+        };
+        ends.iter().filter_map(part).collect()
+    }
+
+    /// Takes the blocks of the whole pages of a range, which then are zeros. A page that the end of the
+    /// file lies in is whole if the range goes beyond it.
+    pub(crate) fn punch(&mut self, order: u64, bytes: &Range<u64>) {
+        let end = (bytes.end / PAGE).min(self.live.len.div_ceil(PAGE));
+        let pages = bytes.start.div_ceil(PAGE)..end;
+        if pages.is_empty() {
+            return;
+        }
+        self.live.punch(pages.clone());
+        self.room.punch(pages.clone());
+        self.push(order, Change::Punched { pages });
+    }
+
     pub(crate) fn truncate(&mut self, order: u64, len: u64) {
         if len < self.live.len {
             self.live.cut(len);
@@ -125,10 +155,15 @@ impl Inode {
     }
 
     /// Data of these pages (all if `None`) goes to the device: only into blocks that the medium
-    /// knows of, unless metadata goes along.
+    /// knows of and that are still the file's, unless metadata goes along.
     pub(crate) fn hand_over(&mut self, pages: Option<&Range<u64>>, metadata: bool, epoch: u64) {
         let device = Stage::Device { epoch };
+        // That they are holes, and where they were filled again, is metadata.
+        let mut holes = Ranges::default();
         for mut effect in std::mem::take(&mut self.pending) {
+            if effect.is_hole() {
+                effect.pages().into_iter().for_each(|pages| holes.insert(pages));
+            }
             if effect.stage != Stage::Kernel {
                 self.pending.push(effect);
                 continue;
@@ -144,7 +179,9 @@ impl Inode {
                     let (inside, outside) = effect.split(pages);
                     if let Some(mut inside) = inside {
                         let touched = inside.pages().expect("it is data");
-                        if metadata || self.durable.blocks.contains_all(&touched) {
+                        let is_known = self.durable.blocks.contains_all(&touched)
+                            && holes.count_in(&touched) == 0;
+                        if metadata || is_known {
                             inside.stage = device;
                         }
                         self.pending.push(inside);
@@ -173,7 +210,7 @@ impl Inode {
             None => true,
             Some(mine) => {
                 let inside = pages.is_none_or(|p| mine.start < p.end && p.start < mine.end);
-                inside && !self.durable.blocks.contains_all(&mine)
+                inside && (effect.is_hole() || !self.durable.blocks.contains_all(&mine))
             }
         })
     }
@@ -188,7 +225,7 @@ impl Inode {
             return;
         }
         let old = self.durable.blocks.clone();
-        for effect in std::mem::take(&mut self.pending) {
+        for effect in parts(std::mem::take(&mut self.pending), &old) {
             if effect.is_new(&old) {
                 effect.change.apply(&mut self.durable);
             } else {
@@ -202,6 +239,7 @@ impl Inode {
         if !self.pending.iter().any(|effect| effect.pages().is_none()) {
             return;
         }
+        self.pending = parts(std::mem::take(&mut self.pending), &self.durable.blocks).collect();
         for effect in &mut self.pending {
             if effect.stage == Stage::Kernel && effect.is_new(&self.durable.blocks) {
                 effect.stage = Stage::Device { epoch };
@@ -259,17 +297,55 @@ impl Inode {
     }
 }
 
+/// Effects of which each lies in `blocks` or outside them: what is in both is parted. Otherwise one would
+/// overtake an older one on the same page, because of another page.
+pub(crate) fn parts(
+    effects: impl IntoIterator<Item = Effect>,
+    blocks: &Ranges,
+) -> impl Iterator<Item = Effect> {
+    effects.into_iter().flat_map(|effect| effect.parts(blocks))
+}
+
 impl Effect {
     /// Whether it changes the length, or writes into blocks that the medium does not know.
     pub(crate) fn is_new(&self, old: &Ranges) -> bool {
         self.pages().is_none_or(|pages| !old.contains_all(&pages))
     }
 
+    fn parts(self, blocks: &Ranges) -> Vec<Self> {
+        let Some(mine) = self.pages().filter(|mine| mine.end - mine.start > 1) else {
+            return vec![self];
+        };
+        let (mut parts, mut at) = (Vec::new(), mine.start);
+        for known in blocks.overlaps(&mine) {
+            parts.extend([at..known.start, known.clone()]);
+            at = known.end;
+        }
+        parts.push(at..mine.end);
+        let parts = parts.into_iter().filter(|pages| !pages.is_empty());
+        parts.map(|pages| self.of_pages(pages)).collect()
+    }
+
+    /// Whether it takes blocks away.
+    fn is_hole(&self) -> bool {
+        matches!(self.change, Change::Punched { .. })
+    }
+
+    /// What it does to these of its pages.
+    pub(crate) fn of_pages(&self, pages: Range<u64>) -> Self {
+        let change = match self.change {
+            Change::Zeros { .. } => Change::Zeros { pages },
+            Change::Punched { .. } => Change::Punched { pages },
+            _ => unreachable!("only zeros and holes span pages"),
+        };
+        Self { change, ..*self }
+    }
+
     /// The pages it writes; none if it changes the length.
     pub(crate) fn pages(&self) -> Option<Range<u64>> {
         match &self.change {
             Change::Sectors { page, .. } => Some(*page..page + 1),
-            Change::Zeros { pages } => Some(pages.clone()),
+            Change::Zeros { pages } | Change::Punched { pages } => Some(pages.clone()),
             Change::Grown { .. } | Change::Cut { .. } => None,
         }
     }
@@ -286,8 +362,7 @@ impl Effect {
         if both == mine {
             return (Some(self), Vec::new());
         }
-        // Only zeros span pages.
-        let part = |pages: Range<u64>| Self { change: Change::Zeros { pages }, ..self.clone() };
+        let part = |pages| self.of_pages(pages);
         let rest = [mine.start..both.start, both.end..mine.end];
         let rest = rest.into_iter().filter(|pages| !pages.is_empty());
         (Some(part(both)), rest.map(part).collect())
@@ -300,6 +375,7 @@ impl Change {
         match self {
             Self::Sectors { page, content, sectors } => file.put_sectors(*page, content, *sectors),
             Self::Zeros { pages } => file.zero(pages.clone()),
+            Self::Punched { pages } => file.punch(pages.clone()),
             Self::Grown { len } => file.len = *len,
             Self::Cut { len } => file.cut(*len),
         }

@@ -20,6 +20,8 @@ pub struct DiskOptions {
     pub overwriting: Overwriting,
     /// When it is seen that the disk is full. [`FillsAt::Write`] unless set.
     pub fills_at: FillsAt,
+    /// Whether [`plimsoll_sync::File::punch`] gives blocks back. It does unless set.
+    pub punches: bool,
     /// How many of the latest operations [`crate::SimDir::history`] knows. 1000 unless set; 0 is fastest.
     pub history_steps: usize,
 }
@@ -33,8 +35,8 @@ pub enum Persistence {
     /// As filesystems with one ordered journal do it (ext4 `data=ordered`, xfs): names and lengths
     /// survive in the order in which they were changed, whatever file they belong to, and any sync that
     /// writes one makes all earlier ones durable. Data in new blocks goes out before the length that
-    /// shows it; what is overwritten in old blocks waits for its own sync. So a missing sync of a
-    /// directory is hidden here, as it is there.
+    /// shows it; what is overwritten in old blocks, or punched, waits for its own sync. So a missing
+    /// sync of a directory is hidden here, as it is there.
     Journal,
 }
 
@@ -90,6 +92,7 @@ impl Default for DiskOptions {
             capacity_bytes: None,
             overwriting: Overwriting::default(),
             fills_at: FillsAt::default(),
+            punches: true,
             history_steps: 1000,
         }
     }

@@ -41,8 +41,8 @@ pub(crate) struct FileRoom {
     settled: Ranges,
     /// Pages that were written since.
     fresh: Ranges,
-    /// Blocks that were needed and not taken: the next sync must find them.
-    owed: u64,
+    /// Pages for which a block was needed and not taken: the next sync must find it.
+    owed: Ranges,
 }
 
 /// What blocks are needed for.
@@ -78,7 +78,7 @@ impl Room {
     pub(crate) fn taken(&self, file: &FileRoom, blocks: &Ranges) -> u64 {
         let held = |pages: Range<u64>| file.fresh.count_in(&pages);
         let held: u64 = if self.copies(file) { file.settled.iter().map(held).sum() } else { 0 };
-        (blocks.count() + held).saturating_sub(file.owed)
+        (blocks.count() + held).saturating_sub(file.owed())
     }
 
     /// The beginning of `pages` that needs no more than so many blocks: its end.
@@ -117,7 +117,8 @@ impl Room {
             return;
         }
         if claim == Claim::Write && self.fills_at == FillsAt::Sync {
-            file.owed += self.needed(file, blocks, &pages, claim);
+            let need = self.in_need(file, blocks, &pages, claim);
+            need.iter().for_each(|pages| file.owed.insert(pages));
         }
         if claim != Claim::Reserve {
             file.fresh.insert(pages);
@@ -137,12 +138,25 @@ impl Room {
 
     /// Blocks that these pages need which the file does not have.
     fn needed(&self, file: &FileRoom, blocks: &Ranges, pages: &Range<u64>, claim: Claim) -> u64 {
-        let new = pages.end - pages.start - blocks.count_in(pages);
-        if claim == Claim::Reserve || !self.copies(file) {
-            return new;
+        self.in_need(file, blocks, pages, claim).count()
+    }
+
+    /// Those of these pages that need a block which the file does not have.
+    fn in_need(
+        &self,
+        file: &FileRoom,
+        blocks: &Ranges,
+        pages: &Range<u64>,
+        claim: Claim,
+    ) -> Ranges {
+        let mut need = Ranges::default();
+        need.insert(pages.clone());
+        blocks.overlaps(pages).for_each(|there| need.remove(there));
+        if claim != Claim::Reserve && self.copies(file) {
+            file.settled.overlaps(pages).for_each(|again| need.insert(again));
+            file.fresh.overlaps(pages).for_each(|copied| need.remove(copied));
         }
-        let again = file.settled.overlaps(pages);
-        new + again.map(|pages| pages.end - pages.start - file.fresh.count_in(&pages)).sum::<u64>()
+        need
     }
 
     fn copies(&self, file: &FileRoom) -> bool {
@@ -153,7 +167,7 @@ impl Room {
 impl FileRoom {
     /// Blocks that the next sync must find.
     pub(crate) fn owed(&self) -> u64 {
-        self.owed
+        self.owed.count()
     }
 
     /// Whether it is overwritten in place because it was asked for.
@@ -165,7 +179,7 @@ impl FileRoom {
     /// was owed is there.
     pub(crate) fn settle(&mut self, pages: Option<&Range<u64>>) {
         self.in_place_durable = self.in_place;
-        self.owed = 0;
+        self.owed = Ranges::default();
         for synced in self.take_fresh(pages) {
             self.settled.insert(synced);
         }
@@ -176,18 +190,23 @@ impl FileRoom {
     /// owed.
     pub(crate) fn give_up(&mut self, pages: Option<&Range<u64>>, paid: bool) {
         if paid {
-            self.owed = 0;
+            self.owed = Ranges::default();
         }
         for lost in self.take_fresh(pages) {
-            self.owed = self.owed.saturating_sub(self.settled.count_in(&lost));
+            self.settled.overlaps(&lost).for_each(|copied| self.owed.remove(copied));
         }
     }
 
     /// The file was cut to so many pages.
     pub(crate) fn cut(&mut self, pages: u64) {
-        self.settled.remove(pages..u64::MAX);
-        self.fresh.remove(pages..u64::MAX);
-        self.owed = self.owed.min(self.fresh.count());
+        self.punch(pages..u64::MAX);
+    }
+
+    /// The file has no blocks for these pages any more.
+    pub(crate) fn punch(&mut self, pages: Range<u64>) {
+        self.settled.remove(pages.clone());
+        self.fresh.remove(pages.clone());
+        self.owed.remove(pages);
     }
 
     /// The file was found after a crash, with these blocks, all of them written.
@@ -358,6 +377,24 @@ mod tests {
         assert_eq!(story.taken(), 10);
         story.file.give_up(None, true);
         assert_eq!(story.taken(), 5);
+        let mut story = Story::new(ELSEWHERE, FillsAt::Sync);
+        story.claim(0..5, Claim::Write);
+        story.file.settle(None);
+        story.claim(0..8, Claim::Write);
+        story.file.give_up(None, false);
+        assert_eq!((story.file.owed(), story.taken()), (3, 5), "of copies nothing is owed");
+    }
+
+    #[test]
+    fn what_was_owed_for_punched_pages_is_owed_no_more_and_nothing_else_is_forgiven() {
+        let mut story = Story::new(Overwriting::InPlace, FillsAt::Sync);
+        story.claim(0..5, Claim::Write);
+        story.file.settle(None);
+        story.claim(0..9, Claim::Write);
+        assert_eq!((story.file.owed(), story.taken()), (4, 5), "the first five are there");
+        story.file.punch(4..8);
+        story.blocks.remove(4..8);
+        assert_eq!((story.file.owed(), story.taken()), (1, 4));
     }
 
     /// What became of a page, told one by one.
@@ -374,7 +411,7 @@ mod tests {
         #[test]
         fn room_is_counted_as_if_page_by_page(
             in_place: bool,
-            steps in prop::collection::vec((0u64..14, 1u64..8, 0..6), 0..40),
+            steps in prop::collection::vec((0u64..14, 1u64..8, 0..7), 0..40),
         ) {
             let mut story = Story::new(ELSEWHERE, FillsAt::Write);
             if in_place {
@@ -398,6 +435,11 @@ mod tests {
                         told.retain(|&page, _| page < at);
                     }
                     2 => {
+                        story.file.punch(pages.clone());
+                        story.blocks.remove(pages.clone());
+                        told.retain(|page, _| !pages.contains(page));
+                    }
+                    3 => {
                         let end = at + story.claim(pages.clone(), Claim::Reserve);
                         for page in at..end {
                             told.entry(page).or_insert(Told::Reserved);

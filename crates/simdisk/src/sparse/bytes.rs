@@ -66,6 +66,12 @@ impl SparseBytes {
         self.blocks.insert(pages);
     }
 
+    /// Makes whole pages zeros, without blocks.
+    pub(crate) fn punch(&mut self, pages: Range<u64>) {
+        self.forget(pages.clone());
+        self.blocks.remove(pages);
+    }
+
     /// Sets the length and makes everything beyond it zeros, without blocks.
     pub(crate) fn cut(&mut self, len: u64) {
         let whole = len.div_ceil(PAGE);

@@ -257,6 +257,17 @@ impl File for OsFile {
         }
     }
 
+    fn punch(&self, byte_offset: u64, bytes: u64) -> Result<bool> {
+        if bytes == 0 {
+            return Ok(false); // fallocate(2) would call it invalid
+        }
+        match sys::punch(&self.file, byte_offset, bytes) {
+            Ok(()) => Ok(true),
+            Err(error) if says_unsupported(&error) => Ok(false),
+            Err(error) => Err(self.failed("punch")(error)),
+        }
+    }
+
     fn keep_in_place(&self) -> Result<bool> {
         if super::place::overwrite(&self.file) != Overwrite::Elsewhere {
             return Ok(true);

@@ -5,7 +5,7 @@ use std::io::{self, IoSlice};
 use std::os::fd::AsRawFd;
 
 use rustix::fs::{AtFlags, FallocateFlags, IFlags, OFlags, StatxFlags};
-use rustix::io::ReadWriteFlags;
+use rustix::io::{ReadWriteFlags, retry_on_intr};
 
 use super::entry::Entry;
 pub(super) use super::unix::{
@@ -81,6 +81,12 @@ fn sync_file_range(file: &File, flags: libc::c_uint) -> io::Result<()> {
 
 pub(super) fn reserve(file: &File, byte_offset: u64, bytes: u64) -> io::Result<()> {
     Ok(rustix::fs::fallocate(file, FallocateFlags::empty(), byte_offset, bytes)?)
+}
+
+/// Interrupted it has done a part, and can be done again.
+pub(super) fn punch(file: &File, byte_offset: u64, bytes: u64) -> io::Result<()> {
+    let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    Ok(retry_on_intr(|| rustix::fs::fallocate(file, flags, byte_offset, bytes))?)
 }
 
 /// btrfs does it for files that are empty still, and says nothing where it does not.

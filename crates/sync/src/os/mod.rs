@@ -2,7 +2,7 @@
 //!
 //! One file per system, one shape: `linux`, `apple`, `windows` and `other` each answer the same
 //! questions (`open`, `rename`, `remove`, `create_dir`, `entries`, `stranger`, `open_stranger`, `read_at`, `write_at`, `write_flagged`, `call`, `start_write_out`,
-//! `reserve`, `keep_in_place`, `alignment`, `open_dir`, `open_own_dir`, `open_to_lock`, `sync_dir`).
+//! `reserve`, `punch`, `keep_in_place`, `alignment`, `open_dir`, `open_own_dir`, `open_to_lock`, `sync_dir`).
 //! What only some systems have, mappings and `io_uring`, has a file of its own.
 //!
 //! All `unsafe` of the project is in this folder, and all `cfg(target_os)` but for the constant that

@@ -38,6 +38,11 @@ pub(super) fn reserve(_: &File, _: u64, _: u64) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
+/// No call that all of them have gives blocks back.
+pub(super) fn punch(_: &File, _: u64, _: u64) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
 pub(super) fn start_write_out(_: &File) -> io::Result<()> {
     Ok(())
 }

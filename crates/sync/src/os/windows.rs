@@ -85,6 +85,11 @@ pub(super) fn reserve(file: &File, byte_offset: u64, bytes: u64) -> io::Result<(
     if end > file.metadata()?.len() { file.set_len(end) } else { Ok(()) }
 }
 
+/// Only a file that was made sparse gives clusters back, and ours are not.
+pub(super) fn punch(_: &File, _: u64, _: u64) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
 pub(super) fn start_write_out(_: &File) -> io::Result<()> {
     Ok(())
 }
