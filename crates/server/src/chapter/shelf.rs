@@ -17,6 +17,7 @@ use super::manifest::{Manifest, Named, Settled, name_of};
 use super::merge::merge;
 use super::reader::Chapter;
 use super::writer::{Plan, Writer};
+use crate::cursor::Malformed;
 use crate::shard::{Ended, Opening, Partition, State};
 
 /// What is left of files that are merged has at most so many bytes together.
@@ -200,12 +201,18 @@ impl Shelf {
         loop {
             let found = self.read_books().find(opening, from, i64::MIN);
             let Some((chapter, held)) = found else { return Ok(Vec::new()) };
-            let run = self.note(chapter.run(held.number))?;
-            let batches = self.note(chapter.read(&run, from, end, bytes_max))?;
-            if !batches.is_empty() || run.end_offset >= end {
+            let read = held
+                .run(&chapter, opening)
+                .and_then(|run| Ok((chapter.read(&run, from, end, bytes_max)?, run.end_offset)));
+            // What is gone by now was given back while it was read.
+            if read.is_err() && !self.read_books().has(opening, &held) {
+                continue;
+            }
+            let (batches, end_offset) = self.note(read)?;
+            if !batches.is_empty() || end_offset >= end {
                 return Ok(batches);
             }
-            from = run.end_offset;
+            from = end_offset;
         }
     }
 
@@ -279,7 +286,7 @@ impl Shelf {
     ) -> Result<Option<i64>, Error> {
         let found = self.read_books().find(opening, start, timestamp);
         let Some((chapter, held)) = found else { return Ok(None) };
-        let offset = chapter.offset_at(&chapter.run(held.number)?, timestamp)?;
+        let offset = chapter.offset_at(&held.run(&chapter, opening)?, timestamp)?;
         Ok(Some(offset.max(start)))
     }
 
@@ -410,16 +417,16 @@ impl Shelf {
 
     /// Those runs that somebody can read and for which this holds; of a partition in their order.
     fn live_runs(&self, holds: impl Fn(Opening, &Held) -> bool) -> Result<Vec<Found>, Error> {
-        let held: Vec<(Arc<Chapter>, u32)> = {
+        let held: Vec<(Arc<Chapter>, Opening, Held)> = {
             let books = self.read_books();
             let all = books.runs.iter();
-            let all = all.flat_map(|(opening, runs)| runs.list.iter().map(|held| (*opening, held)));
-            let held = all.filter(|(opening, held)| holds(*opening, held));
+            let all = all.flat_map(|(of, runs)| runs.list.iter().map(move |held| (*of, *held)));
+            let wanted = all.filter(|(opening, held)| holds(*opening, held));
             let chapter = |held: &Held| Arc::clone(&books.files[&held.file].chapter);
-            held.map(|(_, held)| (chapter(held), held.number)).collect()
+            wanted.map(|(opening, held)| (chapter(&held), opening, held)).collect()
         };
-        let runs = held.into_iter().map(|(chapter, number)| {
-            let run = chapter.run(number)?;
+        let runs = held.into_iter().map(|(chapter, opening, held)| {
+            let run = held.run(&chapter, opening)?;
             Ok((chapter, run))
         });
         runs.collect()
@@ -534,6 +541,13 @@ impl Books {
         self.files.insert(file, book);
     }
 
+    /// Whether a run is where it was.
+    fn has(&self, opening: Opening, held: &Held) -> bool {
+        let list = self.runs.get(&opening).map(|runs| &runs.list);
+        let mut all = list.into_iter().flatten();
+        all.any(|there| (there.file, there.number) == (held.file, held.number))
+    }
+
     /// File and number of a run, if it is held.
     fn place(&self, run: &Run) -> Option<(u64, u32)> {
         let list = &self.runs.get(&run.opening)?.list;
@@ -613,6 +627,16 @@ impl Held {
             bytes: run.bytes,
             is_clean: run.compacted != 0,
         }
+    }
+
+    /// All that is said of it, read again. A disk may give another part of the file, whole and with a checksum of
+    /// its own.
+    fn run(&self, chapter: &Chapter, opening: Opening) -> Result<Run, Error> {
+        let run = chapter.run(self.number)?;
+        let is_it = run.opening == opening && run.chapter == self.chapter;
+        let why = Malformed::Field("the chapter of a run", run.chapter);
+        let damaged = || Error::File { file: chapter.name().to_owned(), why };
+        is_it.then_some(run).ok_or_else(damaged)
     }
 }
 

@@ -1,11 +1,13 @@
 //! What the simulation found, told once.
 
 use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use plimsoll_log::Policy;
 use plimsoll_server::broker::{Options, Promise};
 use plimsoll_simdisk::SimDir;
-use plimsoll_sync::Crash;
+use plimsoll_sync::{Access, Crash, Dir};
 
 use crate::broker::{Broker, Produced, Wanted};
 use crate::world::{copy, memory};
@@ -147,4 +149,50 @@ fn a_start_that_dies_before_it_says_what_is_lost_hides_nothing() {
         drop(broker.stop());
     }
     assert!(there > 0 && said > 0, "{there} with the record, {said} without it");
+}
+
+/// A disk gave another sector than it was asked for: what a file says of another run, with a checksum that is right.
+/// Who asked for one partition was served the records of the other.
+#[test]
+fn a_run_that_is_in_the_place_of_another_is_refused() {
+    let disk = Arc::new(SimDir::new());
+    let options = Options { chapter_bytes: 1, ..Options::default() };
+    let mut broker = Broker::start(&disk, options).unwrap();
+    assert!(broker.create("orders", wanted(2, true)));
+    let sent = |partition, record| Produced {
+        topic: "orders".to_owned(),
+        partition,
+        records: vec![record],
+        producer: None,
+    };
+    assert_eq!(broker.produce(&[sent(0, 1), sent(1, 2)]), Some(vec![Ok(0), Ok(0)]));
+    wait_until_settled(&broker);
+    let (first, second) = (broker.look("orders", 0).unwrap(), broker.look("orders", 1).unwrap());
+    assert_eq!((first.records, second.records), ([(0, 1)].into(), [(0, 2)].into()));
+
+    let chapters = disk.open_dir("chapters-3").unwrap();
+    let names = chapters.list().unwrap();
+    let name = names.iter().find(|name| name.ends_with(".chapter")).unwrap();
+    let file = chapters.open(name, Access::default()).unwrap();
+    // Two runs of 128 bytes, and the footer, of as many.
+    let mut runs = [0; 256];
+    let runs_at = file.len().unwrap() - 128 - 256;
+    file.read_at(&mut runs, runs_at).unwrap();
+    runs.rotate_left(128);
+    file.write_at(&runs, runs_at).unwrap();
+    assert!(broker.look("orders", 0).is_none() && broker.look("orders", 1).is_none());
+    drop(broker.stop());
+}
+
+#[expect(clippy::disallowed_methods, reason = "it waits for what is done in the background")]
+fn wait_until_settled(broker: &Broker) {
+    let begun = Instant::now();
+    let is_open = |broker: &Broker| {
+        let mut chapters = broker.node().shards().into_iter().filter_map(|shard| shard.chapters);
+        chapters.any(|chapters| chapters.waiting > 0 || chapters.open_bytes > 0)
+    };
+    while is_open(broker) {
+        assert!(begun.elapsed() < Duration::from_secs(30), "nothing is settled");
+        thread::sleep(Duration::from_millis(1));
+    }
 }
