@@ -1,5 +1,6 @@
 //! [`Chapter`]: a file of runs, opened to be read. What it gives was verified.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -14,6 +15,8 @@ use crate::shard::{Batch, let_go};
 
 /// Blocks of a run that are looked at with one read.
 const LOOK_BLOCKS: u32 = 64;
+/// No filesystem that we know of has larger blocks, unless it was told to.
+const HOLE_BYTES: u64 = 4096;
 /// Bytes of batches that are read at once when all of a run is verified.
 const VERIFY_BYTES: usize = 1 << 20;
 
@@ -194,6 +197,27 @@ impl Chapter {
             return Err(self.damaged_run(run, run.base_offset, run.end_offset - 1));
         }
         Ok(run.bytes)
+    }
+
+    /// Gives the blocks of these runs back to the filesystem, where it can. They stand side by side where they are of one
+    /// topic, and go together then. Only whole blocks are touched.
+    pub(super) fn punch(&self, numbers: &BTreeSet<u32>) -> Result<(), Error> {
+        let mut holes: Vec<(u64, u64)> = Vec::new();
+        for number in numbers {
+            let run = self.run(*number)?;
+            let end = run.place + run.bytes;
+            match holes.last_mut().filter(|(_, last)| *last == run.place) {
+                Some((_, last)) => *last = end,
+                None => holes.push((run.place, end)),
+            }
+        }
+        for (begin, end) in holes {
+            let (begin, end) = (begin.next_multiple_of(HOLE_BYTES), end - end % HOLE_BYTES);
+            if begin < end && !self.file.punch(begin, end - begin)? {
+                break;
+            }
+        }
+        Ok(())
     }
 
     /// All blocks of a run, and it was verified: to be copied into another file.

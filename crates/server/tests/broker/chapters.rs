@@ -10,7 +10,7 @@ use plimsoll_server::kafka::batch::Batch;
 use plimsoll_server::kafka::compression::Compression;
 use plimsoll_server::kafka::error::ErrorCode;
 use plimsoll_server::kafka::records::{Draft, Records};
-use plimsoll_simdisk::{DiskOptions, SimDir};
+use plimsoll_simdisk::{DiskOptions, Operation, SimDir};
 use plimsoll_sync::Crash;
 
 use super::{Broker, UNCOMMITTED, unsynced};
@@ -262,4 +262,29 @@ fn a_full_disk_takes_records_again_once_some_are_deleted_or_expire() {
         assert_eq!(broker.consume("notes", UNCOMMITTED)[0].1, "kept");
         broker.close();
     }
+}
+
+/// Too little of it is gone for a file to be written again.
+#[test]
+fn the_blocks_of_a_deleted_topic_are_given_back_in_place() {
+    let disk = Arc::new(SimDir::new());
+    let mut broker = Broker::open(&disk, chapters_of(1 << 20));
+    let much = "much ".repeat(2000);
+    for topic in ["kept", "deleted"] {
+        broker.create(topic, &[]);
+    }
+    for number in 0..110 {
+        broker.produced(if number % 4 == 0 { "deleted" } else { "kept" }, &much);
+    }
+    broker.until_settled(1);
+    let before = broker.chapters();
+    let is_punched = || {
+        disk.history().iter().any(|step| step.operation == Operation::Punch && step.error.is_none())
+    };
+    assert!(!is_punched());
+    broker.delete("deleted");
+    broker.until("room comes back", |_| is_punched());
+    assert_eq!(broker.chapters().file_bytes, before.file_bytes, "nothing is written again");
+    assert_eq!(broker.consume("kept", UNCOMMITTED).len(), 82);
+    broker.close();
 }
