@@ -360,7 +360,8 @@ impl AppendArgs {
     }
 }
 
-fn duration(text: &str) -> Result<Duration, String> {
+/// `250ms`, `7d`.
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     humantime::parse_duration(text)
         .map_err(|error| format!("{error}; a number and a unit, like 250ms or 7d"))
 }

@@ -3,10 +3,14 @@
 use std::net::{AddrParseError, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::time::Duration;
 
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, Command, Error, FromArgMatches};
 use serde::{Deserialize, Serialize};
+
+use crate::log_args::duration;
+use crate::size::bytes;
 
 /// What `--memory` says where an acknowledgement is to wait for the kernel.
 pub(crate) const NO_MEMORY: &str = "none";
@@ -53,6 +57,25 @@ pub(crate) struct Typed {
     /// Refuse topics that are not there, instead of making them
     #[arg(long, env = "PLIMSOLL_NO_AUTO_CREATE")]
     pub(crate) no_auto_create: bool,
+    /// Bytes of a shard's log after which a chapter ends and is written again, sorted by partition; less on a small
+    /// disk: two thirds of the reserve
+    #[arg(
+        long,
+        value_name = "SIZE",
+        env = "PLIMSOLL_CHAPTER_BYTES",
+        default_value = "512MiB",
+        value_parser = bytes
+    )]
+    pub(crate) chapter_bytes: u64,
+    /// How long a chapter stays open at most
+    #[arg(
+        long,
+        value_name = "TIME",
+        env = "PLIMSOLL_CHAPTER_AGE",
+        default_value = "1h",
+        value_parser = duration
+    )]
+    pub(crate) chapter_age: Duration,
     /// What `plimsoll lab` found out about this disk, for topics with plimsoll.flush=auto
     #[arg(long, value_name = "FILE", env = "PLIMSOLL_PROFILE")]
     pub(crate) profile: Option<PathBuf>,

@@ -45,6 +45,8 @@ pub(crate) struct Config {
     pub(crate) ring_bytes: u64,
     pub(crate) tail_bytes: usize,
     pub(crate) reserve_bytes: u64,
+    pub(crate) chapter_bytes: u64,
+    pub(crate) chapter_age: Duration,
     pub(crate) flush: Policy,
     pub(crate) groups: groups::Settings,
     pub(crate) limits: Limits,
@@ -68,6 +70,8 @@ struct File {
     ring_bytes: Option<Size>,
     tail_bytes: Option<Size>,
     reserve_bytes: Option<Size>,
+    chapter_bytes: Option<Size>,
+    chapter_age: Option<Span>,
     flush: Flush,
     groups: Groups,
     limits: OfConnections,
@@ -240,6 +244,10 @@ impl Config {
             "flush.age and flush.bytes must be more than 0; what waits for the disk are topics with \
              flush.messages=1"
         );
+        ensure!(
+            config.chapter_bytes > 0 && !config.chapter_age.is_zero(),
+            "chapter-bytes and chapter-age must be more than 0: a chapter would end before it begins"
+        );
         ensure!((1..=100_000).contains(&config.partitions), "partitions must be 1 to 100000");
         Ok(config)
     }
@@ -272,6 +280,10 @@ impl Config {
             reserve_bytes: is
                 .key("reserve-bytes", Size(options.reserve_bytes), file.reserve_bytes)
                 .0,
+            chapter_bytes: is
+                .flag("chapter-bytes", &Size(typed.chapter_bytes), file.chapter_bytes)
+                .0,
+            chapter_age: is.flag("chapter-age", &Span(typed.chapter_age), file.chapter_age).0,
             flush: Policy::Interval {
                 max_age: is.key("flush.age", Span(age), file.flush.age).0,
                 max_bytes: is.key("flush.bytes", Size(bytes), file.flush.bytes).0,

@@ -101,10 +101,29 @@ fn what_a_file_says_wrongly_is_told_with_its_line() {
         ("[groups]\nsession-max = \"100days\"\n", "groups.session-max is more than Kafka can say"),
         ("[flush]\nage = \"0s\"\n", "must be more than 0"),
         ("[flush]\nbytes = \"0B\"\n", "must be more than 0"),
+        ("chapter-bytes = \"0B\"\n", "a chapter would end before it begins"),
+        ("chapter-age = \"0s\"\n", "a chapter would end before it begins"),
     ] {
         let told = refused(file);
         assert!(told.contains(said), "{file}: {told}");
     }
+}
+
+/// What a broker has is said twice, as a flag has its default in words.
+#[test]
+fn chapters_are_by_default_as_the_library_has_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = plimsoll_server::broker::Options::default();
+    let none = printed(dir.path(), &[], &[]);
+    let said = format!("chapter-bytes = \"{}MiB\" # default", options.chapter_bytes >> 20);
+    assert_eq!(line(&none, "chapter-bytes"), said);
+    let said = format!("chapter-age = \"{}h\" # default", options.chapter_age.as_secs() / 3600);
+    assert_eq!(line(&none, "chapter-age"), said);
+    let environment = [("PLIMSOLL_CHAPTER_BYTES", "8MiB")];
+    let set = printed(dir.path(), &environment, &["--chapter-age", "5m"]);
+    let said = "chapter-bytes = \"8MiB\" # environment: PLIMSOLL_CHAPTER_BYTES";
+    assert_eq!(line(&set, "chapter-bytes"), said);
+    assert_eq!(line(&set, "chapter-age"), "chapter-age = \"5m\" # flag: --chapter-age");
 }
 
 #[test]

@@ -123,6 +123,8 @@ fn options(config: &Config) -> Result<Options> {
         ring_bytes: config.ring_bytes,
         tail_bytes: config.tail_bytes,
         reserve_bytes: config.reserve_bytes,
+        chapter_bytes: config.chapter_bytes,
+        chapter_age: config.chapter_age,
         groups: config.groups.clone(),
     })
 }
