@@ -30,6 +30,7 @@
 //! | `lately.rs` | what was read from the log lately |
 //! | `topics.rs` | the control shard; what it intends, done in the shards of records |
 //! | `coordinator.rs` | the groups' shard, and the task that coordinates |
+//! | `look.rs` | what lies in a directory, looked at from outside: nothing is changed |
 //! | `overview.rs` | what a node is doing, as values for whoever looks at it from outside |
 //! | `error.rs` | what a node cannot go on without |
 //! | `await_record.rs` | waiting until one record is as safe as somebody wants it |
@@ -45,6 +46,7 @@ mod keeper;
 mod lately;
 mod layout;
 mod leader;
+mod look;
 mod node;
 mod opening;
 mod options;
@@ -65,6 +67,7 @@ pub use self::error::Failed;
 pub use self::layout::cluster_in;
 pub(crate) use self::layout::{GROUPS, SHARED};
 pub(crate) use self::leader::Appended;
+pub use self::look::{Names, chapters_in, names_in, snapshot_of};
 pub use self::node::Node;
 pub use self::options::{Options, Promise};
 pub use self::overview::{

@@ -14,6 +14,7 @@
 //! it holds lies at or below D: so after a power cut the log has all that comes behind it.
 
 use std::hash::Hasher;
+use std::io::ErrorKind;
 
 use plimsoll_sync::{Dir, File, SyncMethod};
 use twox_hash::XxHash3_64;
@@ -57,6 +58,18 @@ impl Snapshot {
         let name = layout::state(number);
         let Some(file) = whole::open(dir, &name).map_err(Failed::Directory)? else {
             return Ok(None);
+        };
+        let found = Self::load(&*file).map_err(Failed::Directory)?;
+        found.map(Some).ok_or(Failed::Damaged(name))
+    }
+
+    /// The same, and changes nothing: of a directory that a node may have open.
+    pub(super) fn look(dir: &dyn Dir, number: u32) -> Result<Option<Self>, Failed> {
+        let name = layout::state(number);
+        let file = match dir.open(&name, SyncMethod::ORDINARY.access()) {
+            Ok(file) => file,
+            Err(error) if error.kind() == Some(ErrorKind::NotFound) => return Ok(None),
+            Err(error) => return Err(Failed::Directory(error)),
         };
         let found = Self::load(&*file).map_err(Failed::Directory)?;
         found.map(Some).ok_or(Failed::Damaged(name))

@@ -68,7 +68,8 @@ use crate::shard::{Batch, Opening};
 
 const HEADER_MAGIC: [u8; 8] = *b"PLIMCHAP";
 const FOOTER_MAGIC: [u8; 8] = *b"PLIMCEND";
-const VERSION: u32 = 1;
+/// The version of a file's format.
+pub const VERSION: u32 = 1;
 pub(super) const HEADER_BYTES: usize = 64;
 pub(super) const BLOCK_HEAD_BYTES: usize = 56;
 pub(super) const RUN_BYTES: usize = 128;

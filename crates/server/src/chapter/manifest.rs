@@ -19,6 +19,8 @@
 
 use std::collections::BTreeMap;
 
+use std::io::ErrorKind;
+
 use plimsoll_sync::{Dir, File, SyncMethod};
 use twox_hash::XxHash3_64;
 
@@ -84,7 +86,22 @@ pub(super) fn name_of(number: u64) -> String {
 impl Manifest {
     /// The manifest of a shard; an empty one if there is none.
     pub fn read(dir: &dyn Dir, shard: u32) -> Result<Self, Error> {
-        let Some(file) = whole::open(dir, NAME)? else { return Ok(Self::default()) };
+        match whole::open(dir, NAME)? {
+            Some(file) => Self::load(&*file, shard),
+            None => Ok(Self::default()),
+        }
+    }
+
+    /// The same, and changes nothing: of a directory that a node may have open.
+    pub(super) fn look(dir: &dyn Dir, shard: u32) -> Result<Self, Error> {
+        match dir.open(NAME, SyncMethod::ORDINARY.access()) {
+            Ok(file) => Self::load(&*file, shard),
+            Err(error) if error.kind() == Some(ErrorKind::NotFound) => Ok(Self::default()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn load(file: &dyn File, shard: u32) -> Result<Self, Error> {
         let damaged = |why| Error::File { file: NAME.to_owned(), why };
         let length = file.len()?;
         if length > BYTES_MAX {

@@ -20,6 +20,7 @@
 //! | `shelf.rs` | the chapters of a shard: which runs each partition has; settled, read, freed |
 //! | `compact.rs` | of each key of a partition the newest record |
 //! | `merge.rs` | what is left of some files, in one |
+//! | `survey.rs` | the chapters of a shard looked at from outside: nothing is changed |
 //! | `error.rs` | why a chapter cannot be written or read |
 //!
 //! Invariants: what the manifest names is durable. The content of a run is a function of the log: equal on every
@@ -33,12 +34,14 @@ mod manifest;
 mod merge;
 mod reader;
 mod shelf;
+mod survey;
 mod writer;
 
 pub use error::Error;
-pub use format::{BLOCK_BYTES, Block, Footer, Run};
+pub use format::{BLOCK_BYTES, Block, Footer, Run, VERSION};
 pub use gone::Gone;
 pub use manifest::{Manifest, NAME as MANIFEST, Named, Settled};
 pub use reader::Chapter;
 pub use shelf::{Shelf, Size};
+pub use survey::{Damage, Found, Opened, Survey, Why};
 pub use writer::{Plan, Writer};

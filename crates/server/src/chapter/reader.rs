@@ -95,7 +95,7 @@ impl Chapter {
     }
 
     /// The blocks of a run from this number on, up to some. Not verified.
-    fn blocks(&self, run: &Run, from: u32, count: u32) -> Result<Vec<Block>, Error> {
+    pub fn blocks(&self, run: &Run, from: u32, count: u32) -> Result<Vec<Block>, Error> {
         let count = count.min(run.blocks.saturating_sub(from));
         let number = run.first_block + u64::from(from);
         let at = self.footer.blocks_at + number * BLOCK_HEAD_BYTES as u64;
@@ -249,7 +249,7 @@ impl Chapter {
     }
 
     /// The batches of blocks that follow each other.
-    fn verified(&self, run: &Run, blocks: &[Block]) -> Result<Vec<Bytes>, Error> {
+    pub(super) fn verified(&self, run: &Run, blocks: &[Block]) -> Result<Vec<Bytes>, Error> {
         let Some((first, last)) = blocks.first().zip(blocks.last()) else { return Ok(Vec::new()) };
         let end = last.place.saturating_add(u64::from(last.bytes));
         let is_within = first.place <= end && end <= run.bytes;

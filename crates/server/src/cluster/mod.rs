@@ -60,6 +60,7 @@ pub use self::options::Options;
 pub(crate) use self::patience::patient;
 pub use self::place::Place;
 pub use self::record::NotAnEntry;
+pub(crate) use self::record::payload;
 #[cfg(fuzzing)]
 pub use self::record::record_again;
 pub use self::recovered::Recovered;

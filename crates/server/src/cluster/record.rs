@@ -112,6 +112,16 @@ pub(crate) fn decode(index: u64, record: &[u8]) -> Result<Entry, NotAnEntry> {
     Ok(Entry::new(log_id(term, index), payload))
 }
 
+/// What a record carries that was read as the log's `index`, if it carries something of ours: for whoever reads a
+/// log that no engine has open here.
+pub(crate) fn payload(index: u64, record: &[u8]) -> Result<Option<Bytes>, NotAnEntry> {
+    let index = from_log(index).ok_or(NotAnEntry::Index(index))?;
+    Ok(match decode(index, record)?.payload {
+        EntryPayload::Normal(Payload(payload)) => Some(payload),
+        EntryPayload::Blank | EntryPayload::Membership(_) => None,
+    })
+}
+
 /// For fuzzing: what is written of the entry that a record holds.
 #[cfg(fuzzing)]
 #[must_use]
