@@ -12,6 +12,7 @@ use plimsoll_lab::session::{Options, PATIENCE};
 use plimsoll_lab::usage::Usage;
 
 use crate::broker_args::BrokerCommand;
+use crate::chapter_args::ChapterCommand;
 use crate::client_args::{ConsumeArgs, GroupCommand, ProduceArgs, TopicCommand};
 use crate::disk_args::DiskCommand;
 use crate::log_args::LogCommand;
@@ -34,6 +35,7 @@ use crate::serve_args::ServeArgs;
   plimsoll serve                   a broker for Kafka's clients
   plimsoll topic list              what a broker has, Plimsoll's or Kafka's
   plimsoll broker status           what would a power cut take of it now?
+  plimsoll chapter verify DIR      is all that it has settled still there?
 
 Exit status: 0 ok, 1 a check failed, 2 wrong usage or cannot run here, 3 disk explore tested nothing,
 129, 130 or 143 interrupted (hangup, Ctrl-C, SIGTERM)."
@@ -128,6 +130,21 @@ acknowledged may not all be durable.")]
         /// What to ask
         #[command(subcommand)]
         command: BrokerCommand,
+    },
+    /// Look at what a broker has settled: the records that its logs have let go of
+    #[command(
+        arg_required_else_help = true,
+        after_help = "Examples:
+  plimsoll chapter list DIR                                which files, and how much of them lives?
+  plimsoll chapter verify DIR                              is everything there? exit 1 if not
+  plimsoll chapter cat DIR --topic orders --partition 0    without a broker
+
+They change nothing, take no lock, and work beside the broker that runs there."
+    )]
+    Chapter {
+        /// What to do with it
+        #[command(subcommand)]
+        command: ChapterCommand,
     },
     /// Print a completion script for a shell
     #[command(after_help = "Examples:

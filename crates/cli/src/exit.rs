@@ -4,6 +4,8 @@ use std::process::ExitCode;
 
 use plimsoll_lab::Error as LabError;
 use plimsoll_log::Error as LogError;
+use plimsoll_server::broker::Failed;
+use plimsoll_server::chapter::Error as ChapterError;
 
 use crate::interrupt;
 
@@ -41,6 +43,14 @@ impl Exit {
     /// The status for an error.
     pub(crate) fn of(error: &anyhow::Error) -> Self {
         if let Some(LogError::Corrupt(_)) = error.downcast_ref::<LogError>() {
+            return Self::CheckFailed;
+        }
+        let chapter = error.downcast_ref::<ChapterError>();
+        let is_damage =
+            |error: &ChapterError| !matches!(error, ChapterError::Disk(_) | ChapterError::Stopped);
+        if chapter.is_some_and(is_damage)
+            || matches!(error.downcast_ref::<Failed>(), Some(Failed::Damaged(_)))
+        {
             return Self::CheckFailed;
         }
         match error.downcast_ref::<LabError>() {

@@ -5,6 +5,7 @@
 
 mod args;
 mod broker_args;
+mod chapter_args;
 mod client_args;
 mod commands;
 mod disk_args;
@@ -27,6 +28,7 @@ fn main() -> ExitCode {
         Command::Log { command } => commands::log::run(command),
         Command::Disk { command } => commands::disk::run(*command),
         Command::Broker { command } => commands::broker::run(command),
+        Command::Chapter { command } => commands::chapter::run(command),
         Command::Serve(serve) => commands::serve::run(&serve),
         Command::Topic { command } => commands::client::topic::run(command),
         Command::Group { command } => commands::client::group::run(command),

@@ -11,9 +11,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Pages that show commands.
-const PAGES: [&str; 7] = [
+const PAGES: [&str; 8] = [
     "README.md",
     "docs/broker.md",
+    "docs/chapters-cli.md",
     "docs/comparing.md",
     "docs/lab.md",
     "docs/log.md",

@@ -1,6 +1,7 @@
 //! The commands, one file each.
 
 pub(crate) mod broker;
+pub(crate) mod chapter;
 pub(crate) mod clean;
 pub(crate) mod client;
 pub(crate) mod compare;

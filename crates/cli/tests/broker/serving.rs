@@ -49,7 +49,8 @@ impl Broker {
         Self::serve(dir, &[])
     }
 
-    fn serve(dir: &Path, more: &[&str]) -> Self {
+    /// With more options.
+    pub(crate) fn serve(dir: &Path, more: &[&str]) -> Self {
         let anywhere = ["--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--memory", "none"];
         let mut serve = plimsoll(&["serve", "--dir"]);
         let mut child =

@@ -47,8 +47,10 @@ pub struct Found {
 pub struct Opened {
     /// The file.
     pub chapter: Chapter,
-    /// Its runs, in their order.
+    /// Its runs, in their order: those that the manifest does not say are gone.
     pub runs: Vec<Run>,
+    /// How many it says are.
+    pub gone: u64,
 }
 
 /// Offsets of a run that are not what they were.
@@ -109,7 +111,10 @@ impl Survey {
 
 impl Found {
     fn of(dir: &dyn Dir, shard: u32, named: Named) -> Result<Self, Error> {
-        let opened = Opened::of(dir, &named.name()).and_then(|opened| {
+        let opened = Opened::of(dir, &named.name()).and_then(|mut opened| {
+            opened.gone = named.gone.count();
+            let live = (0..).zip(opened.runs).filter(|(number, _)| !named.gone.has(*number));
+            opened.runs = live.map(|(_, run)| run).collect();
             let footer = opened.chapter.footer();
             let is_it = (footer.checksum(), footer.file_bytes) == (named.checksum, named.bytes)
                 && opened.chapter.shard() == shard;
@@ -135,7 +140,7 @@ impl Opened {
         })?;
         let chapter = Chapter::open(name, file)?;
         let runs = chapter.runs()?;
-        Ok(Self { chapter, runs })
+        Ok(Self { chapter, runs, gone: 0 })
     }
 
     /// Whether a run of it is deleted by this state, which is durable: a node frees it then, and nobody reads it. What

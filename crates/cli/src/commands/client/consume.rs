@@ -28,7 +28,7 @@ const WAIT_MS: i32 = 500;
 const FETCH_BYTES: i32 = 16 << 20;
 const PARTITION_BYTES: i32 = 1 << 20;
 /// A larger batch, decompressed, may be a bomb.
-const BATCH_BYTES_MAX: usize = 256 << 20;
+pub(crate) const BATCH_BYTES_MAX: usize = 256 << 20;
 /// How long to wait before a leader is looked for again.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -261,7 +261,13 @@ impl<'a> Consumer<'a> {
     }
 }
 
-fn write(record: &Record<'_>, partition: i32, json: bool, out: &mut impl Write) -> Result<()> {
+/// Prints a record: its value and a line end, or all of it as JSON.
+pub(crate) fn write(
+    record: &Record<'_>,
+    partition: i32,
+    json: bool,
+    out: &mut impl Write,
+) -> Result<()> {
     if json {
         return Ok(writeln!(out, "{}", output::plain(&object(record, partition).to_string()))?);
     }

@@ -43,7 +43,7 @@ impl Asked {
 }
 
 /// Rows of the same number of cells, each column as wide as its widest.
-fn table<const N: usize>(rows: &[[String; N]]) -> String {
+pub(crate) fn table<const N: usize>(rows: &[[String; N]]) -> String {
     let mut widths = [0; N];
     for row in rows {
         for (width, cell) in widths.iter_mut().zip(row) {
@@ -60,7 +60,7 @@ fn table<const N: usize>(rows: &[[String; N]]) -> String {
 }
 
 /// The cells of a head.
-fn head<const N: usize>(cells: [&str; N]) -> [String; N] {
+pub(crate) fn head<const N: usize>(cells: [&str; N]) -> [String; N] {
     cells.map(str::to_owned)
 }
 

@@ -1,0 +1,286 @@
+//! `plimsoll chapter verify`: everything that lives is read, and what is bad is said.
+
+use std::io::{self, IsTerminal};
+use std::path::Path;
+
+use anyhow::Result;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use plimsoll_lab::units;
+use plimsoll_server::broker::{Names, snapshot_of};
+use plimsoll_server::chapter::{Damage, Error, Found, MANIFEST, Opened, Run, Survey};
+use plimsoll_server::shard::State;
+use serde_json::{Value, json};
+
+use super::{Data, hex, names_above, nothing_settled, open_file, run_object, span};
+use crate::chapter_args::VerifyArgs;
+use crate::exit::Exit;
+use crate::interrupt::{interrupted, on_interrupt};
+use crate::output::{self, counted};
+
+/// What was found.
+#[derive(Default)]
+struct Verdict {
+    names: Names,
+    /// A single file was read: nobody says what of it is deleted.
+    is_file: bool,
+    files: u64,
+    runs: u64,
+    bytes: u64,
+    deleted: u64,
+    /// Runs, each with the file that it is in.
+    damaged: Vec<(String, Run, Vec<Damage>)>,
+    /// Files that do not say what they hold, or are not there.
+    wrong: Vec<(String, String)>,
+    strays: Vec<String>,
+}
+
+/// A run that is to be read.
+struct Due<'a> {
+    /// With the directory of its shard.
+    file: String,
+    opened: &'a Opened,
+    run: Run,
+    shard: u32,
+}
+
+pub(super) fn run(args: &VerifyArgs) -> Result<Exit> {
+    on_interrupt(|| {})?;
+    let (verdict, is_whole) = match args.path.is_dir() {
+        true => of_directory(&args.path)?,
+        false => of_file(&args.path)?,
+    };
+    if args.json {
+        output::text(&format!("{}\n", verdict.json(is_whole)))?;
+    } else {
+        output::answer(&verdict.text(&args.path, is_whole))?;
+    }
+    Ok(match (is_whole, verdict.is_good()) {
+        (false, _) => Exit::Interrupted,
+        (true, true) => Exit::Ok,
+        (true, false) => Exit::CheckFailed,
+    })
+}
+
+/// And whether all of it was read.
+fn of_directory(path: &Path) -> Result<(Verdict, bool)> {
+    let data = Data::open(path)?;
+    let mut verdict = Verdict { names: data.names(), ..Verdict::default() };
+    let mut shards = Vec::new();
+    for shard in data.shards()? {
+        let place = format!("chapters-{}", shard.number);
+        let state = shard.state.unwrap_or_else(|why| {
+            verdict.wrong.push((format!("state-{}", shard.number), why.to_string()));
+            None
+        });
+        match shard.survey {
+            Ok(survey) => {
+                verdict.look(&place, &survey, state.as_ref(), shard.number);
+                shards.push((shard.number, place, survey, state));
+            }
+            Err(why) => verdict.wrong.push((format!("{place}/{MANIFEST}"), why.to_string())),
+        }
+    }
+    let mut due = Vec::new();
+    for (shard, place, survey, state) in &shards {
+        for opened in survey.files.iter().filter_map(|found| found.opened.as_ref().ok()) {
+            verdict.files += 1;
+            verdict.deleted += opened.gone;
+            for run in &opened.runs {
+                match state.as_ref().is_some_and(|state| opened.is_deleted(run, state)) {
+                    true => verdict.deleted += 1,
+                    false => {
+                        let file = format!("{place}/{}", opened.chapter.name());
+                        due.push(Due { file, opened, run: *run, shard: *shard });
+                    }
+                }
+            }
+        }
+    }
+    let is_whole = verdict.read(&due, |due| {
+        // A broker that runs may have freed it meanwhile.
+        let state = snapshot_of(&data.dir, due.shard).ok().flatten();
+        state.is_some_and(|state| due.opened.is_deleted(&due.run, &state))
+    })?;
+    Ok((verdict, is_whole))
+}
+
+fn of_file(path: &Path) -> Result<(Verdict, bool)> {
+    let mut verdict = Verdict { names: names_above(path), is_file: true, ..Verdict::default() };
+    let file = path.display().to_string();
+    let opened = match open_file(path) {
+        Ok(opened) => opened,
+        Err(why) => match why.downcast_ref::<Error>() {
+            Some(damage @ Error::File { .. }) => {
+                verdict.wrong.push((file, damage.to_string()));
+                return Ok((verdict, true));
+            }
+            _ => return Err(why),
+        },
+    };
+    verdict.files = 1;
+    let due = |run: &Run| {
+        let (file, shard) = (file.clone(), opened.chapter.shard());
+        Due { file, opened: &opened, run: *run, shard }
+    };
+    let due: Vec<Due<'_>> = opened.runs.iter().map(due).collect();
+    let is_whole = verdict.read(&due, |_| false)?;
+    Ok((verdict, is_whole))
+}
+
+impl Verdict {
+    /// Takes what there is to be said of a shard before anything is read.
+    fn look(&mut self, place: &str, survey: &Survey, state: Option<&State>, shard: u32) {
+        let settled = survey.manifest.settled.chapter;
+        let known = state.map_or(0, settled_by);
+        if settled < known {
+            let why = format!(
+                "chapters up to {settled} are settled by it, and by state-{shard} up to {known}: a newer \
+                 manifest was lost"
+            );
+            self.wrong.push((format!("{place}/{MANIFEST}"), why));
+        }
+        for Found { named, opened } in &survey.files {
+            if let Err(why) = opened {
+                self.wrong.push((format!("{place}/{}", named.name()), why.to_string()));
+            }
+        }
+        self.strays.extend(survey.strays.iter().map(|name| format!("{place}/{name}")));
+    }
+
+    /// Reads these runs; whether all of them were.
+    fn read(&mut self, due: &[Due<'_>], is_deleted: impl Fn(&Due<'_>) -> bool) -> Result<bool> {
+        let bar = bar(due.iter().map(|due| due.run.bytes).sum());
+        for one in due {
+            let examined = one.opened.examine(&one.run, |bytes| {
+                bar.inc(bytes);
+                !interrupted()
+            });
+            let damage = match examined {
+                Ok(damage) => damage,
+                Err(Error::Stopped) => {
+                    bar.finish_and_clear();
+                    return Ok(false);
+                }
+                Err(error) => return Err(error.into()),
+            };
+            if !damage.is_empty() && is_deleted(one) {
+                self.deleted += 1;
+                continue;
+            }
+            self.runs += 1;
+            self.bytes += one.run.bytes;
+            if !damage.is_empty() {
+                self.damaged.push((one.file.clone(), one.run, damage));
+            }
+        }
+        bar.finish_and_clear();
+        Ok(true)
+    }
+
+    fn is_good(&self) -> bool {
+        self.damaged.is_empty() && self.wrong.is_empty()
+    }
+
+    fn text(&self, path: &Path, is_whole: bool) -> String {
+        let mut text = String::new();
+        for (file, why) in &self.wrong {
+            text += &format!("{file}: {why}\n");
+        }
+        for (file, run, damage) in &self.damaged {
+            for Damage { from, last, why } in damage {
+                let offsets = span(from, last);
+                let whose = self.whose(run);
+                text += &format!(
+                    "{file}: {whose}, chapter {}, offsets {offsets}: {why}\n",
+                    run.chapter
+                );
+            }
+        }
+        for stray in &self.strays {
+            text += &format!(
+                "{stray} is not named by the manifest: it is being written, or was left behind, and the next \
+                 start removes it\n"
+            );
+        }
+        let deleted = match self.deleted {
+            0 => String::new(),
+            1 => "; 1 run is deleted, and was passed over".to_owned(),
+            n => format!("; {n} runs are deleted, and were passed over"),
+        };
+        let (runs, files) = (counted(self.runs, "run"), counted(self.files, "file"));
+        let read = format!("{runs} in {files}, {}", units::bytes(self.bytes));
+        let damaged = self.damaged.len() as u64;
+        let summary = match () {
+            () if !is_whole => {
+                format!("interrupted: {damaged} damaged of {read}, and more is not read")
+            }
+            () if !self.is_good() => {
+                format!("{}: {damaged} damaged of {read}{deleted}", word("damaged", 31))
+            }
+            () if self.runs > 0 => format!("{}: {read}{deleted}", word("good", 32)),
+            () if self.deleted > 0 => format!("nothing was tested{deleted}"),
+            () if self.files > 0 => format!("nothing was tested: no run is in {files}"),
+            () => format!("nothing was tested: {}", nothing_settled(path)),
+        };
+        text += &format!("{summary}\n");
+        if self.is_file && damaged > 0 {
+            text += "what is deleted may read as damaged: `plimsoll chapter verify DIR` passes over it\n";
+        }
+        text
+    }
+
+    fn whose(&self, run: &Run) -> String {
+        let partition = run.opening.partition;
+        let name = self.names.of(partition.topic).map_or(String::new(), |name| format!("{name} "));
+        format!("topic {name}({}), partition {}", hex(partition.topic), partition.number)
+    }
+
+    fn json(&self, is_whole: bool) -> Value {
+        let state = match () {
+            () if !self.is_good() => "damaged",
+            () if !is_whole => "interrupted",
+            () if self.runs == 0 => "nothing",
+            () => "good",
+        };
+        let damaged = self.damaged.iter().map(|(file, run, damage)| {
+            let mut object = run_object(run, &self.names);
+            object["file"] = file.clone().into();
+            let part = |damage: &Damage| {
+                let Damage { from, last, why } = damage;
+                json!({ "first_offset": from, "last_offset": last, "reason": why.to_string() })
+            };
+            object["damage"] = damage.iter().map(part).collect();
+            object
+        });
+        let wrong = self.wrong.iter().map(|(file, why)| json!({ "file": file, "reason": why }));
+        json!({
+            "state": state,
+            "files": self.files,
+            "runs": self.runs,
+            "bytes": self.bytes,
+            "deleted_runs": self.deleted,
+            "damaged": damaged.collect::<Vec<_>>(),
+            "wrong": wrong.collect::<Vec<_>>(),
+            "strays": self.strays,
+        })
+    }
+}
+
+/// The last chapter that was settled when this state was kept.
+fn settled_by(state: &State) -> u64 {
+    state.ended().next().map_or(state.chapter(), |next| next.chapter - 1)
+}
+
+fn word(word: &str, colour: u8) -> String {
+    if output::colour() { format!("\x1b[{colour}m{word}\x1b[0m") } else { word.to_owned() }
+}
+
+fn bar(bytes: u64) -> ProgressBar {
+    if !io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let style = ProgressStyle::with_template("{bar:24} {bytes} of {total_bytes}, {eta} left")
+        .expect("it is well formed");
+    ProgressBar::with_draw_target(Some(bytes), ProgressDrawTarget::stderr_with_hz(4))
+        .with_style(style)
+}
