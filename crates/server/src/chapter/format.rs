@@ -27,7 +27,7 @@
 //!             40 end offset     i64  behind the last
 //!             48 max timestamp  i64
 //!             56 first time     u64  when the first batch was appended
-//!             64 last time      u64  when the last block's first batch was
+//!             64 last time      u64  when the last was
 //!             72 place          u64  of its batches in the file
 //!             80 bytes          u64
 //!             88 first block    u64  the number of its first block in the file
@@ -116,7 +116,7 @@ pub struct Run {
     pub max_timestamp: i64,
     /// When the first batch was appended, in ms since 1970.
     pub first_time: u64,
-    /// When the first batch of the last block was.
+    /// When the last was: nothing in it is younger.
     pub last_time: u64,
     /// Place of the batches in the file.
     pub place: u64,

@@ -259,9 +259,9 @@ impl Growing {
         if self.open.as_ref().is_some_and(closes) {
             self.blocks.extend(self.open.take().map(|block| block.seal(self.hash)));
         }
+        run.last_time = time;
         run.max_timestamp = run.max_timestamp.max(batch.max_timestamp);
         let block = self.open.get_or_insert_with(|| {
-            run.last_time = time;
             self.hash = format::hash_begin(run.opening, run.chapter);
             Block {
                 base_offset: batch.base_offset,

@@ -1,0 +1,10 @@
+//! Chapters without their broker: a log in memory is applied and settled, on a disk in memory.
+
+mod golden;
+mod log;
+mod stories;
+
+#[path = "../shard/batch.rs"]
+mod batch;
+#[path = "../shared/testdata.rs"]
+mod testdata;

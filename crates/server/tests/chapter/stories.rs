@@ -1,0 +1,71 @@
+//! What chapters do in the turns that matter, each told once.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use plimsoll_server::chapter::{BLOCK_BYTES, Error, Plan, Settled};
+use plimsoll_server::shard::{Item, Mismatch, Settings, State};
+use plimsoll_simdisk::SimDir;
+
+use super::log::{
+    Log, Logged, OF_SMALL, SETTINGS, SMALL_ENDS, acts, batches, files, marked, opens, partition,
+    read_all, shelf, small,
+};
+
+/// A log of one partition with these settings.
+fn of_one(settings: Settings) -> Log {
+    let mut log = Log::default();
+    log.lead();
+    log.push(opens(&[partition(7, 0)], settings), 1_000);
+    log
+}
+
+/// An entry with one record of it.
+fn record(log: &mut Log, offset: i64, timestamp: i64, time: u64) {
+    log.push(batches(&[(partition(7, 0), offset, marked(1, None, timestamp))]), time);
+}
+
+fn end_chapter(log: &mut Log, number: u64, time: u64) {
+    log.push(acts(&[Item::ChapterEnd(number)]), time);
+}
+
+/// The chapters of a log, settled.
+fn settled(log: &Log) -> (Arc<SimDir>, State) {
+    let (disk, mut state) = (Arc::new(SimDir::new()), log.state_at(log.last()));
+    let shelf = shelf(&disk);
+    while state.ended().len() > 0 {
+        log.settle_next(&shelf, &mut state).unwrap();
+    }
+    (disk, state)
+}
+
+/// The records of an hour are one block where they are few. With the first of them all of them expired.
+#[test]
+fn a_run_expires_when_its_last_batch_does() {
+    let mut log = of_one(Settings { retention_ms: Some(1_000), ..SETTINGS });
+    record(&mut log, 0, 1, 1_000);
+    record(&mut log, 1, 1, 1_900);
+    end_chapter(&mut log, 1, 1_950);
+    let (disk, state) = settled(&log);
+    let shelf = shelf(&disk);
+    assert_eq!(shelf.expired(&state, 2_900), []);
+    assert_eq!(shelf.expired(&state, 2_901), [(partition(7, 0), 2)]);
+}
+
+/// Only as much goes as leaves what is to be kept, in chapters and behind them.
+#[test]
+fn the_oldest_runs_expire_while_the_rest_is_as_large_as_it_may_be() {
+    let each = marked(1, None, 1).len() as u64;
+    let mut log = of_one(Settings { retention_bytes: Some(2 * each), ..SETTINGS });
+    for chapter in 1..=3 {
+        record(&mut log, chapter - 1, 1, 1_000);
+        end_chapter(&mut log, chapter.unsigned_abs(), 1_000);
+    }
+    let (disk, state) = settled(&log);
+    assert_eq!(shelf(&disk).expired(&state, 1_000), [(partition(7, 0), 1)]);
+    record(&mut log, 3, 1, 1_000);
+    let mut state = state;
+    log.apply_next(&mut state);
+    assert_eq!(shelf(&disk).expired(&state, 1_000), [(partition(7, 0), 2)]);
+}
+
