@@ -191,7 +191,10 @@ impl Points {
                 points.end_chapter();
                 is_ended = false;
             }
-            points.note(point);
+            points.bytes += u64::from(point.bytes);
+            points.open_bytes += u64::from(point.bytes);
+            // As it is: in each chapter that has ended the largest timestamp began anew.
+            points.list.push_back(point);
         }
         if is_ended {
             points.end_chapter();

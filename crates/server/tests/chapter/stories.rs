@@ -69,3 +69,15 @@ fn the_oldest_runs_expire_while_the_rest_is_as_large_as_it_may_be() {
     assert_eq!(shelf(&disk).expired(&state, 1_000), [(partition(7, 0), 2)]);
 }
 
+/// In each chapter the largest timestamp begins anew; read from a snapshot, it ran on through all that waited.
+#[test]
+fn a_snapshot_of_chapters_that_wait_is_what_it_was_taken_of() {
+    let mut log = of_one(SETTINGS);
+    record(&mut log, 0, 900, 1_000);
+    end_chapter(&mut log, 1, 1_000);
+    record(&mut log, 1, 5, 1_000);
+    end_chapter(&mut log, 2, 1_000);
+    let state = log.state_at(log.last());
+    assert_eq!(State::decode(&state.encode()), Ok(state));
+}
+
