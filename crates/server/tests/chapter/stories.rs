@@ -81,3 +81,34 @@ fn a_snapshot_of_chapters_that_wait_is_what_it_was_taken_of() {
     assert_eq!(State::decode(&state.encode()), Ok(state));
 }
 
+/// A state that is older than the chapters forgot, when it was told of them, what had not ended yet for it. What
+/// was left seemed to be too much, and went.
+#[test]
+fn what_is_settled_ahead_of_a_snapshot_changes_no_retention() {
+    let each = marked(1, None, 1).len() as u64;
+    let bytes = Settings { retention_bytes: Some(2 * each), ..SETTINGS };
+    let ms = Settings { retention_ms: Some(500), ..SETTINGS };
+    for settings in [bytes, ms] {
+        let mut log = of_one(settings);
+        for offset in 0..2 {
+            record(&mut log, offset, 1, 1_000);
+        }
+        let snapshot = log.state_at(log.last());
+        for offset in 2..4 {
+            record(&mut log, offset, 1, 1_400);
+        }
+        log.push(acts(&[Item::Advance]), 1_600);
+        end_chapter(&mut log, 1, 1_600);
+        let (_, state) = settled(&log);
+        assert_eq!(state.partition(partition(7, 0)).unwrap().start(), 2);
+
+        let mut again = snapshot;
+        again.settle(log.last());
+        while again.applied() < log.last() {
+            log.apply_next(&mut again);
+        }
+        again.settle(log.last());
+        assert_eq!(again, state);
+    }
+}
+
