@@ -246,7 +246,8 @@ impl Growing {
         while points.get(self.point).is_some_and(|point| point.index < index) {
             self.point += 1;
         }
-        points.get(self.point).filter(|point| point.index == index)?;
+        // What stands before it in the entry was deleted there.
+        points.get(self.point).filter(|point| point.index == index && point.item <= item)?;
         let batch = Batch::read(bytes).ok()?;
         let end_offset = batch.end()?;
         let run = &mut self.run;

@@ -39,6 +39,22 @@ fn settled(log: &Log) -> (Arc<SimDir>, State) {
     (disk, state)
 }
 
+/// A run's place came from what is left of it in the log, and its batches from the whole entry: the chapter could
+/// not be written, ever.
+#[test]
+fn what_an_entry_deletes_of_itself_is_in_no_chapter() {
+    let (mut log, at) = (of_one(SETTINGS), partition(7, 0));
+    let mut entry = batches(&[(at, 0, marked(1, None, 1))]);
+    entry.push(&Item::Trim { opening: at, start: 1 });
+    entry.push_batch(at, 1, 0, &marked(2, None, 2));
+    log.push(entry, 1_000);
+    end_chapter(&mut log, 1, 1_000);
+    let (disk, _) = settled(&log);
+    let left = &log.batches(at)[1].bytes;
+    assert_eq!(read_all(&shelf(&disk), at, 1, 1).unwrap(), [left]);
+    assert_eq!(files(&disk)[0].2[0].base_offset, 1);
+}
+
 /// The records of an hour are one block where they are few. With the first of them all of them expired.
 #[test]
 fn a_run_expires_when_its_last_batch_does() {
