@@ -116,7 +116,7 @@ pub enum Mismatch {
     /// It does not fit the partition.
     #[error("{0}: {1}")]
     Unfit(Opening, Unfit),
-    /// A batch stands behind the end of a chapter in one entry.
+    /// A batch, or another end, stands behind the end of a chapter in one entry.
     #[error("the chapter has ended within its entry")]
     Ended,
     /// Terms, features and chapters only go on.
@@ -269,7 +269,9 @@ impl State {
         outcomes: &mut Vec<Outcome>,
     ) -> Result<(), Mismatch> {
         match item {
-            Item::Batch { .. } if self.chapter_end == place.index => return Err(Mismatch::Ended),
+            Item::Batch { .. } | Item::ChapterEnd(_) if self.chapter_end == place.index => {
+                return Err(Mismatch::Ended);
+            }
             Item::Batch { opening, bytes } => {
                 let batch = Batch::read(bytes)?;
                 let turns = self.turns;

@@ -128,3 +128,19 @@ fn what_is_settled_ahead_of_a_snapshot_changes_no_retention() {
     }
 }
 
+/// Its snapshot could not have been read: chapters end one behind the other.
+#[test]
+fn an_entry_ends_one_chapter_and_has_no_batches_behind_it() {
+    let log = of_one(SETTINGS);
+    let why = |more: &dyn Fn(&mut plimsoll_server::shard::Draft)| {
+        let mut entry = acts(&[Item::ChapterEnd(1)]);
+        more(&mut entry);
+        let mut state = log.state_at(log.last());
+        let index = log.last() + 1;
+        state.apply(index, &entry.finish(1_000), &mut Vec::new()).unwrap_err().why
+    };
+    assert_eq!(why(&|entry| entry.push(&Item::ChapterEnd(2))), Mismatch::Ended);
+    let batch = marked(1, None, 1);
+    assert_eq!(why(&|entry| entry.push_batch(partition(7, 0), 0, 0, &batch)), Mismatch::Ended);
+}
+
