@@ -135,10 +135,15 @@ impl Chapter {
         let (mut found, mut found_bytes, mut read_bytes) = (Vec::new(), 0, 0);
         while number < run.blocks && (found.is_empty() || found_bytes < bytes_max) {
             let blocks = self.blocks(run, number, LOOK_BLOCKS)?;
-            let wanted = blocks_within(&blocks, bytes_max.saturating_sub(found_bytes));
-            let batches = match self.verified(run, &blocks[..wanted]) {
+            let mut wanted = blocks_within(&blocks, bytes_max.saturating_sub(found_bytes));
+            let batches = match self.verified(run, &blocks, wanted) {
                 // What was found before it is good.
                 Err(_) if !found.is_empty() => break,
+                // So may be the first of these.
+                Err(Error::Run { .. }) if wanted > 1 => {
+                    wanted = 1;
+                    self.verified(run, &blocks, wanted)?
+                }
                 batches => batches?,
             };
             read_bytes += batches.iter().map(Bytes::len).sum::<usize>();
@@ -164,7 +169,7 @@ impl Chapter {
         // The maximum runs on: what is below it in one block is below it in all before.
         let below = self.search(run, |block| block.max_timestamp < timestamp)?;
         let blocks = self.blocks(run, below, 2)?;
-        self.verified(run, &blocks)?;
+        self.verified(run, &blocks, blocks.len())?;
         let first = blocks.iter().find(|block| block.max_timestamp >= timestamp);
         let offset = first.map_or(run.base_offset, |block| block.base_offset);
         Ok(offset.clamp(run.base_offset, run.end_offset))
@@ -181,9 +186,9 @@ impl Chapter {
             let blocks = self.blocks(run, from, LOOK_BLOCKS)?;
             let mut rest = &blocks[..];
             while !rest.is_empty() {
-                let (some, behind) = rest.split_at(blocks_within(rest, VERIFY_BYTES));
-                self.verified(run, some)?;
-                rest = behind;
+                let some = blocks_within(rest, VERIFY_BYTES);
+                self.verified(run, rest, some)?;
+                rest = &rest[some..];
             }
             all.extend(blocks);
         }
@@ -235,8 +240,8 @@ impl Chapter {
         let mut number = 0;
         while number < run.blocks {
             let blocks = self.blocks(run, number, LOOK_BLOCKS)?;
-            for block in &blocks {
-                see(block, &self.verified(run, std::slice::from_ref(block))?)?;
+            for (nth, block) in blocks.iter().enumerate() {
+                see(block, &self.verified(run, &blocks[nth..], 1)?)?;
             }
             number += u32::try_from(blocks.len()).unwrap_or(u32::MAX);
         }
@@ -248,8 +253,14 @@ impl Chapter {
         self.read_at(run.place + from, usize::try_from(bytes).expect("a piece is small"))
     }
 
-    /// The batches of blocks that follow each other.
-    pub(super) fn verified(&self, run: &Run, blocks: &[Block]) -> Result<Vec<Bytes>, Error> {
+    /// The batches of so many of the blocks, the first, that follow each other.
+    pub(super) fn verified(
+        &self,
+        run: &Run,
+        all: &[Block],
+        wanted: usize,
+    ) -> Result<Vec<Bytes>, Error> {
+        let blocks = &all[..wanted];
         let Some((first, last)) = blocks.first().zip(blocks.last()) else { return Ok(Vec::new()) };
         let end = last.place.saturating_add(u64::from(last.bytes));
         let is_within = first.place <= end && end <= run.bytes;
@@ -264,10 +275,10 @@ impl Chapter {
         let mut at = 0;
         for (number, block) in blocks.iter().enumerate() {
             let in_block = bytes.slice(at..at + block.bytes as usize);
-            let last = blocks.get(number + 1).map_or(run.end_offset, |next| next.base_offset);
+            let next = all.get(number + 1).map_or(run.end_offset, |next| next.base_offset);
             let verified = block.verify(run.opening, run.chapter, &in_block);
-            let verified =
-                verified.ok_or_else(|| self.damaged_run(run, block.base_offset, last - 1))?;
+            let verified = verified
+                .ok_or_else(|| self.damaged_run(run, block.base_offset, next.saturating_sub(1)))?;
             batches.extend(verified.into_iter().map(|batch| in_block.slice_ref(batch)));
             at += block.bytes as usize;
         }

@@ -170,7 +170,7 @@ impl Opened {
             let behind = self.chapter.blocks(run, behind.min(run.blocks), 1)?;
             let ends = blocks.iter().skip(1).chain(&behind).map(|next| next.base_offset);
             for (block, end) in blocks.iter().zip(ends.chain([run.end_offset])) {
-                match self.chapter.verified(run, slice::from_ref(block)) {
+                match self.chapter.verified(run, slice::from_ref(block), 1) {
                     Ok(batches) => examined.take(&batches),
                     Err(Error::Run { .. }) => examined.miss(end),
                     Err(error) => return Err(error),

@@ -1,6 +1,8 @@
 //! Chapters without their broker: a log in memory is applied and settled, on a disk in memory.
 
+mod flipped;
 mod golden;
+mod hostile;
 mod log;
 mod stories;
 

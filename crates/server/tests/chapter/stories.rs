@@ -144,3 +144,119 @@ fn an_entry_ends_one_chapter_and_has_no_batches_behind_it() {
     assert_eq!(why(&|entry| entry.push_batch(partition(7, 0), 0, 0, &batch)), Mismatch::Ended);
 }
 
+#[test]
+fn a_chapter_of_which_nothing_is_left_is_settled_without_a_file() {
+    let (mut log, at) = (of_one(SETTINGS), partition(7, 0));
+    record(&mut log, 0, 1, 1_000);
+    end_chapter(&mut log, 1, 1_000);
+    log.push(acts(&[Item::Trim { opening: at, start: 1 }]), 1_000);
+    let (disk, _) = settled(&log);
+    assert_eq!(shelf(&disk).settled(), Settled { chapter: 1, end: 4 });
+    assert!(shelf(&disk).is_empty() && !shelf(&disk).has(at, 0));
+}
+
+/// Where the log is not what was applied nothing is settled, and it may be tried again.
+#[test]
+fn a_log_that_lacks_something_is_not_settled() {
+    let log = small();
+    let (disk, mut state) = (Arc::new(SimDir::new()), log.state_at(SMALL_ENDS));
+    let shelf = shelf(&disk);
+    let ended = *state.ended().next().unwrap();
+    for missing in [3, 4, 5, 6] {
+        let settled = shelf.settle(Plan::of(&state, ended, 1), |mut writer| {
+            for index in (1..ended.end).filter(|index| *index != missing) {
+                let Some(entry) = log.find(index) else { continue };
+                writer.take(index, entry.bytes())?;
+            }
+            writer.finish()
+        });
+        assert!(matches!(settled, Err(Error::NotPlanned { chapter: 1, index: 7 })), "{settled:?}");
+        assert!(shelf.is_empty());
+    }
+    log.settle_next(&shelf, &mut state).unwrap();
+    // Once it is settled nobody writes it again.
+    shelf.settle(Plan::of(&log.state_at(7), ended, 1), |_| unreachable!()).unwrap();
+    assert_eq!(shelf.size().files, 1);
+}
+
+/// Each batch of this one is a block, and there are more of them than are looked at with one read.
+#[test]
+fn a_long_run_is_found_by_offset_and_by_time() {
+    let (mut log, at) = (of_one(SETTINGS), partition(7, 0));
+    let records = u32::try_from(BLOCK_BYTES / 20).unwrap() + 1;
+    for number in 0..150_i64 {
+        // They rise, and every tenth falls behind.
+        let timestamp = if number % 10 == 9 { number - 9 } else { number };
+        let base = number * i64::from(records);
+        log.push(batches(&[(at, base, marked(records, None, timestamp))]), 1_000);
+    }
+    end_chapter(&mut log, 1, 1_000);
+    let (disk, _) = settled(&log);
+    let shelf = shelf(&disk);
+    let written = log.batches(at);
+    assert_eq!(files(&disk)[0].2[0].blocks, 150);
+    for (number, Logged { base, end, bytes, .. }) in written.iter().enumerate() {
+        for from in [*base, base + 1, end - 1] {
+            assert_eq!(shelf.read(at, from, i64::MAX, 1).unwrap(), [bytes], "{from}");
+        }
+        let rest = shelf.read(at, *base, i64::MAX, usize::MAX).unwrap();
+        let expected: Vec<_> = written[number..].iter().map(|batch| batch.bytes.clone()).collect();
+        assert!(rest == expected, "from {base}");
+        let timestamp = i64::try_from(number).unwrap();
+        let first = written.iter().find(|batch| batch.max_timestamp >= timestamp);
+        let first = first.map(|batch| batch.base);
+        assert_eq!(shelf.offset_at(at, 0, timestamp).unwrap(), first, "{timestamp}");
+    }
+}
+
+/// Entries of several partitions, more than are in memory at once while they are sorted.
+#[test]
+fn a_chapter_larger_than_a_window_is_written_whole() {
+    let openings = [partition(7, 0), partition(7, 1), partition(7, 2)];
+    let mut log = Log::default();
+    log.lead();
+    log.push(opens(&openings, SETTINGS), 1_000);
+    let (records, mut mark) = (23_000, 0);
+    for entry in 0..30 {
+        let of_entry = openings.map(|at| {
+            mark += 1;
+            (at, entry * i64::from(records), marked(records, None, mark))
+        });
+        log.push(batches(&of_entry), 1_000);
+    }
+    end_chapter(&mut log, 1, 1_000);
+    let (disk, _) = settled(&log);
+    assert!(files(&disk)[0].1.footer().file_bytes > 18 << 20);
+    for at in openings {
+        let written: Vec<_> = log.batches(at).into_iter().map(|batch| batch.bytes).collect();
+        assert!(read_all(&shelf(&disk), at, 0, 1 << 20).unwrap() == written);
+    }
+}
+
+/// Files come and go meanwhile.
+#[test]
+fn who_reads_while_chapters_are_merged_reads_all() {
+    let log = small();
+    let (disk, mut state) = (Arc::new(SimDir::new()), log.state_at(SMALL_ENDS));
+    let shelf = shelf(&disk);
+    log.settle_next(&shelf, &mut state).unwrap();
+    log.settle_next(&shelf, &mut state).unwrap();
+    let [a, _, c] = OF_SMALL.map(|opening| opening());
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            let mut reads = 0;
+            while !is_over.load(Ordering::Relaxed) || reads == 0 {
+                for at in [a, c] {
+                    let all: Vec<_> = log.batches(at).into_iter().map(|b| b.bytes).collect();
+                    assert_eq!(read_all(&shelf, at, 0, 1).unwrap(), all);
+                }
+                reads += 1;
+            }
+        });
+        shelf.free(&log.state_at(log.last())).unwrap();
+        is_over.store(true, Ordering::Relaxed);
+        reader.join().unwrap();
+    });
+    assert_eq!(shelf.size().files, 1);
+}
