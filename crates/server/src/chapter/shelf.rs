@@ -376,7 +376,11 @@ impl Shelf {
             if group.is_empty() {
                 return Ok(());
             }
-            self.merge(&mut manifest, &group)?;
+            match self.merge(&mut manifest, &group) {
+                // It stays as it is; the others go on.
+                Err(why) if self.spoil(&group, &why) => {}
+                merged => merged?,
+            }
         }
     }
 
@@ -398,28 +402,14 @@ impl Shelf {
 
     /// Puts what is left of these files into one, or nothing where nothing is left.
     fn merge(&self, manifest: &mut Manifest, group: &BTreeSet<u64>) -> Result<(), Error> {
-        let live = self.live_runs(|_opening, held| group.contains(&held.file));
-        let mut runs = match live {
-            Ok(runs) => runs,
-            Err(why) => {
-                self.spoil(group, &why);
-                return Ok(());
-            }
-        };
+        let mut runs = self.live_runs(|_opening, held| group.contains(&held.file))?;
         runs.sort_by_key(|(_, run)| run.key());
         let mut next = manifest.clone();
         let place = next.files.iter().position(|named| group.contains(&named.number));
         next.files.retain(|named| !group.contains(&named.number));
         let mut made = None;
         if !runs.is_empty() {
-            let merged = self.make(manifest, |file| merge(file, self.shard, &runs));
-            let merged = match merged {
-                Err(why @ (Error::Run { .. } | Error::File { .. })) => {
-                    self.spoil(group, &why);
-                    return Ok(());
-                }
-                merged => merged?,
-            };
+            let merged = self.make(manifest, |file| merge(file, self.shard, &runs))?;
             next.next_file = manifest.next_file;
             next.files.insert(place.unwrap_or(0), merged.named.clone());
             made = Some(merged);
@@ -449,16 +439,18 @@ impl Shelf {
         runs.collect()
     }
 
-    /// Files that cannot be read are left as they are: what is good in them can be.
-    fn spoil(&self, group: &BTreeSet<u64>, why: &Error) {
+    /// A file that is damaged is left as it is: what is good in it can be read. Whether it is one of these.
+    fn spoil(&self, group: &BTreeSet<u64>, why: &Error) -> bool {
+        let (Error::Run { file, .. } | Error::File { file, .. }) = why else { return false };
         let mut books = self.write_books();
-        for number in group {
-            if let Some(book) = books.files.get_mut(number) {
-                book.is_spoiled = true;
-            }
-        }
+        let mut of_group = books.files.iter_mut().filter(|(number, _)| group.contains(number));
+        let Some((_, book)) = of_group.find(|(_, book)| book.chapter.name() == file) else {
+            return false;
+        };
+        book.is_spoiled = true;
         drop(books);
-        tracing::error!(shard = self.shard, %why, "chapters cannot be merged");
+        tracing::error!(shard = self.shard, %why, "a chapter cannot be merged");
+        true
     }
 
     /// A new file, filled and opened. It has a name, and nobody knows it yet.

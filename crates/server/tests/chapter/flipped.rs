@@ -226,3 +226,29 @@ fn batches_before_and_behind_a_damaged_block_are_read() {
         }
     }
 }
+
+/// What is merged with a damaged file stays as it was, and the rest of it goes on.
+#[test]
+fn a_damaged_file_is_left_and_the_others_are_merged() {
+    let log = super::log::small();
+    let disk = Arc::new(SimDir::new());
+    let mut state = log.state_at(super::log::SMALL_ENDS);
+    log.settle_next(&shelf(&disk), &mut state).unwrap();
+    log.settle_next(&shelf(&disk), &mut state).unwrap();
+    let place = files(&disk)[0].2[0].place;
+    flip(&disk, FILE, place + 70, 0xff);
+    let shelf = shelf(&disk);
+    shelf.free(&log.state_at(log.last())).unwrap();
+    let names: Vec<_> =
+        files(&disk).iter().map(|(.., chapter, _)| chapter.name().to_owned()).collect();
+    assert_eq!(names[0], FILE);
+    // The second one was mostly dead too.
+    assert_eq!(files(&disk)[1].2.len(), 1);
+    let [a, _, c] = super::log::OF_SMALL.map(|opening| opening());
+    assert!(read_all(&shelf, a, 0, 1).is_err());
+    let expected: Vec<_> = log.batches(c).into_iter().map(|batch| batch.bytes).collect();
+    assert_eq!(read_all(&shelf, c, 0, 1).unwrap(), expected);
+    // The copy that was begun is gone, and not begun again.
+    shelf.free(&log.state_at(log.last())).unwrap();
+    assert_eq!(disk.list().unwrap().len(), 3);
+}

@@ -1,5 +1,6 @@
 //! Chapters without their broker: a log in memory is applied and settled, on a disk in memory.
 
+mod crashes;
 mod flipped;
 mod golden;
 mod hostile;
