@@ -5,9 +5,12 @@ mod flipped;
 mod golden;
 mod hostile;
 mod log;
+mod model;
 mod stories;
 
 #[path = "../shard/batch.rs"]
 mod batch;
+#[path = "../shared/seeds.rs"]
+mod seeds;
 #[path = "../shared/testdata.rs"]
 mod testdata;
