@@ -16,7 +16,7 @@ use super::replica::{Applier, Replica};
 use super::room::Room;
 use crate::chapter::{self, Footer, Plan, Shelf, Writer};
 use crate::cluster::Group;
-use crate::shard::{Ended, Item};
+use crate::shard::Item;
 
 /// How often it is looked for a chapter that has ended.
 const LOOK: Duration = Duration::from_millis(250);
@@ -138,11 +138,17 @@ impl Settler {
             return Ok(false);
         };
         let number = self.number;
-        // The engine counts from 0.
-        let durable = group.wait_durable(ended.end - 1).await;
+        let first_index = self.shelf.settled().end + 1;
+        let (plan, is_pressed, applied) = {
+            let state = &self.replica.lock().state;
+            let plan = Plan::of(state, ended, first_index);
+            (plan, state.ended().len() > 1, state.applied())
+        };
+        // It leaves out what was deleted by now: that is to be durable too. The engine counts from 0.
+        let durable = group.wait_durable(applied - 1).await;
         durable.map_err(|why| Failed::Shard { number, why })?;
         let (settler, log) = (Arc::clone(self), Arc::clone(group));
-        let written = spawn_blocking(move || settler.write(ended, &log)).await;
+        let written = spawn_blocking(move || settler.write(plan, is_pressed, &log)).await;
         written.map_err(|_ended| Failed::Offline { number })??;
         // From here on it is read there, and soon not in the log any more.
         self.replica.lock().state.settle(ended.end);
@@ -151,22 +157,17 @@ impl Settler {
     }
 
     /// Writes a chapter, durably. Reads the log, and waits for the disk.
-    fn write(&self, ended: Ended, group: &Group<Applier>) -> Result<(), Failed> {
+    fn write(&self, plan: Plan, is_pressed: bool, group: &Group<Applier>) -> Result<(), Failed> {
         let _writing = self.ends.writing.lock().unwrap_or_else(PoisonError::into_inner);
         if self.ends.has_come() {
             return Err(Failed::Offline { number: self.number });
         }
-        let first_index = self.shelf.settled().end + 1;
-        let (plan, is_pressed) = {
-            let state = &self.replica.lock().state;
-            (Plan::of(state, ended, first_index), state.ended().len() > 1)
-        };
-        let needs_from = plan.needs_from();
+        let (needs_from, end) = (plan.needs_from(), plan.ended.end);
         let mut pace = Pace::of(&plan, is_pressed || self.room.is_short());
         let mut unread = None;
         let settled = self.shelf.settle(plan, |writer| {
             let Some(from) = needs_from else { return writer.finish() };
-            self.copy(writer, from, ended.end, group, &mut pace, &mut unread)
+            self.copy(writer, from, end, group, &mut pace, &mut unread)
         });
         let number = self.number;
         match unread {

@@ -369,7 +369,7 @@ impl Shelf {
             let mut next = manifest.clone();
             next.forget(&gone);
             self.publish(&mut manifest, next, None)?;
-            self.give_back(&gone);
+            self.give_back(&gone)?;
         }
         loop {
             let group = self.read_books().next_to_merge();
@@ -386,18 +386,18 @@ impl Shelf {
 
     /// Gives the blocks of runs back that are gone, where the filesystem can. It says nothing of how many: what counts
     /// for whether a file is merged is what lives in it.
-    fn give_back(&self, gone: &[(u64, u32)]) {
+    fn give_back(&self, gone: &[(u64, u32)]) -> Result<(), Error> {
         let mut of_files: BTreeMap<u64, BTreeSet<u32>> = BTreeMap::new();
         for (file, number) in gone {
             of_files.entry(*file).or_default().insert(*number);
         }
         for (file, numbers) in of_files {
             let book = self.read_books().files.get(&file).map(|book| Arc::clone(&book.chapter));
-            let Some(chapter) = book else { continue };
-            if let Err(why) = chapter.punch(&numbers) {
-                tracing::warn!(shard = self.shard, %why, "blocks of a chapter are not given back");
+            if let Some(chapter) = book {
+                chapter.punch(&numbers)?;
             }
         }
+        Ok(())
     }
 
     /// Puts what is left of these files into one, or nothing where nothing is left.

@@ -166,7 +166,7 @@ fn a_field_that_claims_anything_takes_no_memory_and_panics_nowhere() {
         // The manifest names whatever it is.
         let mut manifest = manifest.clone();
         let footer_checksum = &chapter[chapter.len() - 8..];
-        let place = manifest.len() - 16;
+        let place = manifest.len() - 20;
         manifest[place..place + 8].copy_from_slice(footer_checksum);
         seal(&mut manifest);
         asked += 1;

@@ -21,6 +21,7 @@ pub(crate) const SETTINGS: Settings = Settings {
     retention_bytes: None,
     batch_bytes_max: 1 << 20,
     append_timestamps: false,
+    compaction: None,
 };
 
 /// A shard's log. Its first index is 1.
@@ -215,15 +216,17 @@ pub(crate) fn read_all(
     }
 }
 
-/// The files that the manifest names, each with its runs.
+/// The files that the manifest names, each with those of its runs that are not gone.
 pub(crate) fn files(disk: &SimDir) -> Vec<(u64, Chapter, Vec<Run>)> {
-    let named = Manifest::read(disk, SHARD).unwrap().files;
-    let open = |number, name: &str| {
-        let chapter = Chapter::open(name, disk.open(name, Access::default()).unwrap()).unwrap();
-        let runs = chapter.runs().unwrap();
-        (number, chapter, runs)
-    };
-    named.iter().map(|named| open(named.number, &named.name())).collect()
+    let files = Manifest::read(disk, SHARD).unwrap().files.into_iter().map(|named| {
+        let file = disk.open(&named.name(), Access::default()).unwrap();
+        let chapter = Chapter::open(&named.name(), file).unwrap();
+        let runs = (0..).zip(chapter.runs().unwrap());
+        let runs =
+            runs.filter(|(number, _)| !named.gone.has(*number)).map(|(_, run)| run).collect();
+        (named.number, chapter, runs)
+    });
+    files.collect()
 }
 
 /// The bytes of a file.
