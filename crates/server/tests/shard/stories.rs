@@ -319,6 +319,26 @@ fn what_is_past_its_retention_expires_by_the_time_of_entries() {
     assert_eq!(leader.state.time(), 1400);
 }
 
+/// What has expired is told from chapters, and comes into the log behind whatever was asked for meanwhile.
+#[test]
+fn what_was_deleted_stays_so_though_less_expires_later() {
+    let at = opening(0, 1);
+    let mut leader = Leader::with(at, 100);
+    leader.take(at, &batch(9, None, 0)).unwrap();
+    leader.agree();
+    for (item, start) in [
+        (Item::Trim { opening: at, start: 5 }, 5),
+        (Item::Expire { opening: at, start: 3 }, 5),
+        (Item::Expire { opening: at, start: 7 }, 7),
+        (Item::Trim { opening: at, start: 6 }, 7),
+        (Item::Expire { opening: opening(1, 1), start: 1 }, 7),
+    ] {
+        leader.act(&item);
+        leader.agree();
+        assert_eq!(leader.state.partition(at).unwrap().start(), start, "{item:?}");
+    }
+}
+
 /// A replica that was started from a snapshot took what the snapshot had of an open chapter for settled, as it had
 /// settled that chapter before: what was to expire was told from the rest, and was more or less than elsewhere.
 #[test]

@@ -91,6 +91,8 @@ fn what_a_broker_said_holds_whatever_ends_it() {
         "read from a chapter",
         "runs in chapters",
         "chapters that were freed",
+        "a chapter verified",
+        "a merged file verified",
         "a topic deleted while chapters wait",
     ];
     for what in wanted.into_iter().filter(|_| !is_replay()) {

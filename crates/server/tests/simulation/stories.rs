@@ -156,7 +156,8 @@ fn a_start_that_dies_before_it_says_what_is_lost_hides_nothing() {
 #[test]
 fn a_run_that_is_in_the_place_of_another_is_refused() {
     let disk = Arc::new(SimDir::new());
-    let options = Options { chapter_bytes: 1, ..Options::default() };
+    // Of two batches of 5,000 bytes, in one entry or two.
+    let options = Options { chapter_bytes: 6_000, ..Options::default() };
     let mut broker = Broker::start(&disk, options).unwrap();
     assert!(broker.create("orders", wanted(2, true)));
     let sent = |partition, record| Produced {

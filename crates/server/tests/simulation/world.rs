@@ -10,10 +10,11 @@ use std::time::{Duration, Instant};
 
 use plimsoll_log::Policy;
 use plimsoll_server::broker::{Options, Promise};
+use plimsoll_server::chapter::{Chapter, Manifest};
 use plimsoll_server::kafka::batch::Producer;
 use plimsoll_server::kafka::error::ErrorCode;
 use plimsoll_simdisk::{DiskOptions, Fault, FaultKind, Operation, Persistence, SimDir};
-use plimsoll_sync::Crash;
+use plimsoll_sync::{Access, Crash, Dir};
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use tempfile::TempDir;
@@ -155,6 +156,10 @@ impl World {
         self.run(broker);
     }
 
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "time passes, of which nothing depends on how much"
+    )]
     fn run(&mut self, mut broker: Broker) {
         broker.is_faulty = self.is_faulty;
         if self.start(&mut broker).is_err() {
@@ -186,6 +191,10 @@ impl World {
             }
             if self.has_failures {
                 self.knowledge.ended = Ended::Unknown;
+            }
+            if self.rng.random_ratio(1, 4) {
+                // What goes on in the background is met by the end too.
+                thread::sleep(Duration::from_millis(self.rng.random_range(0..500)));
             }
             self.count_chapters(&broker);
             if self.rng.random_ratio(1, 3) {
@@ -316,6 +325,7 @@ impl World {
                 topics.flat_map(|topic| topic.partitions.values_mut()).for_each(Partition::close);
                 self.knowledge.is_in_memory = false;
                 self.knowledge.ended = Ended::InOrder;
+                self.verify();
             }
             Err(why) => {
                 assert!(self.is_faulty, "it does not end: {why:?}");
@@ -323,6 +333,24 @@ impl World {
             }
         }
         self.crash();
+    }
+
+    /// All that is in chapters is what was written, and all that merges it says.
+    fn verify(&mut self) {
+        // Whoever reads a manifest makes it durable, on a disk that may fail.
+        let disk = self.disk.crash(Crash::Process, 0);
+        for shard in 2..=3 {
+            let dir = disk.open_dir(&format!("chapters-{shard}")).unwrap();
+            for named in Manifest::read(&*dir, shard).unwrap().files {
+                let file = dir.open(&named.name(), Access::default()).unwrap();
+                let chapter = Chapter::open(&named.name(), file).unwrap();
+                for run in chapter.runs().unwrap() {
+                    assert_eq!(chapter.verify(&run).unwrap(), run.bytes);
+                }
+                let is_merged = chapter.footer().first_chapter < chapter.footer().last_chapter;
+                self.saw(if is_merged { "a merged file verified" } else { "a chapter verified" });
+            }
+        }
     }
 
     /// The process dies, or all of the system, or the power goes: nothing reaches the disk any more, and
