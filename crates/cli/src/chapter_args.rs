@@ -45,7 +45,7 @@ Exit status: 0 ok; 1 the file does not say what it holds; 2 there is no such fil
     #[command(after_help = "Examples:
   plimsoll chapter cat DIR --topic orders --partition 0
   plimsoll chapter cat DIR --topic orders --partition 0 --from 1000 --json
-  plimsoll chapter cat FILE --topic-id 00112233445566778899aabbccddeeff --partition 0
+  plimsoll chapter cat FILE --topic-id ID --partition 0
 
 What is younger than the last chapter is in the log of its shard, and is not printed. In a directory neither
 is what is deleted. `plimsoll chapter list DIR --runs` shows topics, their ids, and offsets.
