@@ -17,6 +17,7 @@
 //! | `reader.rs` | a file of runs, opened to be read |
 //! | `manifest.rs` | which files are the chapters of a shard, drawn |
 //! | `gone.rs` | which runs of a file are not read any more |
+//! | `books.rs` | what is on a shelf: files, and of each run a few words |
 //! | `shelf.rs` | the chapters of a shard: which runs each partition has; settled, read, freed |
 //! | `compact.rs` | of each key of a partition the newest record |
 //! | `merge.rs` | what is left of some files, in one |
@@ -26,6 +27,7 @@
 //! Invariants: what the manifest names is durable. The content of a run is a function of the log: equal on every
 //! replica, whenever it was settled. A run is freed only by what a durable snapshot of the shard says.
 
+mod books;
 mod compact;
 mod error;
 mod format;
@@ -37,11 +39,12 @@ mod shelf;
 mod survey;
 mod writer;
 
+pub use books::Size;
 pub use error::Error;
 pub use format::{BLOCK_BYTES, Block, Footer, Run, VERSION};
 pub use gone::Gone;
 pub use manifest::{Manifest, NAME as MANIFEST, Named, Settled};
 pub use reader::Chapter;
-pub use shelf::{Shelf, Size};
+pub use shelf::Shelf;
 pub use survey::{Damage, Found, Opened, Survey, Why};
 pub use writer::{Plan, Writer};
