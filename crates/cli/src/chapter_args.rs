@@ -42,7 +42,10 @@ Batches are not read: `plimsoll chapter verify` does that.
 Exit status: 0 ok; 1 the file does not say what it holds; 2 there is no such file.")]
     Dump(DumpArgs),
     /// Print the records of a partition, oldest first
-    #[command(after_help = "Examples:
+    #[command(
+        override_usage = "plimsoll chapter cat [OPTIONS] <DIR|FILE> --topic <NAME> --partition <N>
+       plimsoll chapter cat [OPTIONS] <DIR|FILE> --topic-id <ID> --partition <N>",
+        after_help = "Examples:
   plimsoll chapter cat DIR --topic orders --partition 0
   plimsoll chapter cat DIR --topic orders --partition 0 --from 1000 --json
   plimsoll chapter cat FILE --topic-id ID --partition 0
@@ -51,7 +54,8 @@ What is younger than the last chapter is in the log of its shard, and is not pri
 is what is deleted. `plimsoll chapter list DIR --runs` shows topics, their ids, and offsets.
 
 Exit status: 0 ok; 1 something is damaged (what comes before it is printed); 2 no such partition or offset;
-130 interrupted (143 by SIGTERM).")]
+130 interrupted (143 by SIGTERM)."
+    )]
     Cat(CatArgs),
 }
 
