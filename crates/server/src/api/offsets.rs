@@ -87,7 +87,15 @@ async fn at_time(
         let (opening, end) = (at.opening, ends.committed);
         let reading = Reading { opening, from, end, bytes_max: 1 };
         let read = at.shard.read(reading).await.map_err(|_failed| ErrorCode::KafkaStorageError)?;
-        let Some(mut bytes) = read.batches.into_iter().next() else { return Ok(None) };
+        let Some(mut bytes) = read.batches.into_iter().next() else {
+            // It has expired meanwhile, and what is left begins behind it.
+            let start = at.shard.start(at.opening).ok_or(ErrorCode::UnknownTopicOrPartition)?;
+            if start <= from {
+                return Ok(None);
+            }
+            from = start;
+            continue;
+        };
         let batch = Batch::take(&mut bytes).ok().flatten().ok_or(ErrorCode::CorruptMessage)?;
         from = batch.header().last_offset() + 1;
         if batch.header().max_timestamp() < timestamp {
