@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use plimsoll_server::chapter::Plan;
 use plimsoll_server::shard::{
     Admission, Batch, Draft, Entry, Fence, Gap, Held, IDLE_MS, Item, Leading, Mismatch, Misplaced,
     Open, Opening, Outcome, Producers, Proposer, Refused, Sequenced, Settings, State, Submission,
@@ -317,6 +318,27 @@ fn what_is_past_its_retention_expires_by_the_time_of_entries() {
     leader.take(at, &batch(1, None, 0)).unwrap();
     leader.agree();
     assert_eq!(leader.state.time(), 1400);
+}
+
+/// A chapter is settled sooner on one replica than on another, and holds the same on both.
+#[test]
+fn what_is_deleted_while_a_chapter_waits_is_in_it() {
+    let at = opening(0, 1);
+    let mut leader = Leader::with(at, 100);
+    for _ in 0..3 {
+        leader.take(at, &batch(1, None, 0)).unwrap();
+        leader.agree();
+    }
+    leader.act(&Item::ChapterEnd(1));
+    leader.agree();
+    let ended = *leader.state.ended().next().unwrap();
+    let planned = Plan::of(&leader.state, ended, 1);
+    for item in [Item::Trim { opening: at, start: 1 }, Item::Expire { opening: at, start: 2 }] {
+        leader.act(&item);
+        leader.agree();
+        assert_eq!(Plan::of(&leader.state, ended, 1), planned, "{item:?}");
+    }
+    assert_eq!(planned.bytes(), 3 * batch(1, None, 0).len() as u64);
 }
 
 /// What has expired is told from chapters, and comes into the log behind whatever was asked for meanwhile.
