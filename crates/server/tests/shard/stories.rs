@@ -438,6 +438,11 @@ fn an_entry_that_acts_on_a_partition_must_be_durable() {
     assert!(!must(None));
     assert!(!must(Some(Item::Advance)));
     assert!(must(Some(Item::Close { opening: at })));
+    // Who deletes is told that it is done; what has expired may expire once more.
+    assert!(must(Some(Item::Trim { opening: at, start: 1 })));
+    assert!(!must(Some(Item::Expire { opening: at, start: 1 })));
+    // It is settled once it is durable.
+    assert!(!must(Some(Item::ChapterEnd(1))));
     // Of a ceiling the leader knows whether it needs it at once.
     assert!(!must(Some(Item::Ceiling { opening: at, ceiling: Some(9) })));
     assert!(must(Some(Item::Feature(1))));

@@ -196,6 +196,9 @@ impl World {
                 // What goes on in the background is met by the end too.
                 thread::sleep(Duration::from_millis(self.rng.random_range(0..500)));
             }
+            if self.has_trims && self.rng.random_ratio(1, 3) {
+                self.trim(&mut broker).ok();
+            }
             self.count_chapters(&broker);
             if self.rng.random_ratio(1, 3) {
                 return self.close(broker);
