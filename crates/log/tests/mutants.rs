@@ -62,6 +62,7 @@ fn hunt() -> Hunt {
         mutants: "crates/log/mutants",
         crates: &["crates/sync", "crates/simdisk", "crates/log"],
         package: "plimsoll-log",
+        programs: &["simulation"],
         campaigns: [points("20000")].into_iter().chain(rest()).collect(),
         healthy: [points(POINTS)].into_iter().chain(rest().filter(|it| *it != LAST)).collect(),
         longest_s: 120,

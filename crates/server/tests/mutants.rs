@@ -1,4 +1,4 @@
-//! Bugs that are planted in a copy of the broker, each of which its simulation must find
+//! Bugs that are planted in a copy of the broker, each of which its simulation or a story must find
 //! (`crates/log/tests/shared/planted.rs`, `crates/server/mutants`).
 //!
 //! `just broker-mutants` looks for all of them, `PLIMSOLL_MUTANTS=no-fence` for some. Otherwise only their
@@ -14,12 +14,20 @@ use std::env;
 use planted::Hunt;
 
 fn hunt() -> Hunt {
+    let story = |name| (name, "PLIMSOLL_SEEDS", "1");
     let lives = |seeds| ("what_a_broker_said_holds_whatever_ends_it", "PLIMSOLL_SEEDS", seeds);
     Hunt {
         mutants: "crates/server/mutants",
         crates: &["crates/sync", "crates/simdisk", "crates/log", "crates/server"],
         package: "plimsoll-server",
-        campaigns: vec![lives("100")],
+        programs: &["simulation", "shard"],
+        campaigns: vec![
+            story("stories::what_was_deleted_stays_so_though_less_expires_later"),
+            story("stories::what_is_deleted_while_a_chapter_waits_is_in_it"),
+            story("stories::an_entry_that_acts_on_a_partition_must_be_durable"),
+            story("stories::a_run_that_is_in_the_place_of_another_is_refused"),
+            lives("200"),
+        ],
         healthy: vec![lives("30")],
         longest_s: 600,
     }
@@ -27,7 +35,7 @@ fn hunt() -> Hunt {
 
 #[test]
 fn every_mutant_still_fits() {
-    hunt().check(15);
+    hunt().check(40);
 }
 
 #[test]
