@@ -12,6 +12,7 @@ use plimsoll_sync::{Dir, SyncMethod};
 
 use super::error::Error;
 use super::format::{Block, Run};
+use super::gone::Gone;
 use super::manifest::{Manifest, Named};
 use super::reader::Chapter;
 use crate::kafka::batch;
@@ -47,10 +48,10 @@ pub struct Found {
 pub struct Opened {
     /// The file.
     pub chapter: Chapter,
-    /// Its runs, in their order: those that the manifest does not say are gone.
+    /// Its runs, in their order.
     pub runs: Vec<Run>,
-    /// How many it says are.
-    pub gone: u64,
+    /// Which of them are not read any more, as the manifest says.
+    gone: Gone,
 }
 
 /// Offsets of a run that are not what they were.
@@ -112,9 +113,7 @@ impl Survey {
 impl Found {
     fn of(dir: &dyn Dir, shard: u32, named: Named) -> Result<Self, Error> {
         let opened = Opened::of(dir, &named.name()).and_then(|mut opened| {
-            opened.gone = named.gone.count();
-            let live = (0..).zip(opened.runs).filter(|(number, _)| !named.gone.has(*number));
-            opened.runs = live.map(|(_, run)| run).collect();
+            opened.gone = named.gone.clone();
             let footer = opened.chapter.footer();
             let is_it = (footer.checksum(), footer.file_bytes) == (named.checksum, named.bytes)
                 && opened.chapter.shard() == shard;
@@ -140,13 +139,19 @@ impl Opened {
         })?;
         let chapter = Chapter::open(name, file)?;
         let runs = chapter.runs()?;
-        Ok(Self { chapter, runs, gone: 0 })
+        Ok(Self { chapter, runs, gone: Gone::default() })
     }
 
-    /// Whether a run of it is deleted by this state, which is durable: a node frees it then, and nobody reads it. What
-    /// the state does not know yet is not.
+    /// Whether a run of it is gone, or deleted by this state, which is durable: a node frees it then, and nobody reads it.
+    /// What the state does not know yet is not.
     #[must_use]
-    pub fn is_deleted(&self, run: &Run, state: &State) -> bool {
+    pub fn is_deleted(&self, run: &Run, state: Option<&State>) -> bool {
+        let number = self.runs.binary_search_by_key(&run.key(), Run::key).ok();
+        let number = number.and_then(|number| u32::try_from(number).ok());
+        if number.is_some_and(|number| self.gone.has(number)) {
+            return true;
+        }
+        let Some(state) = state else { return false };
         let start = state.partition(run.opening).map_or(i64::MAX, Partition::start);
         self.chapter.footer().last_index <= state.applied() && run.end_offset <= start
     }

@@ -90,9 +90,9 @@ fn of_directory(args: &CatArgs) -> Result<Parts> {
         for found in shard.survey?.files {
             match found.opened {
                 Ok(opened) => all.add(opened, topic, args, |opened, run| {
-                    let Some(state) = &state else { return Some(0) };
-                    let start = state.partition(run.opening).map_or(0, Partition::start);
-                    (!opened.is_deleted(run, state)).then_some(start)
+                    let partition = state.as_ref().and_then(|state| state.partition(run.opening));
+                    let start = partition.map_or(0, Partition::start);
+                    (!opened.is_deleted(run, state.as_ref())).then_some(start)
                 }),
                 Err(why) => {
                     output::news(&format!("plimsoll: {why}: what is in it is not printed"));

@@ -59,7 +59,7 @@ impl Listed {
     }
 
     fn is_live(&self, opened: &Opened, run: &Run) -> bool {
-        !self.state.as_ref().is_some_and(|state| opened.is_deleted(run, state))
+        !opened.is_deleted(run, self.state.as_ref())
     }
 
     fn live<'a>(&'a self, opened: &'a Opened) -> impl Iterator<Item = &'a Run> {

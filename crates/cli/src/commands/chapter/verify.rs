@@ -84,9 +84,8 @@ fn of_directory(path: &Path) -> Result<(Verdict, bool)> {
     for (shard, place, survey, state) in &shards {
         for opened in survey.files.iter().filter_map(|found| found.opened.as_ref().ok()) {
             verdict.files += 1;
-            verdict.deleted += opened.gone;
             for run in &opened.runs {
-                match state.as_ref().is_some_and(|state| opened.is_deleted(run, state)) {
+                match opened.is_deleted(run, state.as_ref()) {
                     true => verdict.deleted += 1,
                     false => {
                         let file = format!("{place}/{}", opened.chapter.name());
@@ -99,7 +98,7 @@ fn of_directory(path: &Path) -> Result<(Verdict, bool)> {
     let is_whole = verdict.read(&due, |due| {
         // A broker that runs may have freed it meanwhile.
         let state = snapshot_of(&data.dir, due.shard).ok().flatten();
-        state.is_some_and(|state| due.opened.is_deleted(&due.run, &state))
+        due.opened.is_deleted(&due.run, state.as_ref())
     })?;
     Ok((verdict, is_whole))
 }
