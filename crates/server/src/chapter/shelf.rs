@@ -275,6 +275,9 @@ impl Shelf {
     pub fn compact(&self, opening: Opening, stays_ms: u64, now: u64) -> Result<(), Error> {
         let mut manifest = self.turn();
         let runs = self.live_runs(|of, _held| of == opening)?;
+        if runs.iter().all(|(_, run)| run.compacted != 0) {
+            return Ok(());
+        }
         let rules = Rules { now, tombstones_before: now.saturating_sub(stays_ms) };
         let mut replaced = Vec::new();
         let made = self.make(&mut manifest, |file| {

@@ -1,4 +1,5 @@
-//! A process that dies, a power cut and a failing disk, at each operation of a settle and of a merge.
+//! A process that dies, a power cut and a failing disk, at each operation of a settle, of a merge and of a
+//! compaction.
 
 use std::io::ErrorKind;
 use std::sync::{Arc, Mutex};
@@ -22,9 +23,11 @@ enum Act {
     SettleSecond,
     /// What is left of two files goes into one.
     Merge,
+    /// A partition's runs of two files are written again in a third, though nothing of them goes.
+    Compact,
 }
 
-const ACTS: [Act; 3] = [Act::SettleFirst, Act::SettleSecond, Act::Merge];
+const ACTS: [Act; 4] = [Act::SettleFirst, Act::SettleSecond, Act::Merge, Act::Compact];
 
 impl Act {
     /// The disk before it, and the state that it is done with.
@@ -33,7 +36,7 @@ impl Act {
         let settles = match self {
             Self::SettleFirst => 0,
             Self::SettleSecond => 1,
-            Self::Merge => 2,
+            Self::Merge | Self::Compact => 2,
         };
         for _ in 0..settles {
             log.settle_next(&shelf(&disk), &mut state).unwrap();
@@ -48,6 +51,7 @@ impl Act {
         match self {
             Self::SettleFirst | Self::SettleSecond => log.settle_next(shelf, &mut state.clone()),
             Self::Merge => shelf.free(state),
+            Self::Compact => shelf.compact(OF_SMALL[0](), 0, 1_000),
         }
     }
 
@@ -57,14 +61,14 @@ impl Act {
         match self {
             Self::SettleFirst => [settled[0], settled[1]],
             Self::SettleSecond => [settled[1], settled[2]],
-            Self::Merge => [settled[2], settled[2]],
+            Self::Merge | Self::Compact => [settled[2], settled[2]],
         }
     }
 
     /// Whether this is the disk after it.
     fn is_done(self, disk: &SimDir) -> bool {
         let files = Manifest::read(disk, SHARD).unwrap().files.len();
-        files == [1, 2, 1][self as usize]
+        files == [1, 2, 1, 3][self as usize]
     }
 }
 
@@ -95,7 +99,7 @@ fn look(disk: &Arc<SimDir>, log: &Log, act: Act, state: &State) -> bool {
     found.retain(|name| name != MANIFEST);
     assert_eq!(found, names, "files that the manifest does not name");
     let is_done = act.is_done(disk);
-    assert!(act == Act::Merge || is_done == (settled == act.settled()[1]));
+    assert!(matches!(act, Act::Merge | Act::Compact) || is_done == (settled == act.settled()[1]));
     is_done
 }
 
