@@ -10,6 +10,8 @@ use plimsoll_sync::Dir;
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 
+use super::compactor::Compactor;
+use super::ends;
 use super::error::Failed;
 use super::keeper::Keeper;
 use super::lately::Lately;
@@ -19,7 +21,7 @@ use super::opening::wait_for;
 use super::replica::{Applier, Replica};
 use super::room::Room;
 use super::scrubber::scrub;
-use super::settler::{self, Settler};
+use super::settler::Settler;
 use super::snapshot;
 use super::task::Task;
 use crate::chapter::Shelf;
@@ -37,9 +39,10 @@ pub(crate) struct DataShard {
     /// They hold the group: they are before it, and so end before it.
     leader: Task,
     keeping: Task,
-    settling: Task,
+    /// What writes chapters, and what compacts them; each with what ends it.
+    settling: (Task, Arc<ends::Ends>),
+    compacting: (Task, Arc<ends::Ends>),
     _scrubbing: Task,
-    settler: Arc<Settler>,
     pub(crate) group: Arc<Group<Applier>>,
     pub(crate) replica: Arc<Replica>,
     pub(crate) shelf: Arc<Shelf>,
@@ -201,6 +204,7 @@ impl Opened {
         let leader = Task::spawn(group.runtime(), leading);
         let keeping = Arc::clone(&keeper).keep(Arc::clone(&group), Arc::clone(room));
         let keeping = Task::spawn(group.runtime(), keeping);
+        let (settler_ends, compactor_ends) = <(Arc<ends::Ends>, Arc<ends::Ends>)>::default();
         let settler = Arc::new(Settler {
             number,
             shelf: Arc::clone(&shelf),
@@ -209,19 +213,27 @@ impl Opened {
             room: Arc::clone(room),
             asks: asks.downgrade(),
             clock,
-            ends: settler::Ends::default(),
+            ends: Arc::clone(&settler_ends),
         });
-        let settling = Arc::clone(&settler).settle(Arc::clone(&group));
-        let settling = Task::spawn(group.runtime(), settling);
+        let settling = Task::spawn(group.runtime(), settler.settle(Arc::clone(&group)));
+        let compactor = Arc::new(Compactor {
+            number,
+            shelf: Arc::clone(&shelf),
+            replica: Arc::clone(&replica),
+            keeper: Arc::clone(&keeper),
+            clock,
+            ends: Arc::clone(&compactor_ends),
+        });
+        let compacting = Task::spawn(group.runtime(), compactor.compact());
         let scrubbing = Task::spawn(group.runtime(), scrub(number, Arc::clone(&shelf)));
         DataShard {
             number,
             asks,
             leader,
             keeping,
-            settling,
+            settling: (settling, settler_ends),
+            compacting: (compacting, compactor_ends),
             _scrubbing: scrubbing,
-            settler,
             group,
             replica,
             shelf,
@@ -341,12 +353,13 @@ impl DataShard {
     /// Takes no more, has all that was taken agreed on or refused, and makes it durable, with its state.
     /// Returns the last log index.
     pub(super) fn close(self) -> Result<u64, Failed> {
-        let Self { number, group, asks, leader, keeper, keeping, settling, settler, .. } = self;
+        let Self { number, group, asks, leader, keeper, keeping, settling, compacting, .. } = self;
         drop(asks);
         leader.join();
-        settler.ends.come();
-        settling.join();
-        drop(settler);
+        for (task, ends) in [compacting, settling] {
+            ends.come();
+            task.join();
+        }
         let (kept, group) = keeper.close(keeping, group);
         let last = group.applied().map_or(0, |last| last + 1);
         group.close().map_err(|why| Failed::Shard { number, why })?;

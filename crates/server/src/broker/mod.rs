@@ -23,6 +23,8 @@
 //! | `leader.rs` | the task that has a shard agree on batches and acts |
 //! | `snapshot.rs` | the state of a shard in a file |
 //! | `keeper.rs` | the task that writes it, and lets the log go |
+//! | `compactor.rs` | the task that keeps the newest record of each key |
+//! | `ends.rs` | how work on another thread is told to end |
 //! | `scrubber.rs` | reads every chapter again now and then |
 //! | `settler.rs` | the task that writes chapters, and has go what is past its retention in them |
 //! | `room.rs` | whether the disk has room for records |
@@ -39,8 +41,10 @@
 //! disk for costs no wake-up of a thread. What waits for a disk runs elsewhere.
 
 mod await_record;
+mod compactor;
 mod coordinator;
 mod data;
+mod ends;
 mod error;
 mod keeper;
 mod lately;

@@ -1,14 +1,15 @@
 //! [`Settler`]: writes chapters that have ended, once they are durable in the log; and has go what is past its
 //! retention in those that are settled.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
 use tokio::time::{MissedTickBehavior, sleep};
 
+use super::ends::Ends;
 use super::error::Failed;
 use super::keeper::Keeper;
 use super::leader::Ask;
@@ -39,51 +40,7 @@ pub(super) struct Settler {
     pub(super) room: Arc<Room>,
     pub(super) asks: mpsc::WeakUnboundedSender<Ask>,
     pub(super) clock: fn() -> u64,
-    pub(super) ends: Ends,
-}
-
-/// Whether it is to end, and what wakes it then.
-#[derive(Debug, Default)]
-pub(super) struct Ends {
-    has_come: Mutex<bool>,
-    changed: Condvar,
-    told: Notify,
-    /// Held while a chapter is written.
-    writing: Mutex<()>,
-}
-
-impl Ends {
-    /// Has it end; a chapter that is being written is left as it is. Waits for that.
-    pub(super) fn come(&self) {
-        self.tell();
-        drop(self.writing.lock().unwrap_or_else(PoisonError::into_inner));
-    }
-
-    fn tell(&self) {
-        *self.has_come.lock().unwrap_or_else(PoisonError::into_inner) = true;
-        self.changed.notify_all();
-        self.told.notify_one();
-    }
-
-    fn has_come(&self) -> bool {
-        self.has_come_within(Duration::ZERO)
-    }
-
-    /// Waits for it for so long at most.
-    fn has_come_within(&self, wait: Duration) -> bool {
-        let has_come = self.has_come.lock().unwrap_or_else(PoisonError::into_inner);
-        let waited = self.changed.wait_timeout_while(has_come, wait, |has_come| !*has_come);
-        *waited.unwrap_or_else(PoisonError::into_inner).0
-    }
-}
-
-/// Tells that it is to end.
-struct EndOnDrop<'a>(&'a Ends);
-
-impl Drop for EndOnDrop<'_> {
-    fn drop(&mut self) {
-        self.0.tell();
-    }
+    pub(super) ends: Arc<Ends>,
 }
 
 /// How fast a chapter is written: in half of the time in which it came, so that others hardly feel it; where the
@@ -98,7 +55,7 @@ impl Settler {
     /// Settles what ends, until it is told to end, or the shard has stopped.
     pub(super) async fn settle(self: Arc<Self>, group: Arc<Group<Applier>>) {
         // Also where it is dropped: what is written on another thread ends soon.
-        let _end = EndOnDrop(&self.ends);
+        let _end = self.ends.on_drop();
         let mut looks = tokio::time::interval(LOOK);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut expires = Instant::now();
@@ -106,19 +63,18 @@ impl Settler {
             tokio::select! {
                 _ = looks.tick() => {}
                 () = self.replica.ended.notified() => {}
-                () = self.ends.told.notified() => return,
+                () = self.ends.told() => return,
             }
             if self.replica.has_deleted.swap(false, Ordering::Relaxed) && !self.shelf.is_empty() {
                 self.keeper.keep_soon();
             }
             let settled = tokio::select! {
                 settled = self.settle_next(&group) => settled,
-                () = self.ends.told.notified() => return,
+                () = self.ends.told() => return,
             };
             if matches!(settled, Ok(true)) || expires.elapsed() >= EXPIRE {
                 expires = Instant::now();
                 self.expire();
-                self.compact().await;
             }
             let Err(why) = settled else { continue };
             if self.ends.has_come() || group.why_offline().is_some() {
@@ -127,7 +83,7 @@ impl Settler {
             tracing::error!(shard = self.number, %why, "a chapter cannot be settled");
             tokio::select! {
                 () = sleep(REST_AFTER_FAILURE) => {}
-                () = self.ends.told.notified() => return,
+                () = self.ends.told() => return,
             }
         }
     }
@@ -158,7 +114,7 @@ impl Settler {
 
     /// Writes a chapter, durably. Reads the log, and waits for the disk.
     fn write(&self, plan: Plan, is_pressed: bool, group: &Group<Applier>) -> Result<(), Failed> {
-        let _writing = self.ends.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _writing = self.ends.begin();
         if self.ends.has_come() {
             return Err(Failed::Offline { number: self.number });
         }
@@ -208,29 +164,6 @@ impl Settler {
             }
         }
         writer.finish()
-    }
-
-    /// Keeps the newest record of each key, where a partition is to be compacted.
-    async fn compact(self: &Arc<Self>) {
-        let dirty = self.shelf.dirty(&self.replica.lock().state);
-        if dirty.is_empty() {
-            return;
-        }
-        let (settler, now) = (Arc::clone(self), (self.clock)());
-        let compact = move || {
-            for (opening, stays_ms) in dirty {
-                let _writing = settler.ends.writing.lock().unwrap_or_else(PoisonError::into_inner);
-                if settler.ends.has_come() {
-                    return;
-                }
-                if let Err(why) = settler.shelf.compact(opening, stays_ms, now) {
-                    tracing::error!(shard = settler.number, %opening, %why, "it cannot be compacted");
-                }
-            }
-        };
-        // A panic there was printed there.
-        spawn_blocking(compact).await.ok();
-        self.keeper.keep_soon();
     }
 
     /// Has go what lies in chapters and is past its retention, or more than is to be kept.

@@ -31,12 +31,20 @@ const PIECE_BYTES: usize = 1 << 20;
 pub(super) type Found = (Arc<Chapter>, Run);
 
 /// What a compaction goes by.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Rules {
+#[derive(Clone, Copy)]
+pub(super) struct Rules<'a> {
     /// In ms since 1970.
     pub(super) now: u64,
     /// Tombstones go whose run was compacted first before this time.
     pub(super) tombstones_before: u64,
+    /// Whether it is to go on: it may take long.
+    pub(super) goes_on: &'a dyn Fn() -> bool,
+}
+
+impl Rules<'_> {
+    fn go_on(&self) -> Result<(), Error> {
+        if (self.goes_on)() { Ok(()) } else { Err(Error::Stopped) }
+    }
 }
 
 /// Writes what is left of a partition's runs into an empty file: of all that are dirty, and of those clean ones that
@@ -46,7 +54,7 @@ pub(super) fn compact(
     file: &Arc<dyn File>,
     shard: u32,
     runs: &[Found],
-    rules: Rules,
+    rules: Rules<'_>,
 ) -> Result<(Footer, Vec<usize>), Error> {
     let stale = stale(runs, rules)?;
     file.write_at(&format::header(shard), 0)?;
@@ -59,7 +67,7 @@ pub(super) fn compact(
         }
         replaced.push(number);
         let compacted = if run.compacted == 0 { rules.now } else { run.compacted };
-        kept.extend(to.copy(chapter, run, of_run)?.map(|run| Run { compacted, ..run }));
+        kept.extend(to.copy(chapter, run, of_run, rules)?.map(|run| Run { compacted, ..run }));
     }
     to.flush()?;
     let footers = || replaced.iter().map(|number| runs[*number].0.footer());
@@ -73,7 +81,7 @@ pub(super) fn compact(
 }
 
 /// The offsets of records that go, in their order.
-fn stale(runs: &[Found], rules: Rules) -> Result<Vec<i64>, Error> {
+fn stale(runs: &[Found], rules: Rules<'_>) -> Result<Vec<i64>, Error> {
     let [a, b, c, d, e, f, g, h, ..] = random::bytes();
     let seed = u64::from_le_bytes([a, b, c, d, e, f, g, h]);
     let mut parts = 1;
@@ -89,7 +97,7 @@ fn stale(runs: &[Found], rules: Rules) -> Result<Vec<i64>, Error> {
 /// records could not be looked at no tombstone goes: an older record of its key may be among them.
 fn stale_in_parts(
     runs: &[Found],
-    rules: Rules,
+    rules: Rules<'_>,
     seed: u64,
     parts: u128,
 ) -> Result<Option<Vec<i64>>, Error> {
@@ -101,7 +109,7 @@ fn stale_in_parts(
         };
         let mut newest: HashMap<u128, i64> = HashMap::new();
         for (chapter, run) in runs.iter().filter(|(_, run)| run.compacted == 0) {
-            each_record(chapter, run, |record| {
+            each_record(chapter, run, rules, |record| {
                 if let Some(key) = record.key.and_then(of_part) {
                     newest.insert(key, record.offset);
                 }
@@ -112,7 +120,7 @@ fn stale_in_parts(
         }
         for (chapter, run) in runs {
             let is_over = run.compacted != 0 && run.compacted < rules.tombstones_before;
-            is_all &= each_record(chapter, run, |record| {
+            is_all &= each_record(chapter, run, rules, |record| {
                 let Some(key) = record.key.and_then(of_part) else { return };
                 if newest.get(&key).is_some_and(|offset| *offset > record.offset) {
                     stale.push(record.offset);
@@ -134,10 +142,12 @@ fn stale_in_parts(
 fn each_record(
     chapter: &Chapter,
     run: &Run,
+    rules: Rules<'_>,
     mut see: impl FnMut(&Record<'_>),
 ) -> Result<bool, Error> {
     let mut is_all = true;
     chapter.walk(run, |_block, batches| {
+        rules.go_on()?;
         for batch in batches {
             let Some(records) = read(batch).and_then(|b| Records::of(&b, DECOMPRESSED_MAX).ok())
             else {
@@ -178,12 +188,19 @@ struct Copy<'a> {
 
 impl Copy<'_> {
     /// Copies what is left of a run, block by block. `None` if nothing is.
-    fn copy(&mut self, chapter: &Chapter, run: &Run, stale: &[i64]) -> Result<Option<Run>, Error> {
+    fn copy(
+        &mut self,
+        chapter: &Chapter,
+        run: &Run,
+        stale: &[i64],
+        rules: Rules<'_>,
+    ) -> Result<Option<Run>, Error> {
         let begin = hash_begin(run);
         let (place, first_block) = (self.place, self.blocks.len());
         let mut left = Run { place, first_block: first_block as u64, bytes: 0, ..*run };
         left.max_timestamp = i64::MIN;
         chapter.walk(run, |block, batches| {
+            rules.go_on()?;
             let kept: Vec<Bytes> =
                 batches.iter().filter_map(|batch| without(batch, stale)).collect();
             let heads = kept.iter().map(|batch| shard::Batch::read(batch).expect("it is one"));

@@ -119,6 +119,12 @@ impl Manifest {
         Ok(whole::create(dir, NAME, fill).map(drop)?)
     }
 
+    /// The number of a file that is to be made. Nobody else gets it, whatever becomes of that file.
+    pub(super) fn take_number(&mut self) -> u64 {
+        self.next_file += 1;
+        self.next_file - 1
+    }
+
     /// These runs are not read any more: file and number of each.
     pub(super) fn forget(&mut self, runs: &[(u64, u32)]) {
         let mut of_files: BTreeMap<u64, Vec<u32>> = BTreeMap::new();

@@ -123,7 +123,7 @@ impl Shelf {
             let next = Manifest { settled, ..manifest.clone() };
             return self.publish(&mut manifest, next, None);
         }
-        let made = self.make(&mut manifest, |file| {
+        let made = self.make(manifest.take_number(), |file| {
             Writer::begin(Arc::clone(file), self.shard, plan).and_then(write)
         })?;
         let mut next = Manifest { settled, ..manifest.clone() };
@@ -268,35 +268,46 @@ impl Shelf {
     }
 
     /// Keeps of each key of a partition the newest record, in what is settled of it; and tombstones for so many ms
-    /// after they were compacted first. Durable on return. Waits for the disk.
+    /// after they were compacted first. Others change the shelf meanwhile: where a run that was compacted is not where
+    /// it was, all stays as it is. Durable on return. Waits for the disk, as long as `goes_on` says.
     ///
     /// # Errors
-    /// [`Error::Run`]: some of it is damaged, and all stays as it was.
-    pub fn compact(&self, opening: Opening, stays_ms: u64, now: u64) -> Result<(), Error> {
-        let mut manifest = self.turn();
+    /// [`Error::Run`]: some of it is damaged, and all stays as it was. [`Error::Stopped`].
+    pub fn compact(
+        &self,
+        opening: Opening,
+        stays_ms: u64,
+        now: u64,
+        goes_on: impl Fn() -> bool,
+    ) -> Result<(), Error> {
         let runs = self.live_runs(|of, _held| of == opening)?;
         if runs.iter().all(|(_, run)| run.compacted != 0) {
             return Ok(());
         }
-        let rules = Rules { now, tombstones_before: now.saturating_sub(stays_ms) };
+        let places = |numbers: &[usize]| -> Vec<Option<(u64, u32)>> {
+            let books = self.read_books();
+            numbers.iter().map(|number| books.place(&runs[*number].1)).collect()
+        };
+        let all: Vec<usize> = (0..runs.len()).collect();
+        let begun = places(&all);
+        let tombstones_before = now.saturating_sub(stays_ms);
+        let rules = Rules { now, tombstones_before, goes_on: &goes_on };
+        let number = self.turn().take_number();
         let mut replaced = Vec::new();
-        let made = self.make(&mut manifest, |file| {
+        let made = self.make(number, |file| {
             let (footer, numbers) = compact(file, self.shard, &runs, rules)?;
             replaced = numbers;
             Ok(footer)
         })?;
+        let mut manifest = self.turn();
+        let gone: Vec<(u64, u32)> = places(&replaced).into_iter().flatten().collect();
+        let is_there = replaced.iter().filter_map(|number| begun[*number]).eq(gone.iter().copied());
+        if !is_there || gone.len() < replaced.len() {
+            return Ok(self.dir.remove(&made.named.name())?);
+        }
         let is_left = |run: &Run| made.runs.iter().any(|made| made.key() == run.key());
-        let gone: Vec<(u64, u32)> = {
-            let books = self.read_books();
-            let replaced = replaced.iter().filter_map(|number| books.place(&runs[*number].1));
-            replaced.collect()
-        };
-        let emptied: Vec<(Opening, u64)> = replaced
-            .iter()
-            .map(|n| &runs[*n].1)
-            .filter(|run| !is_left(run))
-            .map(Run::key)
-            .collect();
+        let replaced = replaced.iter().map(|number| runs[*number].1);
+        let emptied: Vec<Run> = replaced.filter(|run| !is_left(run)).collect();
         let mut next = manifest.clone();
         next.forget(&gone);
         if made.runs.is_empty() {
@@ -307,7 +318,7 @@ impl Shelf {
             self.publish(&mut manifest, next, Some(made))?;
         }
         let mut books = self.write_books();
-        emptied.into_iter().for_each(|(opening, chapter)| books.drop_run(opening, chapter));
+        emptied.iter().for_each(|run| books.drop_run(run.opening, run.chapter));
         Ok(())
     }
 
@@ -363,7 +374,8 @@ impl Shelf {
         next.files.retain(|named| !group.contains(&named.number));
         let mut made = None;
         if !runs.is_empty() {
-            let merged = self.make(manifest, |file| merge(file, self.shard, &runs))?;
+            let merged =
+                self.make(manifest.take_number(), |file| merge(file, self.shard, &runs))?;
             next.next_file = manifest.next_file;
             next.files.insert(place.unwrap_or(0), merged.named.clone());
             made = Some(merged);
@@ -407,14 +419,12 @@ impl Shelf {
         true
     }
 
-    /// A new file, filled and opened. It has a name, and nobody knows it yet.
+    /// A new file with this number, filled and opened. It has a name, and nobody knows it yet.
     fn make(
         &self,
-        manifest: &mut Manifest,
+        number: u64,
         fill: impl FnOnce(&Arc<dyn File>) -> Result<Footer, Error>,
     ) -> Result<Made, Error> {
-        let number = manifest.next_file;
-        manifest.next_file += 1;
         let name = name_of(number);
         let file = self.dir.create(&name, SyncMethod::ORDINARY.access())?;
         let filled = fill(&file).and_then(|footer| {
