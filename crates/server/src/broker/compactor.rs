@@ -11,6 +11,7 @@ use tokio::time::{MissedTickBehavior, interval};
 use super::ends::Ends;
 use super::keeper::Keeper;
 use super::replica::Replica;
+use super::room::Room;
 use crate::chapter::{Error, Shelf};
 
 /// How often it is looked whether more is settled.
@@ -23,6 +24,7 @@ pub(super) struct Compactor {
     pub(super) shelf: Arc<Shelf>,
     pub(super) replica: Arc<Replica>,
     pub(super) keeper: Arc<Keeper>,
+    pub(super) room: Arc<Room>,
     pub(super) clock: fn() -> u64,
     pub(super) ends: Arc<Ends>,
 }
@@ -40,7 +42,7 @@ impl Compactor {
                 () = self.ends.told() => return,
             }
             let settled = self.shelf.settled().chapter;
-            if settled == seen {
+            if settled == seen || self.room.is_short() {
                 continue;
             }
             seen = settled;
@@ -59,7 +61,7 @@ impl Compactor {
     fn compact_all(&self, dirty: Vec<(crate::shard::Opening, u64)>) {
         let _writing = self.ends.begin();
         for (opening, stays_ms) in dirty {
-            let goes_on = || !self.ends.has_come();
+            let goes_on = || !self.ends.has_come() && !self.room.is_short();
             match self.shelf.compact(opening, stays_ms, (self.clock)(), goes_on) {
                 Ok(()) => {}
                 Err(Error::Stopped) => return,

@@ -221,6 +221,7 @@ impl Opened {
             shelf: Arc::clone(&shelf),
             replica: Arc::clone(&replica),
             keeper: Arc::clone(&keeper),
+            room: Arc::clone(room),
             clock,
             ends: Arc::clone(&compactor_ends),
         });
@@ -353,6 +354,7 @@ impl DataShard {
     /// Takes no more, has all that was taken agreed on or refused, and makes it durable, with its state.
     /// Returns the last log index.
     pub(super) fn close(self) -> Result<u64, Failed> {
+        self.shelf.end();
         let Self { number, group, asks, leader, keeper, keeping, settling, compacting, .. } = self;
         drop(asks);
         leader.join();

@@ -159,10 +159,13 @@ impl Keeper {
             if let Some(end) = end {
                 group.purge(end).map_err(failed)?;
             }
-            match shelf {
-                Some(shelf) => free(&shelf, number, &snapshot.state),
-                None => Ok(()),
+            // The state is kept, whatever becomes of the chapters: the next time tries again.
+            if let Some(shelf) = shelf
+                && let Err(why) = free(&shelf, number, &snapshot.state)
+            {
+                tracing::error!(shard = number, %why, "chapters are not freed");
             }
+            Ok(())
         };
         let written = tokio::task::spawn_blocking(write).await;
         written.map_err(|_ended| Failed::Offline { number })??;

@@ -12,6 +12,9 @@ use crate::shard::{Opening, Partition, State};
 
 /// What is left of files that are merged has at most so many bytes together.
 const MERGED_BYTES_MAX: u64 = 512 << 20;
+/// Files with fewer bytes of batches are merged once there are so many.
+const SMALL_BYTES: u64 = 8 << 20;
+const SMALL_FILES: usize = 16;
 
 /// What is on a shelf.
 #[derive(Debug, Default)]
@@ -106,6 +109,12 @@ impl Books {
         all.any(|there| (there.file, there.number) == (held.file, held.number))
     }
 
+    /// Whether any run is there.
+    pub(super) fn has_number(&self, file: u64, number: u32) -> bool {
+        let mut all = self.runs.values().flat_map(|runs| &runs.list);
+        all.any(|held| (held.file, held.number) == (file, number))
+    }
+
     /// File and number of a run, if it is held.
     pub(super) fn place(&self, run: &Run) -> Option<(u64, u32)> {
         let list = &self.runs.get(&run.opening)?.list;
@@ -151,7 +160,8 @@ impl Books {
         gone
     }
 
-    /// Files to be merged next: all of which nothing is left, or else some of which less than half is.
+    /// Files to be merged next: all of which nothing is left; or else some of which less than half is; or else small
+    /// ones, where there are many: each takes a descriptor, and its place in the manifest.
     pub(super) fn next_to_merge(&self) -> BTreeSet<u64> {
         let empty: BTreeSet<u64> =
             self.files.iter().filter(|(_, book)| book.live_runs == 0).map(|(n, _)| *n).collect();
@@ -163,11 +173,23 @@ impl Books {
         };
         let mut thin: Vec<(u64, &Book)> =
             self.files.iter().filter(|(_, book)| is_thin(book)).map(|(n, b)| (*n, b)).collect();
+        if thin.is_empty() {
+            let is_small = |book: &Book| {
+                !book.is_spoiled && book.chapter.footer().batches_bytes() < SMALL_BYTES
+            };
+            let all = self.files.iter().filter(|(_, book)| is_small(book));
+            thin = all.map(|(number, book)| (*number, book)).collect();
+            if thin.len() < SMALL_FILES {
+                return BTreeSet::new();
+            }
+        }
         thin.sort_by_key(|(_, book)| book.chapter.footer().first_chapter);
         let mut bytes = 0;
         let fit = thin.into_iter().take_while(|(_, book)| {
+            // One that is larger is written again alone.
+            let is_first = bytes == 0;
             bytes += book.live_bytes;
-            bytes <= MERGED_BYTES_MAX
+            is_first || bytes <= MERGED_BYTES_MAX
         });
         fit.map(|(number, _)| number).collect()
     }

@@ -110,7 +110,10 @@ fn stale_in_parts(
         let mut newest: HashMap<u128, i64> = HashMap::new();
         for (chapter, run) in runs.iter().filter(|(_, run)| run.compacted == 0) {
             each_record(chapter, run, rules, |record| {
-                if let Some(key) = record.key.and_then(of_part) {
+                // One more than there may be says that there are too many.
+                if let Some(key) = record.key.and_then(of_part)
+                    && (newest.len() <= KEYS_MAX || newest.contains_key(&key))
+                {
                     newest.insert(key, record.offset);
                 }
             })?;
@@ -154,8 +157,13 @@ fn each_record(
                 is_all = false;
                 continue;
             };
-            // All of them, or none.
-            match records.iter().all(|record| record.is_ok()) {
+            // All of them, or none; and none of which two have one offset.
+            let mut last = -1;
+            let is_good = records.iter().all(|record| {
+                let offset = record.map_or(-1, |record| record.offset);
+                std::mem::replace(&mut last, offset) < offset
+            });
+            match is_good {
                 true => records.iter().flatten().for_each(|record| see(&record)),
                 false => is_all = false,
             }

@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use bytes::Bytes;
@@ -31,6 +32,8 @@ pub struct Shelf {
     books: RwLock<Books>,
     /// What was found so, by whoever read it.
     damaged: Mutex<BTreeMap<(String, Opening), Error>>,
+    /// Nothing is merged any more.
+    is_ending: AtomicBool,
 }
 
 impl Shelf {
@@ -69,6 +72,7 @@ impl Shelf {
             turn: Mutex::new(manifest),
             books: RwLock::new(books),
             damaged: Mutex::default(),
+            is_ending: AtomicBool::new(false),
         })
     }
 
@@ -76,6 +80,11 @@ impl Shelf {
     #[must_use]
     pub fn settled(&self) -> Settled {
         self.read_books().settled
+    }
+
+    /// Has it merge nothing more, beyond what it does just now.
+    pub fn end(&self) {
+        self.is_ending.store(true, Ordering::Relaxed);
     }
 
     /// Whether nothing is on it.
@@ -204,7 +213,12 @@ impl Shelf {
             if bytes >= bytes_max {
                 return Ok(Some(number));
             }
-            bytes += match self.note(chapter.run(number).and_then(|run| chapter.verify(&run))) {
+            let read = chapter.run(number).and_then(|run| chapter.verify(&run));
+            // What is gone by now was given back while it was read.
+            if read.is_err() && !self.read_books().has_number(file, number) {
+                continue;
+            }
+            bytes += match self.note(read) {
                 Err(Error::Run { .. } | Error::File { .. }) => 0,
                 read => read?,
             };
@@ -319,7 +333,8 @@ impl Shelf {
         }
         let mut books = self.write_books();
         emptied.iter().for_each(|run| books.drop_run(run.opening, run.chapter));
-        Ok(())
+        drop(books);
+        self.give_back(&gone)
     }
 
     /// Lets go of what a snapshot of the shard, which is durable, says is deleted. Files of which less than half is
@@ -336,9 +351,12 @@ impl Shelf {
             self.publish(&mut manifest, next, None)?;
             self.give_back(&gone)?;
         }
+        drop(manifest);
         loop {
+            // Whoever else changes the shelf has a turn between two of them.
+            let mut manifest = self.turn();
             let group = self.read_books().next_to_merge();
-            if group.is_empty() {
+            if group.is_empty() || self.is_ending.load(Ordering::Relaxed) {
                 return Ok(());
             }
             match self.merge(&mut manifest, &group) {
@@ -449,7 +467,18 @@ impl Shelf {
         next: Manifest,
         made: Option<Made>,
     ) -> Result<(), Error> {
-        next.write(&*self.dir, self.shard)?;
+        if let Err(why) = next.write(&*self.dir, self.shard) {
+            let on_disk = Manifest::read(&*self.dir, self.shard);
+            let is_named = |made: &Made| {
+                let files = on_disk.as_ref().map(|manifest| &manifest.files);
+                files.map_or(true, |files| files.iter().any(|n| n.number == made.named.number))
+            };
+            // Nobody would take it away before the next start, and the next try makes another.
+            if let Some(made) = made.filter(|made| !is_named(made)) {
+                self.dir.remove(&made.named.name()).ok();
+            }
+            return Err(why);
+        }
         let named: BTreeSet<u64> = next.files.iter().map(|named| named.number).collect();
         let mut books = self.write_books();
         books.settled = next.settled;

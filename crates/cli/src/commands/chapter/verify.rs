@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::Result;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use plimsoll_lab::units;
-use plimsoll_server::broker::{Names, snapshot_of};
+use plimsoll_server::broker::Names;
 use plimsoll_server::chapter::{Damage, Error, Found, MANIFEST, Opened, Run, Survey};
 use plimsoll_server::shard::State;
 use serde_json::{Value, json};
@@ -96,9 +96,18 @@ fn of_directory(path: &Path) -> Result<(Verdict, bool)> {
         }
     }
     let is_whole = verdict.read(&due, |due| {
-        // A broker that runs may have freed it meanwhile.
-        let state = snapshot_of(&data.dir, due.shard).ok().flatten();
-        due.opened.is_deleted(&due.run, state.as_ref())
+        // A broker that runs may have freed it meanwhile, or written it again elsewhere.
+        let shards = data.shards().unwrap_or_default();
+        let Some(shard) = shards.into_iter().find(|shard| shard.number == due.shard) else {
+            return false;
+        };
+        let (Ok(state), Ok(survey)) = (shard.state, shard.survey) else { return false };
+        let mut files = survey.files.iter();
+        match files.find(|found| found.named.name() == due.opened.chapter.name()) {
+            Some(Found { opened: Ok(opened), .. }) => opened.is_deleted(&due.run, state.as_ref()),
+            Some(_) => false,
+            None => true,
+        }
     })?;
     Ok((verdict, is_whole))
 }
