@@ -1,6 +1,7 @@
 """A broker in a directory of its own, which can be stopped, killed and started again."""
 
 import os
+import random
 import shutil
 import signal
 import socket
@@ -71,6 +72,12 @@ class Broker:
 
 
 def free_port():
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return free.getsockname()[1]
+    """One below those of outgoing connections, which could take it while a broker starts again."""
+    for port in random.sample(range(20_000, 32_000), 200):
+        with socket.socket() as free:
+            try:
+                free.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
+    raise RuntimeError("no port is free between 20000 and 32000")
