@@ -13,6 +13,7 @@ use super::keeper::Keeper;
 use super::replica::Replica;
 use super::room::Room;
 use crate::chapter::{Error, Shelf};
+use crate::shard::Opening;
 
 /// How often it is looked whether more is settled.
 const LOOK: Duration = Duration::from_millis(250);
@@ -58,7 +59,7 @@ impl Compactor {
         }
     }
 
-    fn compact_all(&self, dirty: Vec<(crate::shard::Opening, u64)>) {
+    fn compact_all(&self, dirty: Vec<(Opening, u64)>) {
         let _writing = self.ends.begin();
         for (opening, stays_ms) in dirty {
             let goes_on = || !self.ends.has_come() && !self.room.is_short();

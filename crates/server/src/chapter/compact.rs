@@ -13,7 +13,7 @@ use plimsoll_sync::File;
 use twox_hash::XxHash3_128;
 
 use super::error::Error;
-use super::format::{self, Block, Footer, HEADER_BYTES, Run};
+use super::format::{self, Block, Footer, HEADER_BYTES, Run, Span};
 use super::reader::Chapter;
 use super::writer::finish;
 use crate::kafka::batch::Batch;
@@ -70,13 +70,8 @@ pub(super) fn compact(
         kept.extend(to.copy(chapter, run, of_run, rules)?.map(|run| Run { compacted, ..run }));
     }
     to.flush()?;
-    let footers = || replaced.iter().map(|number| runs[*number].0.footer());
-    let least = |of: fn(&Footer) -> u64| footers().map(of).min().unwrap_or(0);
-    let most = |of: fn(&Footer) -> u64| footers().map(of).max().unwrap_or(0);
-    let chapters = (least(|footer| footer.first_chapter), most(|footer| footer.last_chapter));
-    let indexes = (least(|footer| footer.first_index), most(|footer| footer.last_index));
-    let time = most(|footer| footer.time);
-    let footer = finish(&**file, to.place, chapters, indexes, time, &to.blocks, &kept)?;
+    let span = Span::of(&replaced.iter().map(|number| runs[*number].0.footer()));
+    let footer = finish(&**file, to.place, span, &to.blocks, &kept)?;
     Ok((footer, replaced))
 }
 

@@ -159,6 +159,31 @@ pub struct Footer {
     pub hash: u64,
 }
 
+/// Of what range of the log the chapters of a file are.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Span {
+    pub(super) first_chapter: u64,
+    pub(super) last_chapter: u64,
+    pub(super) first_index: u64,
+    pub(super) last_index: u64,
+    pub(super) time: u64,
+}
+
+impl Span {
+    /// Of all that these files hold.
+    pub(super) fn of<'a>(footers: &(impl Iterator<Item = &'a Footer> + Clone)) -> Self {
+        let least = |of: fn(&Footer) -> u64| footers.clone().map(of).min().unwrap_or(0);
+        let most = |of: fn(&Footer) -> u64| footers.clone().map(of).max().unwrap_or(0);
+        Self {
+            first_chapter: least(|footer| footer.first_chapter),
+            last_chapter: most(|footer| footer.last_chapter),
+            first_index: least(|footer| footer.first_index),
+            last_index: most(|footer| footer.last_index),
+            time: most(|footer| footer.time),
+        }
+    }
+}
+
 /// The first bytes of a file of this shard.
 pub(super) fn header(shard: u32) -> [u8; HEADER_BYTES] {
     let mut to = Vec::with_capacity(HEADER_BYTES);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use plimsoll_sync::{Allocation, File};
 
 use super::error::Error;
-use super::format::{self, Footer, HEADER_BYTES, Run};
+use super::format::{self, Footer, HEADER_BYTES, Run, Span};
 use super::reader::Chapter;
 use super::writer::finish;
 
@@ -41,11 +41,6 @@ pub(super) fn merge(
         blocks.extend(of_run);
         runs.push(merged);
     }
-    let footers = || from.iter().map(|(chapter, _)| chapter.footer());
-    let least = |of: fn(&Footer) -> u64| footers().map(of).min().unwrap_or(0);
-    let most = |of: fn(&Footer) -> u64| footers().map(of).max().unwrap_or(0);
-    let chapters = (least(|footer| footer.first_chapter), most(|footer| footer.last_chapter));
-    let indexes = (least(|footer| footer.first_index), most(|footer| footer.last_index));
-    let time = most(|footer| footer.time);
-    finish(&**file, blocks_at, chapters, indexes, time, &blocks, &runs)
+    let span = Span::of(&from.iter().map(|(chapter, _)| chapter.footer()));
+    finish(&**file, blocks_at, span, &blocks, &runs)
 }

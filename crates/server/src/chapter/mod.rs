@@ -25,7 +25,8 @@
 //! | `error.rs` | why a chapter cannot be written or read |
 //!
 //! Invariants: what the manifest names is durable. The content of a run is a function of the log: equal on every
-//! replica, whenever it was settled. A run is freed only by what a durable snapshot of the shard says.
+//! replica, whenever it was settled, until it is compacted. A run is freed only once a durable snapshot of the shard says
+//! that it is deleted, or a durable manifest has a compacted one in its place.
 
 mod books;
 mod compact;

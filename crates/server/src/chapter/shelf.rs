@@ -460,7 +460,7 @@ impl Shelf {
     }
 
     /// Makes this the manifest, and what it names what can be read. If that fails, the old one or the new one is on
-    /// the disk: files of both stay.
+    /// the disk: a file stays that either names.
     fn publish(
         &self,
         manifest: &mut Manifest,

@@ -11,7 +11,9 @@ use bytes::Bytes;
 use plimsoll_sync::{Allocation, File, SyncMethod};
 
 use super::error::Error;
-use super::format::{self, BLOCK_BYTES, Block, FOOTER_BYTES, Footer, HEADER_BYTES, RUN_BYTES, Run};
+use super::format::{
+    self, BLOCK_BYTES, Block, FOOTER_BYTES, Footer, HEADER_BYTES, RUN_BYTES, Run, Span,
+};
 use crate::shard::{Batch, Ended, Entry, Item, Opening, Point, State};
 
 /// Bytes of the log that are in memory at once, about.
@@ -140,9 +142,14 @@ impl Writer {
             runs.push(run.ok_or(Error::NotPlanned { chapter, index: end })?);
         }
         let blocks_at = runs.last().map_or(HEADER_BYTES as u64, |run| run.place + run.bytes);
-        let chapters = (chapter, chapter);
-        let indexes = (self.plan.first_index, end);
-        finish(&*self.file, blocks_at, chapters, indexes, time, &blocks, &runs)
+        let span = Span {
+            first_chapter: chapter,
+            last_chapter: chapter,
+            first_index: self.plan.first_index,
+            last_index: end,
+            time,
+        };
+        finish(&*self.file, blocks_at, span, &blocks, &runs)
     }
 
     fn write_window(&mut self) -> Result<usize, Error> {
@@ -175,14 +182,13 @@ impl Writer {
 pub(super) fn finish(
     file: &dyn File,
     blocks_at: u64,
-    (first_chapter, last_chapter): (u64, u64),
-    (first_index, last_index): (u64, u64),
-    time: u64,
+    span: Span,
     blocks: &[Block],
     runs: &[Run],
 ) -> Result<Footer, Error> {
     let runs_at = blocks_at + (blocks.len() * format::BLOCK_HEAD_BYTES) as u64;
     let footer_at = runs_at + (runs.len() * RUN_BYTES) as u64;
+    let Span { first_chapter, last_chapter, first_index, last_index, time } = span;
     let footer = Footer {
         runs: u32::try_from(runs.len()).expect("fewer than 4 billion partitions"),
         first_chapter,

@@ -6,6 +6,7 @@ mod golden;
 mod hostile;
 mod log;
 mod model;
+mod replica;
 mod stories;
 
 #[path = "../shard/batch.rs"]

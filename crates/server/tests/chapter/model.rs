@@ -13,17 +13,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use plimsoll_server::chapter::{Run, Shelf};
+use plimsoll_server::chapter::Run;
 use plimsoll_server::shard::{
-    Batch, Draft, Fence, Held, Item, Open, Opening, Outcome, Producers, Settings, State, Why, fetch,
+    Batch, Draft, Fence, Item, Open, Opening, Producers, Settings, State, Why,
 };
-use plimsoll_simdisk::SimDir;
 use plimsoll_sync::Crash;
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
 use super::batch::opening;
 use super::log::{Log, Logged, SETTINGS, files, marked, shelf};
+use super::replica::Replica;
 use super::seeds::{is_replay, replayable, seeds};
 
 #[test]
@@ -86,21 +86,6 @@ struct History {
     /// Each run, as the first that wrote it had it: the same on all replicas.
     runs: BTreeMap<(Opening, u64), Run>,
     seen: Seen,
-}
-
-/// One that settles.
-struct Replica {
-    disk: Arc<SimDir>,
-    shelf: Shelf,
-    state: State,
-    /// Snapshots that it took, the newest last.
-    snapshots: Vec<State>,
-    /// The one that is durable.
-    durable: State,
-    /// How far it was when it last settled: what it left out was deleted by then, and nobody reads before.
-    settled_at: u64,
-    /// Runs that the shelf let go of.
-    freed: BTreeSet<(Opening, u64)>,
 }
 
 const REPLICAS: usize = 3;
@@ -519,85 +504,5 @@ impl History {
         assert!(found.is_none_or(|found| found >= start));
         let is_on_shelf = on_shelf.is_some_and(|offset| offset > start);
         self.seen.note("searches that came out on the shelf", usize::from(is_on_shelf));
-    }
-}
-
-impl Replica {
-    fn new() -> Self {
-        let disk = Arc::new(SimDir::new());
-        let shelf = shelf(&disk);
-        Self {
-            disk,
-            shelf,
-            state: State::default(),
-            snapshots: Vec::new(),
-            durable: State::default(),
-            settled_at: 0,
-            freed: BTreeSet::new(),
-        }
-    }
-
-    /// Whether what came by was settled already.
-    fn apply_next(&mut self, log: &Log) -> bool {
-        let settled = self.shelf.settled().end;
-        let is_settled = |outcome: &Outcome| match outcome {
-            Outcome::ChapterEnd(ended) => ended.end <= settled,
-            _ => false,
-        };
-        let comes_again = log.apply_next(&mut self.state).iter().any(is_settled);
-        if comes_again {
-            self.state.settle(settled);
-        }
-        comes_again
-    }
-
-    fn take_snapshot(&mut self) {
-        self.snapshots.push(self.state.clone());
-    }
-
-    /// The first entry that the log still has.
-    fn log_from(&self) -> u64 {
-        self.durable.needs_from().min(self.durable.applied() + 1)
-    }
-
-    /// Notes which runs a shelf lets go of by this state.
-    fn note_freed(&mut self, state: &State) {
-        let mut runs: BTreeMap<Opening, Vec<(u64, i64, bool)>> = BTreeMap::new();
-        for (_, chapter, of_file) in files(&self.disk) {
-            let is_known = chapter.footer().last_index <= state.applied();
-            for run in of_file {
-                let of = runs.entry(run.opening).or_default();
-                of.push((run.chapter, run.end_offset, is_known));
-            }
-        }
-        for (opening, mut runs) in runs {
-            runs.sort_unstable();
-            let start = state.partition(opening).map_or(i64::MAX, |partition| partition.start());
-            runs.retain(|(chapter, ..)| !self.freed.contains(&(opening, *chapter)));
-            let gone = runs.iter().take_while(|(_, end, is_known)| *is_known && *end <= start);
-            self.freed.extend(gone.map(|(chapter, ..)| (opening, *chapter)));
-        }
-    }
-
-    /// What comes next, as a broker reads it; and whether it was on the shelf.
-    fn read(
-        &self,
-        log: &Log,
-        at: Opening,
-        from: i64,
-        end: i64,
-        bytes_max: usize,
-    ) -> (Vec<Bytes>, bool) {
-        let unsettled = self.state.partition(at).unwrap().unsettled();
-        if from < unsettled && self.shelf.has(at, from) {
-            return (self.shelf.read(at, from, end, bytes_max).unwrap(), true);
-        }
-        let find = |index: u64| -> Option<&Held> {
-            assert!(index >= self.log_from(), "the log has let go of entry {index}");
-            log.find(index)
-        };
-        let fetched = fetch(&self.state, at, from, end, bytes_max, find);
-        assert_eq!(fetched.needs, None);
-        (fetched.batches, false)
     }
 }

@@ -19,6 +19,7 @@ mod model;
 mod seeds;
 #[path = "../shared/served.rs"]
 mod served;
+mod steps;
 mod stories;
 mod world;
 

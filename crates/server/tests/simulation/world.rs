@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 use std::thread;
@@ -12,15 +11,14 @@ use plimsoll_log::Policy;
 use plimsoll_server::broker::{Options, Promise};
 use plimsoll_server::chapter::{Chapter, Manifest};
 use plimsoll_server::kafka::batch::Producer;
-use plimsoll_server::kafka::error::ErrorCode;
 use plimsoll_simdisk::{DiskOptions, Fault, FaultKind, Operation, Persistence, SimDir};
 use plimsoll_sync::{Access, Crash, Dir};
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use tempfile::TempDir;
 
-use crate::broker::{Broker, Produced, Wanted, timestamp};
-use crate::model::{Model, Partition, Shown, Start};
+use crate::broker::{Broker, Produced};
+use crate::model::{Model, Partition, Start};
 
 const LIVES: u32 = 4;
 const STEPS: u32 = 80;
@@ -29,46 +27,43 @@ const REFUSALS: u32 = 6;
 /// Longer than a request that says for how long it is tried.
 const LONG: Duration = Duration::from_secs(1);
 const TOPICS: [&str; 4] = ["orders", "notes", "audit", "ledger"];
-const PARTITIONS_MAX: usize = 5;
-const GROUPS: u32 = 2;
-const RETENTION_BYTES: Range<u64> = 300..3_000;
 
 /// What histories met.
 pub(crate) type Seen = BTreeMap<String, u64>;
 
 /// The disk fails, or is down: what was asked may be done or not.
-struct Faulty;
+pub(crate) struct Faulty;
 
 pub(crate) struct World {
-    rng: Pcg64Mcg,
-    disk: Arc<SimDir>,
+    pub(crate) rng: Pcg64Mcg,
+    pub(crate) disk: Arc<SimDir>,
     /// What outlives a process, and no power cut.
-    memory: TempDir,
-    model: Model,
-    knowledge: Knowledge,
+    pub(crate) memory: TempDir,
+    pub(crate) model: Model,
+    pub(crate) knowledge: Knowledge,
     /// Something fails in this life, or the disk goes down.
-    is_faulty: bool,
+    pub(crate) is_faulty: bool,
     /// It is more than that the disk goes down.
-    has_failures: bool,
+    pub(crate) has_failures: bool,
     /// What is written is not in memory any more in this life, though nobody has synced it.
-    never_syncs: bool,
+    pub(crate) never_syncs: bool,
     /// Topics are made, grow and go in this life: each change makes all that came before it durable.
-    has_changes: bool,
+    pub(crate) has_changes: bool,
     /// Records are deleted in this life, which does the same.
-    has_trims: bool,
+    pub(crate) has_trims: bool,
     /// How many requests were made.
-    turn: u64,
+    pub(crate) turn: u64,
     /// Idempotent producers of this life, each of one partition.
-    producers: BTreeMap<(String, usize), Producer>,
+    pub(crate) producers: BTreeMap<(String, usize), Producer>,
     /// What they sent last.
-    last_sent: BTreeMap<(String, usize), Produced>,
+    pub(crate) last_sent: BTreeMap<(String, usize), Produced>,
     /// Ids that producers were given, ever.
-    ids: BTreeSet<i64>,
-    seen: Seen,
+    pub(crate) ids: BTreeSet<i64>,
+    pub(crate) seen: Seen,
 }
 
 /// What is known of the last run that clients saw.
-struct Knowledge {
+pub(crate) struct Knowledge {
     /// What it acknowledged may be in memory alone.
     is_in_memory: bool,
     /// Its system died, or its memory went.
@@ -79,7 +74,7 @@ struct Knowledge {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Ended {
+pub(crate) enum Ended {
     /// Or there was none.
     Unknown,
     InOrder,
@@ -124,7 +119,7 @@ impl World {
         self.seen
     }
 
-    fn saw(&mut self, what: impl Into<String>) {
+    pub(crate) fn saw(&mut self, what: impl Into<String>) {
         *self.seen.entry(what.into()).or_default() += 1;
     }
 
@@ -383,292 +378,6 @@ impl World {
             }
         }
         self.memory = after;
-    }
-
-    /// One thing that a client does.
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "time passes, of which nothing depends on how much"
-    )]
-    fn step(&mut self, broker: &mut Broker) -> Result<(), Faulty> {
-        if self.model.topics.values().all(|topic| topic.counts.iter().all(|count| *count == 0)) {
-            return self.create(broker);
-        }
-        let from = match (self.has_changes, self.has_trims) {
-            (true, _) => 0,
-            (false, true) => 4,
-            (false, false) => 6,
-        };
-        match self.rng.random_range(from..46) {
-            0..=1 => self.create(broker),
-            2 => self.grow(broker),
-            3 => self.delete(broker),
-            4..=5 => self.trim(broker),
-            6..=27 => self.produce(broker),
-            28..=30 => self.send_again(broker),
-            31..=34 => self.look(broker),
-            35..=36 => self.look_from(broker),
-            37..=38 => self.at_time(broker),
-            39..=42 => self.commit(broker),
-            43..=44 => self.committed(broker),
-            _ => {
-                // Syncs in the background have their time.
-                thread::sleep(Duration::from_millis(self.rng.random_range(0..8)));
-                Ok(())
-            }
-        }
-    }
-
-    fn create(&mut self, broker: &mut Broker) -> Result<(), Faulty> {
-        let Some((name, _)) = self.draw_topic(|count| count == 0) else { return Ok(()) };
-        let wanted = Wanted {
-            partitions: self.rng.random_range(1..=3),
-            is_durable: self.rng.random_ratio(1, 3),
-            retention_bytes: self
-                .rng
-                .random_ratio(1, 3)
-                .then(|| self.rng.random_range(RETENTION_BYTES)),
-        };
-        self.model.change(&name, wanted.partitions);
-        let topic = self.model.topics.get_mut(&name).expect("it was drawn");
-        (topic.is_durable, topic.retention_bytes) = (wanted.is_durable, wanted.retention_bytes);
-        let is_done = broker.create(&name, wanted);
-        self.unless_faulty(is_done.then_some(()), "a creation")?;
-        self.model.is(&name, wanted.partitions);
-        Ok(())
-    }
-
-    fn grow(&mut self, broker: &mut Broker) -> Result<(), Faulty> {
-        let Some((name, count)) = self.draw_topic(|n| (1..PARTITIONS_MAX).contains(&n)) else {
-            return Ok(());
-        };
-        self.model.change(&name, count + 1);
-        let is_done = broker.grow(&name, count + 1);
-        self.unless_faulty(is_done.then_some(()), "a growth")?;
-        self.model.is(&name, count + 1);
-        Ok(())
-    }
-
-    fn delete(&mut self, broker: &mut Broker) -> Result<(), Faulty> {
-        let Some((name, _)) = self.draw_topic(|count| count > 0) else { return Ok(()) };
-        if self.rng.random() {
-            self.produce(broker)?;
-        }
-        let mut chapters = broker.node().shards().into_iter().filter_map(|shard| shard.chapters);
-        if chapters.any(|chapters| chapters.waiting > 0) {
-            self.saw("a topic deleted while chapters wait");
-        }
-        self.model.change(&name, 0);
-        let is_done = broker.delete(&name);
-        self.unless_faulty(is_done.then_some(()), "a deletion")?;
-        self.model.is(&name, 0);
-        self.forget(&name);
-        Ok(())
-    }
-
-    /// Batches for some partitions, in one request.
-    fn produce(&mut self, broker: &mut Broker) -> Result<(), Faulty> {
-        self.turn += 1;
-        let mut all: Vec<Produced> = Vec::new();
-        for _ in 0..self.rng.random_range(1..=3) {
-            let Some((topic, partition)) = self.draw_partition() else { continue };
-            if all.iter().any(|one| (&one.topic, one.partition) == (&topic, partition)) {
-                continue;
-            }
-            let producer = match self.rng.random_ratio(1, 2) {
-                true => Some(self.producer(broker, &topic, partition)?),
-                false => None,
-            };
-            let first = self.turn * 100 + 10 * all.len() as u64;
-            let records = (first..first + self.rng.random_range(1..=3)).collect();
-            all.push(Produced { topic, partition, records, producer });
-        }
-        if all.is_empty() { Ok(()) } else { self.send(broker, &all, false) }
-    }
-
-    /// A producer that heard nothing sends again; and so does one that did.
-    fn send_again(&mut self, broker: &mut Broker) -> Result<(), Faulty> {
-        let sure = self.last_sent.values().filter(|one| self.is_sure(&one.topic));
-        let sure: Vec<_> = sure.cloned().collect();
-        if sure.is_empty() {
-            return Ok(());
-        }
-        let one = sure[self.rng.random_range(0..sure.len())].clone();
-        self.saw("a batch sent again");
-        self.send(broker, &[one], true)
-    }
-
-    fn send(&mut self, broker: &mut Broker, all: &[Produced], again: bool) -> Result<(), Faulty> {
-        for one in all {
-            let turn = self.turn;
-            let partition = self.known(&one.topic, one.partition);
-            one.records.iter().for_each(|record| partition.send(*record, turn));
-            if one.producer.is_some() {
-                self.last_sent.insert((one.topic.clone(), one.partition), one.clone());
-            }
-        }
-        let told = broker.produce(all);
-        let told = self.unless_faulty(told, "a batch")?;
-        for (one, told) in all.iter().zip(told) {
-            let place = (one.topic.clone(), one.partition);
-            // What came before it was lost.
-            if again && told == Err(ErrorCode::OutOfOrderSequenceNumber) {
-                self.saw("a batch out of order");
-                continue;
-            }
-            let Ok(base_offset) = told else {
-                self.producers.remove(&place);
-                self.unless_faulty(None::<()>, &format!("{one:?}: {told:?}")).ok();
-                continue;
-            };
-            let partition = self.known(&one.topic, one.partition);
-            for (offset, record) in (base_offset..).zip(&one.records) {
-                partition.acknowledge(*record, offset);
-            }
-            let producer = self.producers.get_mut(&place);
-            if let Some(producer) = producer.filter(|_| one.producer.is_some() && !again) {
-                producer.base_sequence += i32::try_from(one.records.len()).expect("few");
-            }
-        }
-        Ok(())
-    }
-
-    /// A producer of this partition, and the number of its next record.
-    fn producer(
-        &mut self,
-        broker: &mut Broker,
-        topic: &str,
-        partition: usize,
-    ) -> Result<Producer, Faulty> {
-        let place = (topic.to_owned(), partition);
-        if let Some(producer) = self.producers.get(&place) {
-            return Ok(*producer);
-        }
-        let id = broker.producer();
-        let id = self.unless_faulty(id, "an id")?;
-        assert!(self.ids.insert(id), "two producers have the id {id}");
-        let producer = Producer { id, epoch: 0, base_sequence: 0 };
-        self.producers.insert(place, producer);
-        Ok(producer)
-    }
-
-    /// Deletes records from the front of a partition.
-    fn trim(&mut self, broker: &mut Broker) -> Result<(), Faulty> {
-        let Some((topic, number)) = self.draw_partition() else { return Ok(()) };
-        let end = self.known(&topic, number).end();
-        // At times beyond what anybody knows of.
-        let beyond = i64::from(self.rng.random_ratio(1, 8));
-        let offset = self.rng.random_range(0..=end + beyond);
-        self.known(&topic, number).trim(offset, false);
-        let told = broker.delete_records(&topic, number, offset);
-        if offset > end && told == Some(Err(ErrorCode::OffsetOutOfRange)) {
-            return Ok(());
-        }
-        let start = self.unless_faulty(told.and_then(Result::ok), "a deletion of records")?;
-        assert!(start >= offset, "{topic}-{number} begins at {start}, below {offset}");
-        self.known(&topic, number).trim(offset, true);
-        self.saw("records deleted");
-        Ok(())
-    }
-
-    fn look(&mut self, broker: &mut Broker) -> Result<(), Faulty> {
-        let Some((topic, number)) = self.draw_partition() else { return Ok(()) };
-        let shown = broker.look(&topic, number);
-        let shown = self.unless_faulty(shown, "a look")?;
-        self.seen(&topic, number, &shown);
-        Ok(())
-    }
-
-    fn look_from(&mut self, broker: &mut Broker) -> Result<(), Faulty> {
-        let Some((topic, number)) = self.draw_partition() else { return Ok(()) };
-        let end = self.known(&topic, number).end();
-        let (from, nth) = (self.rng.random_range(0..=end), self.rng.random_range(0..3));
-        let shown = broker.look_from(&topic, number, from, [1, 500, 1 << 20][nth]);
-        let shown = self.unless_faulty(shown, "a look from the middle")?;
-        self.saw(if shown.from == from { "a look from the middle" } else { "a look too early" });
-        self.seen(&topic, number, &shown);
-        Ok(())
-    }
-
-    /// Asks for the first record of a time, and looks what it is.
-    fn at_time(&mut self, broker: &mut Broker) -> Result<(), Faulty> {
-        let Some((topic, number)) = self.draw_partition() else { return Ok(()) };
-        let at = timestamp(100 * self.rng.random_range(0..=self.turn + 1));
-        let told = broker.at_time(&topic, number, at);
-        let told = self.unless_faulty(told, "an offset by time")?;
-        let shown = broker.look(&topic, number);
-        let shown = self.unless_faulty(shown, "a look")?;
-        self.known(&topic, number).at_time(at, told, &shown);
-        self.saw(if told.is_some() { "an offset by time" } else { "no offset of a time" });
-        self.seen(&topic, number, &shown);
-        Ok(())
-    }
-
-    /// What is shown is held against the model.
-    fn seen(&mut self, topic: &str, number: usize, shown: &Shown) {
-        if self.known(topic, number).look(shown) > 0 {
-            self.saw("retention.bytes deleted");
-        }
-        if shown.is_settled && !shown.records.is_empty() {
-            self.saw("read from a chapter");
-        }
-    }
-
-    fn commit(&mut self, broker: &mut Broker) -> Result<(), Faulty> {
-        let Some((topic, number)) = self.draw_partition() else { return Ok(()) };
-        let (group, offset) = (self.rng.random_range(0..GROUPS), self.rng.random_range(0..1_000));
-        let at = (group, topic.clone(), number);
-        self.model.commit(at.clone(), offset, false);
-        let is_done = broker.commit(group, &topic, number, offset);
-        self.unless_faulty(is_done.then_some(()), "a commit")?;
-        self.model.commit(at, offset, true);
-        Ok(())
-    }
-
-    fn committed(&mut self, broker: &mut Broker) -> Result<(), Faulty> {
-        let Some((topic, number)) = self.draw_partition() else { return Ok(()) };
-        let group = self.rng.random_range(0..GROUPS);
-        let told = broker.committed(group, &topic, number);
-        let offset = self.unless_faulty(told, "an offset")?;
-        self.model.committed(&(group, topic, number), offset, false);
-        Ok(())
-    }
-
-    /// A disk that works does what is asked.
-    fn unless_faulty<T>(&mut self, told: Option<T>, what: &str) -> Result<T, Faulty> {
-        assert!(told.is_some() || self.is_faulty, "{what} is refused, and the disk is good");
-        self.saw(if told.is_some() { "requests done" } else { "requests not done" });
-        told.ok_or(Faulty)
-    }
-
-    /// A topic of which it is known how many partitions it has: so many.
-    fn draw_topic(&mut self, fits: impl Fn(usize) -> bool) -> Option<(String, usize)> {
-        let counts = self.model.topics.iter().filter_map(|(name, topic)| {
-            let count = *topic.counts.first().filter(|_| topic.counts.len() == 1)?;
-            fits(count).then(|| (name.clone(), count))
-        });
-        let fitting: Vec<_> = counts.collect();
-        (!fitting.is_empty()).then(|| fitting[self.rng.random_range(0..fitting.len())].clone())
-    }
-
-    fn draw_partition(&mut self) -> Option<(String, usize)> {
-        let (topic, count) = self.draw_topic(|count| count > 0)?;
-        Some((topic, self.rng.random_range(0..count)))
-    }
-
-    fn known(&mut self, topic: &str, number: usize) -> &mut Partition {
-        let topic = self.model.topics.get_mut(topic).expect("it was drawn");
-        topic.partitions.get_mut(&number).expect("it was drawn")
-    }
-
-    fn is_sure(&self, topic: &str) -> bool {
-        self.model.topics[topic].counts.len() == 1
-    }
-
-    /// Nobody sends again to a topic that is gone.
-    fn forget(&mut self, topic: &str) {
-        self.producers.retain(|(name, _), _| name != topic);
-        self.last_sent.retain(|(name, _), _| name != topic);
     }
 }
 
