@@ -65,11 +65,12 @@ impl Compactor {
             let goes_on = || !self.ends.has_come() && !self.room.is_short();
             match self.shelf.compact(opening, stays_ms, (self.clock)(), goes_on) {
                 Ok(()) => {}
-                Err(Error::Stopped) => return,
+                Err(Error::Stopped) => break,
                 Err(why) => {
                     tracing::error!(shard = self.number, %opening, %why, "it cannot be compacted");
                 }
             }
         }
+        self.shelf.roll_up();
     }
 }

@@ -74,7 +74,7 @@ impl Settler {
             };
             if matches!(settled, Ok(true)) || expires.elapsed() >= EXPIRE {
                 expires = Instant::now();
-                self.expire();
+                self.expire().await;
             }
             let Err(why) = settled else { continue };
             if self.ends.has_come() || group.why_offline().is_some() {
@@ -167,9 +167,14 @@ impl Settler {
     }
 
     /// Has go what lies in chapters and is past its retention, or more than is to be kept.
-    fn expire(&self) {
+    async fn expire(&self) {
         let now = (self.clock)();
-        let expired = self.shelf.expired(&self.replica.lock().state, now);
+        let expiring = self.shelf.expiring(&self.replica.lock().state, now);
+        if expiring.is_empty() {
+            return;
+        }
+        let shelf = Arc::clone(&self.shelf);
+        let Ok(expired) = spawn_blocking(move || shelf.expired(expiring)).await else { return };
         let Some(asks) = self.asks.upgrade().filter(|_| !expired.is_empty()) else { return };
         let items = expired.into_iter().map(|(opening, start)| Item::Expire { opening, start });
         let (reply, _nobody_waits) = tokio::sync::oneshot::channel();

@@ -1,14 +1,16 @@
-//! [`Books`]: what is on a shelf: files, and of each run a few words.
+//! [`Books`]: what is in memory of a shelf: its files, and of each partition a few words.
+//!
+//! Nothing here is proportional to the runs: which chapters a partition is in are ranges of numbers, and a run is found
+//! with a read of its file's table ([`super::lookup`]).
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::error::Error;
 use super::format::Run;
 use super::manifest::Settled;
+use super::ranges::Ranges;
 use super::reader::Chapter;
-use crate::cursor::Malformed;
-use crate::shard::{Opening, Partition, State};
+use crate::shard::Opening;
 
 /// What is left of files that are merged has at most so many bytes together.
 const MERGED_BYTES_MAX: u64 = 512 << 20;
@@ -20,38 +22,52 @@ const SMALL_FILES: usize = 16;
 #[derive(Debug, Default)]
 pub(super) struct Books {
     pub(super) settled: Settled,
-    pub(super) files: BTreeMap<u64, Book>,
-    pub(super) runs: HashMap<Opening, Runs>,
+    /// Who looks for runs does so in the files of one moment.
+    pub(super) files: Arc<Files>,
+    pub(super) partitions: BTreeMap<Opening, Shelved>,
 }
 
+/// The files of a shelf, by their numbers.
+pub(super) type Files = BTreeMap<u64, Book>;
+
 /// A file, and how much of it lives.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Book {
     pub(super) chapter: Arc<Chapter>,
+    /// Runs that are not read any more.
+    pub(super) gone: Ranges,
     pub(super) live_bytes: u64,
-    pub(super) live_runs: u32,
     /// It holds a run that is damaged: it stays as it is.
     pub(super) is_spoiled: bool,
 }
 
-/// The runs of a partition, the oldest first.
-#[derive(Debug, Default)]
-pub(super) struct Runs {
-    pub(super) list: VecDeque<Held>,
+/// What lives of a partition.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Shelved {
+    /// Those that it has a run in.
+    pub(super) chapters: Ranges,
+    /// Of all of them.
+    pub(super) bytes: u64,
+    /// Of those that were compacted.
+    pub(super) clean_bytes: u64,
+    /// The offset behind the last.
+    pub(super) end: i64,
+    pub(super) oldest: Oldest,
+}
+
+/// The oldest run of a partition: it expires first.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Oldest {
+    pub(super) end: i64,
+    pub(super) last_time: u64,
     pub(super) bytes: u64,
 }
 
-/// What is in memory of a run.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Held {
-    pub(super) chapter: u64,
-    pub(super) file: u64,
-    pub(super) number: u32,
-    pub(super) end_offset: i64,
-    pub(super) max_timestamp: i64,
-    pub(super) last_time: u64,
+/// Runs that leave a file.
+#[derive(Debug, Default)]
+pub(super) struct Leaving {
+    pub(super) numbers: Ranges,
     pub(super) bytes: u64,
-    pub(super) is_clean: bool,
 }
 
 /// How large a shelf is.
@@ -68,103 +84,30 @@ pub struct Size {
 }
 
 impl Books {
-    /// The first run of a partition that has something at this offset or behind it, and a timestamp that is not
-    /// below this one.
-    pub(super) fn find(
-        &self,
-        opening: Opening,
-        from: i64,
-        timestamp: i64,
-    ) -> Option<(Arc<Chapter>, Held)> {
-        let list = &self.runs.get(&opening)?.list;
-        let first = list.partition_point(|held| held.end_offset <= from);
-        let held = list.range(first..).find(|held| held.max_timestamp >= timestamp)?;
-        Some((Arc::clone(&self.files[&held.file].chapter), *held))
-    }
-
-    /// Adds a file, and these of its runs: those that are held already are read there from now on.
-    pub(super) fn add<'a>(
-        &mut self,
-        file: u64,
-        chapter: Arc<Chapter>,
-        runs: impl IntoIterator<Item = (u32, &'a Run)>,
-    ) {
-        let mut book = Book { chapter, live_bytes: 0, live_runs: 0, is_spoiled: false };
-        for (number, run) in runs {
-            self.drop_run(run.opening, run.chapter);
-            let of = self.runs.entry(run.opening).or_default();
-            let at = of.list.partition_point(|held| held.chapter < run.chapter);
-            of.list.insert(at, Held::of(run, file, number));
-            of.bytes += run.bytes;
-            book.live_bytes += run.bytes;
-            book.live_runs += 1;
+    /// Has these runs of files be gone.
+    pub(super) fn let_go(&mut self, leaving: &BTreeMap<u64, Leaving>) {
+        if leaving.is_empty() {
+            return;
         }
-        self.files.insert(file, book);
+        let files = Arc::make_mut(&mut self.files);
+        for (number, leaving) in leaving {
+            if let Some(book) = files.get_mut(number) {
+                book.gone.add(&leaving.numbers);
+                book.live_bytes = book.live_bytes.saturating_sub(leaving.bytes);
+            }
+        }
     }
 
     /// Whether a run is where it was.
-    pub(super) fn has(&self, opening: Opening, held: &Held) -> bool {
-        let list = self.runs.get(&opening).map(|runs| &runs.list);
-        let mut all = list.into_iter().flatten();
-        all.any(|there| (there.file, there.number) == (held.file, held.number))
-    }
-
-    /// Whether any run is there.
-    pub(super) fn has_number(&self, file: u64, number: u32) -> bool {
-        let mut all = self.runs.values().flat_map(|runs| &runs.list);
-        all.any(|held| (held.file, held.number) == (file, number))
-    }
-
-    /// File and number of a run, if it is held.
-    pub(super) fn place(&self, run: &Run) -> Option<(u64, u32)> {
-        let list = &self.runs.get(&run.opening)?.list;
-        let held = list.iter().find(|held| held.chapter == run.chapter)?;
-        Some((held.file, held.number))
-    }
-
-    /// Holds a run no more, if it did.
-    pub(super) fn drop_run(&mut self, opening: Opening, chapter: u64) {
-        let Some(of) = self.runs.get_mut(&opening) else { return };
-        let at = of.list.partition_point(|held| held.chapter < chapter);
-        if of.list.get(at).is_none_or(|held| held.chapter != chapter) {
-            return;
-        }
-        let held = of.list.remove(at).expect("it is there");
-        of.bytes -= held.bytes;
-        let book = self.files.get_mut(&held.file).expect("what is held has a file");
-        book.live_bytes -= held.bytes;
-        book.live_runs -= 1;
-    }
-
-    /// Forgets runs that are deleted by this state, and returns them: file and number. What it does not know yet is
-    /// not deleted.
-    pub(super) fn forget(&mut self, state: &State) -> Vec<(u64, u32)> {
-        let (files, applied) = (&mut self.files, state.applied());
-        let mut gone = Vec::new();
-        self.runs.retain(|opening, runs| {
-            let start = state.partition(*opening).map_or(i64::MAX, Partition::start);
-            while let Some(held) = runs.list.front() {
-                let book = files.get_mut(&held.file).expect("what is held has a file");
-                let is_known = book.chapter.footer().last_index <= applied;
-                if !is_known || held.end_offset > start {
-                    break;
-                }
-                book.live_bytes -= held.bytes;
-                book.live_runs -= 1;
-                runs.bytes -= held.bytes;
-                gone.push((held.file, held.number));
-                runs.list.pop_front();
-            }
-            !runs.list.is_empty()
-        });
-        gone
+    pub(super) fn has(&self, file: u64, number: u32) -> bool {
+        self.files.get(&file).is_some_and(|book| !book.gone.has(number))
     }
 
     /// Files to be merged next: all of which nothing is left; or else some of which less than half is; or else small
     /// ones, where there are many: each takes a descriptor, and its place in the manifest.
     pub(super) fn next_to_merge(&self) -> BTreeSet<u64> {
-        let empty: BTreeSet<u64> =
-            self.files.iter().filter(|(_, book)| book.live_runs == 0).map(|(n, _)| *n).collect();
+        let empty = self.files.iter().filter(|(_, book)| book.live_runs() == 0);
+        let empty: BTreeSet<u64> = empty.map(|(number, _)| *number).collect();
         if !empty.is_empty() {
             return empty;
         }
@@ -195,42 +138,54 @@ impl Books {
     }
 }
 
-impl Held {
-    pub(super) fn of(run: &Run, file: u64, number: u32) -> Self {
-        Self {
-            chapter: run.chapter,
-            file,
-            number,
-            end_offset: run.end_offset,
-            max_timestamp: run.max_timestamp,
-            last_time: run.last_time,
-            bytes: run.bytes,
-            is_clean: run.compacted != 0,
-        }
+impl Book {
+    /// One of which all can be read.
+    pub(super) fn whole(chapter: Arc<Chapter>) -> Self {
+        let live_bytes = chapter.footer().batches_bytes();
+        Self { chapter, gone: Ranges::default(), live_bytes, is_spoiled: false }
     }
 
-    /// All that is said of it, read again. A disk may give another part of the file, whole and with a checksum of
-    /// its own.
-    pub(super) fn run(&self, chapter: &Chapter, opening: Opening) -> Result<Run, Error> {
-        let run = chapter.run(self.number)?;
-        let is_it = run.opening == opening && run.chapter == self.chapter;
-        let why = Malformed::Field("the chapter of a run", run.chapter);
-        let damaged = || Error::File { file: chapter.name().to_owned(), why };
-        is_it.then_some(run).ok_or_else(damaged)
+    /// How many of its runs can be read.
+    pub(super) fn live_runs(&self) -> u64 {
+        u64::from(self.chapter.footer().runs).saturating_sub(self.gone.count())
     }
 }
 
-impl Runs {
-    /// The first offset that is kept at this time, if some of these are not.
-    pub(super) fn kept_from(&self, partition: &Partition, now: u64) -> Option<i64> {
-        let settings = partition.settings();
-        let since = settings.retention_ms.map_or(0, |ms| now.saturating_sub(ms));
-        let mut bytes = self.bytes + partition.bytes();
-        let expired = self.list.iter().take_while(|held| {
-            bytes = bytes.saturating_sub(held.bytes);
-            let is_over = settings.retention_bytes.is_some_and(|kept| bytes >= kept);
-            is_over || held.last_time < since
-        });
-        expired.last().map(|held| held.end_offset)
+impl Shelved {
+    /// Has a run more, of this chapter, unless it had one of that.
+    pub(super) fn take(&mut self, chapter: u32, run: &Run) {
+        if self.chapters.has(chapter) {
+            return;
+        }
+        if self.chapters.first().is_none_or(|first| chapter < first) {
+            self.oldest = Oldest::of(run);
+        }
+        if self.chapters.last().is_none_or(|last| last < chapter) {
+            self.end = run.end_offset;
+        }
+        self.chapters.insert(chapter);
+        self.count(run);
+    }
+
+    /// Counts the bytes of a run.
+    pub(super) fn count(&mut self, run: &Run) {
+        self.bytes += run.bytes;
+        self.clean_bytes += clean(run);
+    }
+
+    /// Counts them no more.
+    pub(super) fn discount(&mut self, run: &Run) {
+        self.bytes = self.bytes.saturating_sub(run.bytes);
+        self.clean_bytes = self.clean_bytes.saturating_sub(clean(run));
+    }
+}
+
+fn clean(run: &Run) -> u64 {
+    if run.compacted == 0 { 0 } else { run.bytes }
+}
+
+impl Oldest {
+    pub(super) fn of(run: &Run) -> Self {
+        Self { end: run.end_offset, last_time: run.last_time, bytes: run.bytes }
     }
 }

@@ -37,6 +37,10 @@
 //!            112 compacted      u64  when it was compacted first, in ms since 1970; 0: it was not
 //!            120 checksum       u64  of all before it
 //!
+//! fences, 32 each    the names of each 64th run, and of the last: which rows to look at for one
+//!              0 topic id 16 · partition u32 · opening u32
+//!             24 chapter        u64
+//!
 //! footer 128   0 magic       8   "PLIMCEND"
 //!              8 version    u32  1
 //!             12 runs       u32  how many
@@ -50,7 +54,8 @@
 //!             72 runs at    u64  theirs
 //!             80 file bytes u64
 //!             88 runs' hash u64  of the hashes of all runs
-//!             96 zeros      24
+//!             96 fences' hash u64
+//!            104 zeros      16
 //!            120 checksum   u64  of all before it
 //! ```
 //!
@@ -73,8 +78,11 @@ pub const VERSION: u32 = 1;
 pub(super) const HEADER_BYTES: usize = 64;
 pub(super) const BLOCK_HEAD_BYTES: usize = 56;
 pub(super) const RUN_BYTES: usize = 128;
+pub(super) const FENCE_BYTES: usize = 32;
 pub(super) const FOOTER_BYTES: usize = 128;
 const CHECKSUM_BYTES: usize = 8;
+/// Rows of the table between two fences.
+pub(super) const FENCED_RUNS: u32 = 64;
 /// Batches that are read and verified together have at most so many bytes, but for one that is larger.
 pub const BLOCK_BYTES: usize = 32 << 10;
 
@@ -100,6 +108,9 @@ pub struct Block {
     /// Of all before, of the run, and of the batches.
     pub hash: u64,
 }
+
+/// What a run is called: whose, and of which chapter.
+pub(super) type Key = (Opening, u64);
 
 /// One partition's batches of a chapter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -157,6 +168,8 @@ pub struct Footer {
     pub file_bytes: u64,
     /// Of the hashes of all runs.
     pub hash: u64,
+    /// Of the fences.
+    pub fences_hash: u64,
 }
 
 /// Of what range of the log the chapters of a file are.
@@ -256,7 +269,7 @@ impl Block {
 
 impl Run {
     /// By what the runs of a file are sorted.
-    pub(super) fn key(&self) -> (Opening, u64) {
+    pub(super) fn key(&self) -> Key {
         (self.opening, self.chapter)
     }
 
@@ -327,9 +340,10 @@ impl Footer {
         to.extend_from_slice(&VERSION.to_le_bytes());
         to.extend_from_slice(&self.runs.to_le_bytes());
         let of_the_log = [self.first_index, self.last_index, self.time];
-        let of_the_file = [self.blocks, self.blocks_at, self.runs_at, self.file_bytes, self.hash];
+        let places = [self.blocks, self.blocks_at, self.runs_at, self.file_bytes];
+        let hashes = [self.hash, self.fences_hash];
         let chapters = [self.first_chapter, self.last_chapter];
-        for field in chapters.into_iter().chain(of_the_log).chain(of_the_file) {
+        for field in chapters.into_iter().chain(of_the_log).chain(places).chain(hashes) {
             to.extend_from_slice(&field.to_le_bytes());
         }
         seal(&to)
@@ -353,20 +367,32 @@ impl Footer {
             runs_at: next()?,
             file_bytes: next()?,
             hash: next()?,
+            fences_hash: next()?,
         };
-        from.zeros(24, "a reserved byte of a chapter")?;
+        from.zeros(16, "a reserved byte of a chapter")?;
         let blocks_bytes = footer.blocks.checked_mul(BLOCK_HEAD_BYTES as u64);
         let runs_bytes = u64::from(runs) * RUN_BYTES as u64;
+        let behind_runs = footer.fences() * FENCE_BYTES as u64 + FOOTER_BYTES as u64;
         let end_of = |at: u64, bytes: Option<u64>| at.checked_add(bytes?);
         let is_whole = footer.file_bytes == file_bytes
             && footer.blocks_at >= HEADER_BYTES as u64
             && end_of(footer.blocks_at, blocks_bytes) == Some(footer.runs_at)
-            && end_of(footer.runs_at, Some(runs_bytes + FOOTER_BYTES as u64)) == Some(file_bytes)
+            && end_of(footer.runs_at, Some(runs_bytes + behind_runs)) == Some(file_bytes)
             && footer.first_chapter <= footer.last_chapter;
         if !is_whole {
             return Err(Malformed::Field("the size of a chapter", file_bytes));
         }
         Ok(footer)
+    }
+
+    /// How many fences.
+    pub(super) fn fences(&self) -> u64 {
+        u64::from(self.runs).div_ceil(u64::from(FENCED_RUNS)) + u64::from(self.runs > 0)
+    }
+
+    /// Their place.
+    pub(super) fn fences_at(&self) -> u64 {
+        self.runs_at + u64::from(self.runs) * RUN_BYTES as u64
     }
 
     /// Bytes of the batches of all runs.

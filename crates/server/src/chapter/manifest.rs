@@ -7,7 +7,7 @@
 //! 16 next file  u64  a number that no file of the shard had
 //! 24 chapter    u64  the last that is settled
 //! 32 end        u64  the log index of the entry that ended it
-//! 40 files      u32  count, then each, in the order of chapters:
+//! 40 files      u32  count, then each, in the order in which they came:
 //!                    number u64 · bytes u64 · footer's checksum u64
 //!                    runs that are gone: count u32, each: first u32 · last u32
 //! .. checksum   u64  XXH3-64 of all before it
@@ -18,14 +18,14 @@
 //! again: it stands here before its bytes are given back.
 
 use std::collections::BTreeMap;
-
 use std::io::ErrorKind;
 
 use plimsoll_sync::{Dir, File, SyncMethod};
 use twox_hash::XxHash3_64;
 
+use super::books::Leaving;
 use super::error::Error;
-use super::gone::Gone;
+use super::ranges::Ranges;
 use crate::cursor::{Cursor, Malformed};
 use crate::whole;
 
@@ -44,7 +44,7 @@ pub struct Manifest {
     pub next_file: u64,
     /// How far the shard is settled.
     pub settled: Settled,
-    /// The files, in the order of their chapters.
+    /// The files, in the order in which they came.
     pub files: Vec<Named>,
 }
 
@@ -67,7 +67,7 @@ pub struct Named {
     /// The checksum of its footer.
     pub checksum: u64,
     /// Which of its runs are not read any more.
-    pub gone: Gone,
+    pub gone: Ranges,
 }
 
 impl Named {
@@ -119,21 +119,23 @@ impl Manifest {
         Ok(whole::create(dir, NAME, fill).map(drop)?)
     }
 
+    /// What tells it from all others of the shard.
+    pub(super) fn checksum(&self, shard: u32) -> u64 {
+        let bytes = self.encode(shard);
+        u64::from_le_bytes(*bytes.last_chunk().expect("it ends with its checksum"))
+    }
+
     /// The number of a file that is to be made. Nobody else gets it, whatever becomes of that file.
     pub(super) fn take_number(&mut self) -> u64 {
         self.next_file += 1;
         self.next_file - 1
     }
 
-    /// These runs are not read any more: file and number of each.
-    pub(super) fn forget(&mut self, runs: &[(u64, u32)]) {
-        let mut of_files: BTreeMap<u64, Vec<u32>> = BTreeMap::new();
-        for (file, number) in runs {
-            of_files.entry(*file).or_default().push(*number);
-        }
+    /// These runs of files are not read any more.
+    pub(super) fn forget(&mut self, leaving: &BTreeMap<u64, Leaving>) {
         for file in &mut self.files {
-            if let Some(numbers) = of_files.get(&file.number) {
-                file.gone.add(numbers);
+            if let Some(leaving) = leaving.get(&file.number) {
+                file.gone.add(&leaving.numbers);
             }
         }
     }
@@ -188,7 +190,7 @@ impl Manifest {
                 number: from.u64()?,
                 bytes: from.u64()?,
                 checksum: from.u64()?,
-                gone: Gone::decode(&mut from)?,
+                gone: Ranges::decode(&mut from)?,
             };
             if file.number >= next_file {
                 return Err(Malformed::Field("the number of a file", file.number));

@@ -7,6 +7,7 @@
 //!
 //! ```text
 //! DIR/chapters-N/manifest           which files are the chapters of shard N
+//! DIR/chapters-N/roll-up            which partition is in which chapters
 //! DIR/chapters-N/00000001.chapter   runs of one chapter, or of several that were merged
 //! ```
 //!
@@ -16,11 +17,17 @@
 //! | `writer.rs` | a range of the log, written again sorted by partition |
 //! | `reader.rs` | a file of runs, opened to be read |
 //! | `manifest.rs` | which files are the chapters of a shard, drawn |
-//! | `gone.rs` | which runs of a file are not read any more |
-//! | `books.rs` | what is on a shelf: files, and of each run a few words |
-//! | `shelf.rs` | the chapters of a shard: which runs each partition has; settled, read, freed |
-//! | `compact.rs` | of each key of a partition the newest record |
+//! | `ranges.rs` | a set of numbers: runs of a file that are not read any more, chapters of a partition |
+//! | `table.rs` | the runs of a file, sorted: where to look for one |
+//! | `lookup.rs` | a run, found by its name |
+//! | `books.rs` | what is in memory of a shelf: files, and of each partition a few words |
+//! | `rollup.rs` | the same in a file, drawn, so that a start reads no tables |
+//! | `shelf.rs` | the chapters of a shard: which runs each partition has; settled, and read |
+//! | `free.rs` | what is past its retention, and what is deleted: it leaves the shelf |
 //! | `merge.rs` | what is left of some files, in one |
+//! | `compaction.rs` | a partition on the shelf that is compacted |
+//! | `compact.rs` | of each key of a partition the newest record |
+//! | `scrub.rs` | all of a shelf, read again |
 //! | `survey.rs` | the chapters of a shard looked at from outside: nothing is changed |
 //! | `error.rs` | why a chapter cannot be written or read |
 //!
@@ -30,21 +37,28 @@
 
 mod books;
 mod compact;
+mod compaction;
 mod error;
 mod format;
-mod gone;
+mod free;
+mod lookup;
 mod manifest;
 mod merge;
+mod ranges;
 mod reader;
+mod rollup;
+mod scrub;
 mod shelf;
 mod survey;
+mod table;
 mod writer;
 
 pub use books::Size;
 pub use error::Error;
 pub use format::{BLOCK_BYTES, Block, Footer, Run, VERSION};
-pub use gone::Gone;
+pub use free::Expiring;
 pub use manifest::{Manifest, NAME as MANIFEST, Named, Settled};
+pub use ranges::Ranges;
 pub use reader::Chapter;
 pub use shelf::Shelf;
 pub use survey::{Damage, Found, Opened, Survey, Why};

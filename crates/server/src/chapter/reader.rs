@@ -1,15 +1,17 @@
 //! [`Chapter`]: a file of runs, opened to be read. What it gives was verified.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use plimsoll_sync::{AlignedBuf, File};
+use twox_hash::XxHash3_64;
 
 use super::error::Error;
 use super::format::{
-    self, BLOCK_HEAD_BYTES, Block, FOOTER_BYTES, Footer, HEADER_BYTES, RUN_BYTES, Run,
+    self, BLOCK_HEAD_BYTES, Block, FENCE_BYTES, FOOTER_BYTES, Footer, HEADER_BYTES, RUN_BYTES, Run,
 };
+use super::ranges::Ranges;
+use super::table::Fences;
 use crate::cursor::Malformed;
 use crate::shard::{Batch, let_go};
 
@@ -27,6 +29,7 @@ pub struct Chapter {
     file: Arc<dyn File>,
     shard: u32,
     footer: Footer,
+    fences: Fences,
 }
 
 impl Chapter {
@@ -46,7 +49,22 @@ impl Chapter {
         let footer = footer.first_chunk().ok_or_else(short)?;
         let shard = format::shard_of(header).map_err(damaged)?;
         let footer = Footer::decode(footer, file_bytes).map_err(damaged)?;
-        Ok(Self { name: name.to_owned(), file, shard, footer })
+        let mut chapter =
+            Self { name: name.to_owned(), file, shard, footer, fences: Fences::default() };
+        chapter.fences = chapter.read_fences()?;
+        Ok(chapter)
+    }
+
+    /// They say nothing that the table does not.
+    fn read_fences(&self) -> Result<Fences, Error> {
+        // The footer was held against the size of the file.
+        let bytes = usize::try_from(self.footer.fences()).unwrap_or(usize::MAX) * FENCE_BYTES;
+        let bytes = self.read_at(self.footer.fences_at(), bytes)?;
+        let is_good = XxHash3_64::oneshot(&bytes) == self.footer.fences_hash;
+        match Fences::decode(&bytes).filter(|_| is_good) {
+            Some(fences) => Ok(fences),
+            None => self.runs().map(|runs| Fences::of(&runs)),
+        }
     }
 
     /// The name of the file.
@@ -61,6 +79,11 @@ impl Chapter {
         self.shard
     }
 
+    /// Where to look for a run.
+    pub(super) fn fences(&self) -> &Fences {
+        &self.fences
+    }
+
     /// What it holds.
     #[must_use]
     pub fn footer(&self) -> &Footer {
@@ -72,10 +95,7 @@ impl Chapter {
         let count = usize::try_from(self.footer.runs).unwrap_or(usize::MAX);
         // The footer was held against the size of the file.
         let bytes = self.read_at(self.footer.runs_at, count * RUN_BYTES)?;
-        let runs = bytes.chunks_exact(RUN_BYTES).map(|run| {
-            let run = Run::decode(run.first_chunk().expect("a chunk of that size"))?;
-            self.check(&run).map(|()| run)
-        });
+        let runs = bytes.chunks_exact(RUN_BYTES).map(|row| self.row(row));
         let runs: Vec<Run> = runs.collect::<Result<_, _>>().map_err(|why| self.damaged(why))?;
         let (expected, found) = (self.footer.hash, Footer::hash_of(&runs));
         let is_sorted = runs.is_sorted_by(|a, b| a.key() < b.key());
@@ -88,10 +108,7 @@ impl Chapter {
     /// One of its runs.
     pub fn run(&self, number: u32) -> Result<Run, Error> {
         let at = self.footer.runs_at + u64::from(number) * RUN_BYTES as u64;
-        let bytes = self.read_at(at, RUN_BYTES)?;
-        let run = Run::decode(bytes.first_chunk().expect("so many were read"));
-        let run = run.and_then(|run| self.check(&run).map(|()| run));
-        run.map_err(|why| self.damaged(why))
+        self.row(&self.read_at(at, RUN_BYTES)?).map_err(|why| self.damaged(why))
     }
 
     /// The blocks of a run from this number on, up to some. Not verified.
@@ -131,6 +148,17 @@ impl Chapter {
         end: i64,
         bytes_max: usize,
     ) -> Result<Vec<Bytes>, Error> {
+        self.read_on(run, from, end, bytes_max).map(|(batches, _)| batches)
+    }
+
+    /// The same, and whether the run has none behind them.
+    pub(super) fn read_on(
+        &self,
+        run: &Run,
+        from: i64,
+        end: i64,
+        bytes_max: usize,
+    ) -> Result<(Vec<Bytes>, bool), Error> {
         let mut number = self.search(run, |block| block.base_offset <= from)?;
         let (mut found, mut found_bytes, mut read_bytes) = (Vec::new(), 0, 0);
         while number < run.blocks && (found.is_empty() || found_bytes < bytes_max) {
@@ -152,7 +180,7 @@ impl Chapter {
                 let batch_end = read.end().unwrap_or(i64::MAX);
                 let has_room = found.is_empty() || found_bytes + batch.len() <= bytes_max;
                 if batch_end > end || (batch_end > from && !has_room) {
-                    return Ok(let_go_of(found, found_bytes, read_bytes));
+                    return Ok((let_go_of(found, found_bytes, read_bytes), false));
                 }
                 if batch_end > from {
                     found_bytes += batch.len();
@@ -161,7 +189,7 @@ impl Chapter {
             }
             number += u32::try_from(wanted).unwrap_or(u32::MAX);
         }
-        Ok(let_go_of(found, found_bytes, read_bytes))
+        Ok((let_go_of(found, found_bytes, read_bytes), number == run.blocks))
     }
 
     /// The first batch from which on a record with this timestamp or a later one may be: its base offset.
@@ -204,19 +232,12 @@ impl Chapter {
         Ok(run.bytes)
     }
 
-    /// Gives the blocks of these runs back to the filesystem, where it can. They stand side by side where they are of one
-    /// topic, and go together then. Only whole blocks are touched.
-    pub(super) fn punch(&self, numbers: &BTreeSet<u32>) -> Result<(), Error> {
-        let mut holes: Vec<(u64, u64)> = Vec::new();
-        for number in numbers {
-            let run = self.run(*number)?;
-            let end = run.place + run.bytes;
-            match holes.last_mut().filter(|(_, last)| *last == run.place) {
-                Some((_, last)) => *last = end,
-                None => holes.push((run.place, end)),
-            }
-        }
-        for (begin, end) in holes {
+    /// Gives the blocks of these runs back to the filesystem, where it can. Those that follow each other in the table do so in
+    /// the file, and go together. Only whole blocks are touched.
+    pub(super) fn punch(&self, numbers: &Ranges) -> Result<(), Error> {
+        for (first, last) in numbers.ranges() {
+            let (first, last) = (self.run(*first)?, self.run(*last)?);
+            let (begin, end) = (first.place, last.place + last.bytes);
             let (begin, end) = (begin.next_multiple_of(HOLE_BYTES), end - end % HOLE_BYTES);
             if begin < end && !self.file.punch(begin, end - begin)? {
                 break;
@@ -286,7 +307,7 @@ impl Chapter {
     }
 
     /// Whether a run lies where there can be one.
-    fn check(&self, run: &Run) -> Result<(), Malformed> {
+    pub(super) fn check(&self, run: &Run) -> Result<(), Malformed> {
         let end = run.place.saturating_add(run.bytes);
         let last_block = run.first_block.saturating_add(u64::from(run.blocks));
         let is_within = run.place >= HEADER_BYTES as u64
@@ -295,7 +316,7 @@ impl Chapter {
         if is_within { Ok(()) } else { Err(Malformed::Field("the place of a run", run.place)) }
     }
 
-    fn read_at(&self, at: u64, bytes: usize) -> Result<Vec<u8>, Error> {
+    pub(super) fn read_at(&self, at: u64, bytes: usize) -> Result<Vec<u8>, Error> {
         let buffer = read_at(&*self.file, at, bytes)?;
         if buffer.len() < bytes {
             return Err(self.damaged(Malformed::Short("a chapter")));
@@ -303,7 +324,7 @@ impl Chapter {
         Ok(buffer)
     }
 
-    fn damaged(&self, why: Malformed) -> Error {
+    pub(super) fn damaged(&self, why: Malformed) -> Error {
         Error::File { file: self.name.clone(), why }
     }
 

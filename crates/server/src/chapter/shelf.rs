@@ -1,6 +1,6 @@
-//! [`Shelf`]: the chapters of a shard: which runs each partition has; settled, read, freed.
+//! [`Shelf`]: the chapters of a shard: which runs each partition has; settled, and read.
 //!
-//! Of each run a few words are in memory; the rest is read when somebody asks. One at a time changes the shelf;
+//! Of each partition a few words are in memory; the rest is read when somebody asks. One at a time changes the shelf;
 //! who reads meanwhile reads what there was, whose files stay open for as long.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,29 +11,49 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, Rw
 use bytes::Bytes;
 use plimsoll_sync::{Dir, File, SyncMethod};
 
-use super::books::{Books, Held, Size};
-use super::compact::{Found, Rules, compact};
+use super::books::{Book, Books, Files, Leaving, Shelved, Size};
 use super::error::Error;
 use super::format::{Footer, Run};
-use super::gone::Gone;
-use super::manifest::{Manifest, Named, Settled, name_of};
-use super::merge::merge;
+use super::lookup::Lookup;
+use super::manifest::{self, Manifest, Named, Settled, name_of};
+use super::ranges::Ranges;
 use super::reader::Chapter;
+use super::rollup::RollUp;
 use super::writer::{Plan, Writer};
-use crate::shard::{Ended, Opening, State};
+use crate::cursor::Malformed;
+use crate::shard::{Ended, Opening};
 
 /// The chapters of a shard.
 #[derive(Debug)]
 pub struct Shelf {
-    dir: Arc<dyn Dir>,
-    shard: u32,
+    pub(super) dir: Arc<dyn Dir>,
+    pub(super) shard: u32,
     /// Held by who changes it.
     turn: Mutex<Manifest>,
     books: RwLock<Books>,
     /// What was found so, by whoever read it.
     damaged: Mutex<BTreeMap<(String, Opening), Error>>,
     /// Nothing is merged any more.
-    is_ending: AtomicBool,
+    pub(super) is_ending: AtomicBool,
+}
+
+/// A file that was filled.
+#[derive(Debug)]
+pub(super) struct Made {
+    pub(super) named: Named,
+    pub(super) chapter: Arc<Chapter>,
+    pub(super) runs: Vec<Run>,
+}
+
+/// What becomes another with a manifest.
+#[derive(Debug, Default)]
+pub(super) struct Change {
+    /// A file that comes.
+    pub(super) made: Option<Made>,
+    /// Runs that go.
+    pub(super) leaving: BTreeMap<u64, Leaving>,
+    /// What is left of some partitions; `None`: nothing.
+    pub(super) partitions: Vec<(Opening, Option<Shelved>)>,
 }
 
 impl Shelf {
@@ -43,22 +63,23 @@ impl Shelf {
     /// [`Error`]: a file that the manifest names is not there, or does not say what it holds.
     pub fn open(dir: Arc<dyn Dir>, shard: u32) -> Result<Self, Error> {
         let manifest = Manifest::read(&*dir, shard)?;
-        let mut books = Books { settled: manifest.settled, ..Books::default() };
+        let mut files = Files::new();
         for named in &manifest.files {
-            let missing = || Error::Missing { file: named.name() };
-            let file = dir.open(&named.name(), SyncMethod::ORDINARY.access());
-            let file = file.map_err(|why| match why.kind() {
-                Some(ErrorKind::NotFound) => missing(),
-                _ => why.into(),
-            })?;
-            let chapter = Chapter::open(&named.name(), file)?;
-            let found = (chapter.footer().checksum(), chapter.footer().file_bytes);
-            if found != (named.checksum, named.bytes) || chapter.shard() != shard {
-                return Err(missing());
+            let chapter = open_named(&*dir, named)?;
+            if chapter.shard() != shard {
+                return Err(Error::Missing { file: named.name() });
             }
-            let runs = chapter.runs()?;
-            let live = (0..).zip(&runs).filter(|(number, _)| !named.gone.has(*number));
-            books.add(named.number, Arc::new(chapter), live);
+            files.insert(named.number, Book::whole(Arc::new(chapter)));
+        }
+        let rolled_up = RollUp::read(&*dir, shard, manifest.checksum(shard))?;
+        let has_all = |found: &RollUp| found.live_bytes.keys().eq(files.keys());
+        let rolled_up = rolled_up.filter(has_all);
+        let is_fresh = rolled_up.is_some();
+        let found = rolled_up.map_or_else(|| from_tables(&manifest, &files), Ok)?;
+        for named in &manifest.files {
+            let book = files.get_mut(&named.number).expect("it was opened just now");
+            book.gone = named.gone.clone();
+            book.live_bytes = found.live_bytes[&named.number];
         }
         let named: BTreeSet<String> = manifest.files.iter().map(Named::name).collect();
         for name in dir.list()? {
@@ -66,14 +87,19 @@ impl Shelf {
                 dir.remove(&name)?;
             }
         }
-        Ok(Self {
+        let (settled, partitions) = (manifest.settled, found.partitions);
+        let shelf = Self {
             dir,
             shard,
             turn: Mutex::new(manifest),
-            books: RwLock::new(books),
+            books: RwLock::new(Books { settled, files: Arc::new(files), partitions }),
             damaged: Mutex::default(),
             is_ending: AtomicBool::new(false),
-        })
+        };
+        if !is_fresh && !shelf.is_empty() {
+            shelf.roll_up();
+        }
+        Ok(shelf)
     }
 
     /// How far the shard is settled.
@@ -96,20 +122,26 @@ impl Shelf {
     /// How large it is.
     #[must_use]
     pub fn size(&self) -> Size {
-        let books = self.read_books();
-        let footers = books.files.values().map(|book| book.chapter.footer());
+        let files = self.files_now();
+        let runs: u64 = files.values().map(Book::live_runs).sum();
         Size {
-            files: books.files.len(),
-            runs: books.files.values().map(|book| book.live_runs as usize).sum(),
-            live_bytes: books.files.values().map(|book| book.live_bytes).sum(),
-            file_bytes: footers.map(|footer| footer.file_bytes).sum(),
+            files: files.len(),
+            runs: usize::try_from(runs).unwrap_or(usize::MAX),
+            live_bytes: files.values().map(|book| book.live_bytes).sum(),
+            file_bytes: files.values().map(|book| book.chapter.footer().file_bytes).sum(),
         }
     }
 
     /// Bytes of a partition's batches in it.
     #[must_use]
     pub fn bytes(&self, opening: Opening) -> u64 {
-        self.read_books().runs.get(&opening).map_or(0, |runs| runs.bytes)
+        self.read_books().partitions.get(&opening).map_or(0, |of| of.bytes)
+    }
+
+    /// The files, in the order of their numbers, to be scrubbed one by one.
+    #[must_use]
+    pub fn files(&self) -> Vec<u64> {
+        self.files_now().keys().copied().collect()
     }
 
     /// Settles the next chapter. `write` has its writer take the entries of the plan. Durable on return, and can be
@@ -127,118 +159,77 @@ impl Shelf {
         if chapter <= manifest.settled.chapter {
             return Ok(());
         }
-        let settled = Settled { chapter, end };
-        if plan.runs.is_empty() {
-            let next = Manifest { settled, ..manifest.clone() };
-            return self.publish(&mut manifest, next, None);
+        let in_ranges = number_of(chapter, manifest::NAME)?;
+        let mut change = Change::default();
+        if !plan.runs.is_empty() {
+            let made = self.make(manifest.take_number(), |file| {
+                Writer::begin(Arc::clone(file), self.shard, plan).and_then(write)
+            })?;
+            let books = self.read_books();
+            let partitions = made.runs.iter().map(|run| {
+                let mut of = books.partitions.get(&run.opening).cloned().unwrap_or_default();
+                of.take(in_ranges, run);
+                (run.opening, Some(of))
+            });
+            change.partitions = partitions.collect();
+            drop(books);
+            change.made = Some(made);
         }
-        let made = self.make(manifest.take_number(), |file| {
-            Writer::begin(Arc::clone(file), self.shard, plan).and_then(write)
-        })?;
-        let mut next = Manifest { settled, ..manifest.clone() };
-        next.files.push(made.named.clone());
-        self.publish(&mut manifest, next, Some(made))
+        let next = Manifest { settled: Settled { chapter, end }, ..manifest.clone() };
+        self.publish(&mut manifest, next, change)?;
+        drop(manifest);
+        self.roll_up();
+        Ok(())
     }
 
     /// Whether a run of a partition has something at this offset or behind it.
     #[must_use]
     pub fn has(&self, opening: Opening, from: i64) -> bool {
-        self.read_books().find(opening, from, i64::MIN).is_some()
+        self.read_books().partitions.get(&opening).is_some_and(|of| from < of.end)
     }
 
     /// Batches of a partition, from the one on that holds this offset, or else the next, below the offset `end`:
     /// of about so many bytes, at least one if there is any. Waits for the disk.
     ///
     /// # Errors
-    /// [`Error::Run`]: what comes next is damaged.
+    /// [`Error::Run`], [`Error::File`]: what comes next is damaged.
     pub fn read(
         &self,
         opening: Opening,
-        mut from: i64,
+        from: i64,
         end: i64,
         bytes_max: usize,
     ) -> Result<Vec<Bytes>, Error> {
-        loop {
-            let found = self.read_books().find(opening, from, i64::MIN);
-            let Some((chapter, held)) = found else { return Ok(Vec::new()) };
-            let read = held
-                .run(&chapter, opening)
-                .and_then(|run| Ok((chapter.read(&run, from, end, bytes_max)?, run.end_offset)));
-            // What is gone by now was given back while it was read.
-            if read.is_err() && !self.read_books().has(opening, &held) {
-                continue;
-            }
-            let (batches, end_offset) = self.note(read)?;
-            if !batches.is_empty() || end_offset >= end {
-                return Ok(batches);
-            }
-            from = end_offset;
-        }
-    }
-
-    /// Runs that were found damaged since the shelf was opened, and are still here.
-    #[must_use]
-    pub fn damaged(&self) -> Vec<Error> {
-        self.lock_damaged().values().cloned().collect()
-    }
-
-    /// The files, in the order of their numbers, to be scrubbed one by one.
-    #[must_use]
-    pub fn files(&self) -> Vec<u64> {
-        self.read_books().files.keys().copied().collect()
-    }
-
-    /// Reads runs of a file from this number on that somebody could read, until they have so many bytes; past the
-    /// page cache where that is possible: what is only in memory is not on the disk. Returns the number of the next,
-    /// if there is one.
-    ///
-    /// # Errors
-    /// The disk. What is damaged is noted ([`Shelf::damaged`]), and others are read on.
-    pub fn scrub(&self, file: u64, from: u32, bytes_max: u64) -> Result<Option<u32>, Error> {
-        let (name, runs) = {
-            let books = self.read_books();
-            let Some(book) = books.files.get(&file) else { return Ok(None) };
-            let all = books.runs.values().flat_map(|runs| &runs.list);
-            let of_file = all.filter(|held| held.file == file && held.number >= from);
-            let runs: BTreeSet<u32> = of_file.map(|held| held.number).collect();
-            (book.chapter.name().to_owned(), runs)
-        };
-        let direct = self.dir.open(&name, SyncMethod::Direct.access());
-        let buffered = |_refused| self.dir.open(&name, SyncMethod::ORDINARY.access());
-        // It may be merged meanwhile.
-        let Ok(opened) = direct.or_else(buffered) else { return Ok(None) };
-        let chapter = Chapter::open(&name, opened)?;
-        let mut bytes = 0;
-        for number in runs {
-            if bytes >= bytes_max {
-                return Ok(Some(number));
-            }
-            let read = chapter.run(number).and_then(|run| chapter.verify(&run));
-            // What is gone by now was given back while it was read.
-            if read.is_err() && !self.read_books().has_number(file, number) {
-                continue;
-            }
-            bytes += match self.note(read) {
-                Err(Error::Run { .. } | Error::File { .. }) => 0,
+        let (mut found, mut found_bytes, mut next) = (Vec::new(), 0, from);
+        let Some((mut lookup, chapters)) = self.looked_up(opening) else { return Ok(found) };
+        let first = self.note(opening, first_behind(&mut lookup, opening, &chapters, from))?;
+        let mut behind = (first..).map_while(|place| chapters.nth(place));
+        while next < end && (found.is_empty() || found_bytes < bytes_max) {
+            let Some(chapter) = behind.next() else { break };
+            let room = bytes_max.saturating_sub(found_bytes);
+            let read = lookup.find(opening, chapter).and_then(|placed| {
+                let read = placed.chapter.read_on(&placed.run, from, end, room);
+                let is_there = read.is_ok() || self.read_books().has(placed.file, placed.number);
+                is_there.then_some(read).transpose().map(|read| (placed.run.end_offset, read))
+            });
+            let (end_offset, read) = match self.note(opening, read) {
+                // What was found before it is good.
+                Err(_) if !found.is_empty() => break,
                 read => read?,
             };
-        }
-        Ok(None)
-    }
-
-    /// Notes what is damaged, and says it once.
-    fn note<T>(&self, found: Result<T, Error>) -> Result<T, Error> {
-        if let Err(why @ Error::Run { file, opening, .. }) = &found {
-            let key = (file.clone(), *opening);
-            if self.lock_damaged().insert(key, why.clone()).is_none() {
-                tracing::error!(shard = self.shard, %why, "a run of a chapter is damaged");
+            let Some((batches, is_all)) = read else {
+                // What is gone by now was given back while it was read.
+                return self.read(opening, from, end, bytes_max);
+            };
+            let bytes = batches.iter().map(Bytes::len).sum::<usize>();
+            if !found.is_empty() && bytes > room {
+                break;
             }
+            found_bytes += bytes;
+            found.extend(batches);
+            next = if is_all { end_offset } else { end };
         }
-        found
-    }
-
-    fn lock_damaged(&self) -> MutexGuard<'_, BTreeMap<(String, Opening), Error>> {
-        self.damaged.lock().unwrap_or_else(PoisonError::into_inner)
+        Ok(found)
     }
 
     /// The offset of the first batch from which on a record with this timestamp or a later one may be, at or
@@ -249,196 +240,51 @@ impl Shelf {
         start: i64,
         timestamp: i64,
     ) -> Result<Option<i64>, Error> {
-        let found = self.read_books().find(opening, start, timestamp);
-        let Some((chapter, held)) = found else { return Ok(None) };
-        let offset = chapter.offset_at(&held.run(&chapter, opening)?, timestamp)?;
-        Ok(Some(offset.max(start)))
+        let Some((mut lookup, chapters)) = self.looked_up(opening) else { return Ok(None) };
+        let first = self.note(opening, first_behind(&mut lookup, opening, &chapters, start))?;
+        for chapter in (first..).map_while(|place| chapters.nth(place)) {
+            let placed = self.note(opening, lookup.find(opening, chapter))?;
+            if placed.run.max_timestamp < timestamp {
+                continue;
+            }
+            let found = placed.chapter.offset_at(&placed.run, timestamp);
+            if found.is_err() && !self.read_books().has(placed.file, placed.number) {
+                return self.offset_at(opening, start, timestamp);
+            }
+            return Ok(Some(self.note(opening, found)?.max(start)));
+        }
+        Ok(None)
     }
 
-    /// Which partitions have runs that are past their retention at this time, and the offset from which on they
-    /// keep theirs. The state knows of all that is settled.
-    #[must_use]
-    pub fn expired(&self, state: &State, now: u64) -> Vec<(Opening, i64)> {
+    /// The runs of a partition, of this moment.
+    fn looked_up(&self, opening: Opening) -> Option<(Lookup, Ranges)> {
         let books = self.read_books();
-        let expired = state.partitions().filter_map(|(opening, partition)| {
-            let start = books.runs.get(&opening)?.kept_from(partition, now)?;
-            (start > partition.start()).then_some((opening, start))
-        });
-        expired.collect()
+        let chapters = books.partitions.get(&opening)?.chapters.clone();
+        Some((Lookup::of(Arc::clone(&books.files)), chapters))
     }
 
-    /// Partitions that are compacted by their settings, of which at least as much was never compacted as was.
+    /// Runs that were found damaged since the shelf was opened, and are still here.
     #[must_use]
-    pub fn dirty(&self, state: &State) -> Vec<(Opening, u64)> {
-        let books = self.read_books();
-        let dirty = state.partitions().filter_map(|(opening, partition)| {
-            let stays_ms = partition.settings().compaction?;
-            let runs = books.runs.get(&opening)?;
-            let dirty = runs.list.iter().filter(|held| !held.is_clean);
-            let dirty: u64 = dirty.map(|held| held.bytes).sum();
-            (dirty > 0 && 2 * dirty >= runs.bytes).then_some((opening, stays_ms))
-        });
-        dirty.collect()
+    pub fn damaged(&self) -> Vec<Error> {
+        self.lock_damaged().values().cloned().collect()
     }
 
-    /// Keeps of each key of a partition the newest record, in what is settled of it; and tombstones for so many ms
-    /// after they were compacted first. Others change the shelf meanwhile: where a run that was compacted is not where
-    /// it was, all stays as it is. Durable on return. Waits for the disk, as long as `goes_on` says.
-    ///
-    /// # Errors
-    /// [`Error::Run`]: some of it is damaged, and all stays as it was. [`Error::Stopped`].
-    pub fn compact(
-        &self,
-        opening: Opening,
-        stays_ms: u64,
-        now: u64,
-        goes_on: impl Fn() -> bool,
-    ) -> Result<(), Error> {
-        let runs = self.live_runs(|of, _held| of == opening)?;
-        if runs.iter().all(|(_, run)| run.compacted != 0) {
-            return Ok(());
+    /// Notes what is damaged of a partition, and says it once.
+    pub(super) fn note<T>(&self, opening: Opening, found: Result<T, Error>) -> Result<T, Error> {
+        if let Err(why @ (Error::Run { file, .. } | Error::File { file, .. })) = &found
+            && self.lock_damaged().insert((file.clone(), opening), why.clone()).is_none()
+        {
+            tracing::error!(shard = self.shard, %opening, %why, "a run of a chapter is damaged");
         }
-        let places = |numbers: &[usize]| -> Vec<Option<(u64, u32)>> {
-            let books = self.read_books();
-            numbers.iter().map(|number| books.place(&runs[*number].1)).collect()
-        };
-        let all: Vec<usize> = (0..runs.len()).collect();
-        let begun = places(&all);
-        let tombstones_before = now.saturating_sub(stays_ms);
-        let rules = Rules { now, tombstones_before, goes_on: &goes_on };
-        let number = self.turn().take_number();
-        let mut replaced = Vec::new();
-        let made = self.make(number, |file| {
-            let (footer, numbers) = compact(file, self.shard, &runs, rules)?;
-            replaced = numbers;
-            Ok(footer)
-        })?;
-        let mut manifest = self.turn();
-        let gone: Vec<(u64, u32)> = places(&replaced).into_iter().flatten().collect();
-        let is_there = replaced.iter().filter_map(|number| begun[*number]).eq(gone.iter().copied());
-        if !is_there || gone.len() < replaced.len() {
-            return Ok(self.dir.remove(&made.named.name())?);
-        }
-        let is_left = |run: &Run| made.runs.iter().any(|made| made.key() == run.key());
-        let replaced = replaced.iter().map(|number| runs[*number].1);
-        let emptied: Vec<Run> = replaced.filter(|run| !is_left(run)).collect();
-        let mut next = manifest.clone();
-        next.forget(&gone);
-        if made.runs.is_empty() {
-            self.publish(&mut manifest, next, None)?;
-            self.dir.remove(&made.named.name())?;
-        } else {
-            next.files.push(made.named.clone());
-            self.publish(&mut manifest, next, Some(made))?;
-        }
-        let mut books = self.write_books();
-        emptied.iter().for_each(|run| books.drop_run(run.opening, run.chapter));
-        drop(books);
-        self.give_back(&gone)
+        found
     }
 
-    /// Lets go of what a snapshot of the shard, which is durable, says is deleted. Files of which less than half is
-    /// left are merged, and what is gone of them given back. Waits for the disk.
-    ///
-    /// # Errors
-    /// The disk. What was not freed is freed by another call.
-    pub fn free(&self, state: &State) -> Result<(), Error> {
-        let mut manifest = self.turn();
-        let gone = self.write_books().forget(state);
-        if !gone.is_empty() {
-            let mut next = manifest.clone();
-            next.forget(&gone);
-            self.publish(&mut manifest, next, None)?;
-            self.give_back(&gone)?;
-        }
-        drop(manifest);
-        loop {
-            // Whoever else changes the shelf has a turn between two of them.
-            let mut manifest = self.turn();
-            let group = self.read_books().next_to_merge();
-            if group.is_empty() || self.is_ending.load(Ordering::Relaxed) {
-                return Ok(());
-            }
-            match self.merge(&mut manifest, &group) {
-                // It stays as it is; the others go on.
-                Err(why) if self.spoil(&group, &why) => {}
-                merged => merged?,
-            }
-        }
-    }
-
-    /// Gives the blocks of runs back that are gone, where the filesystem can. It says nothing of how many: what counts
-    /// for whether a file is merged is what lives in it.
-    fn give_back(&self, gone: &[(u64, u32)]) -> Result<(), Error> {
-        let mut of_files: BTreeMap<u64, BTreeSet<u32>> = BTreeMap::new();
-        for (file, number) in gone {
-            of_files.entry(*file).or_default().insert(*number);
-        }
-        for (file, numbers) in of_files {
-            let book = self.read_books().files.get(&file).map(|book| Arc::clone(&book.chapter));
-            if let Some(chapter) = book {
-                chapter.punch(&numbers)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Puts what is left of these files into one, or nothing where nothing is left.
-    fn merge(&self, manifest: &mut Manifest, group: &BTreeSet<u64>) -> Result<(), Error> {
-        let mut runs = self.live_runs(|_opening, held| group.contains(&held.file))?;
-        runs.sort_by_key(|(_, run)| run.key());
-        let mut next = manifest.clone();
-        let place = next.files.iter().position(|named| group.contains(&named.number));
-        next.files.retain(|named| !group.contains(&named.number));
-        let mut made = None;
-        if !runs.is_empty() {
-            let merged =
-                self.make(manifest.take_number(), |file| merge(file, self.shard, &runs))?;
-            next.next_file = manifest.next_file;
-            next.files.insert(place.unwrap_or(0), merged.named.clone());
-            made = Some(merged);
-        }
-        self.publish(manifest, next, made)?;
-        for number in group {
-            // A name that stays is nobody's, and goes at the next start.
-            self.dir.remove(&name_of(*number))?;
-        }
-        Ok(())
-    }
-
-    /// Those runs that somebody can read and for which this holds; of a partition in their order.
-    fn live_runs(&self, holds: impl Fn(Opening, &Held) -> bool) -> Result<Vec<Found>, Error> {
-        let held: Vec<(Arc<Chapter>, Opening, Held)> = {
-            let books = self.read_books();
-            let all = books.runs.iter();
-            let all = all.flat_map(|(of, runs)| runs.list.iter().map(move |held| (*of, *held)));
-            let wanted = all.filter(|(opening, held)| holds(*opening, held));
-            let chapter = |held: &Held| Arc::clone(&books.files[&held.file].chapter);
-            wanted.map(|(opening, held)| (chapter(&held), opening, held)).collect()
-        };
-        let runs = held.into_iter().map(|(chapter, opening, held)| {
-            let run = held.run(&chapter, opening)?;
-            Ok((chapter, run))
-        });
-        runs.collect()
-    }
-
-    /// A file that is damaged is left as it is: what is good in it can be read. Whether it is one of these.
-    fn spoil(&self, group: &BTreeSet<u64>, why: &Error) -> bool {
-        let (Error::Run { file, .. } | Error::File { file, .. }) = why else { return false };
-        let mut books = self.write_books();
-        let mut of_group = books.files.iter_mut().filter(|(number, _)| group.contains(number));
-        let Some((_, book)) = of_group.find(|(_, book)| book.chapter.name() == file) else {
-            return false;
-        };
-        book.is_spoiled = true;
-        drop(books);
-        tracing::error!(shard = self.shard, %why, "a chapter cannot be merged");
-        true
+    fn lock_damaged(&self) -> MutexGuard<'_, BTreeMap<(String, Opening), Error>> {
+        self.damaged.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A new file with this number, filled and opened. It has a name, and nobody knows it yet.
-    fn make(
+    pub(super) fn make(
         &self,
         number: u64,
         fill: impl FnOnce(&Arc<dyn File>) -> Result<Footer, Error>,
@@ -449,7 +295,7 @@ impl Shelf {
             let chapter = Chapter::open(&name, Arc::clone(&file))?;
             let runs = chapter.runs()?;
             let (bytes, checksum) = (footer.file_bytes, footer.checksum());
-            let named = Named { number, bytes, checksum, gone: Gone::default() };
+            let named = Named { number, bytes, checksum, gone: Ranges::default() };
             Ok(Made { named, chapter: Arc::new(chapter), runs })
         });
         if filled.is_err() {
@@ -459,14 +305,18 @@ impl Shelf {
         filled
     }
 
-    /// Makes this the manifest, and what it names what can be read. If that fails, the old one or the new one is on
-    /// the disk: a file stays that either names.
-    fn publish(
+    /// Makes this the manifest, with the change that it comes with, and what it names what can be read. If that fails,
+    /// the old one or the new one is on the disk: a file stays that either names.
+    pub(super) fn publish(
         &self,
         manifest: &mut Manifest,
-        next: Manifest,
-        made: Option<Made>,
+        mut next: Manifest,
+        change: Change,
     ) -> Result<(), Error> {
+        let Change { made, leaving, partitions } = change;
+        next.files.extend(made.as_ref().map(|made| made.named.clone()));
+        next.forget(&leaving);
+        next.next_file = manifest.next_file;
         if let Err(why) = next.write(&*self.dir, self.shard) {
             let on_disk = Manifest::read(&*self.dir, self.shard);
             let is_named = |made: &Made| {
@@ -482,10 +332,16 @@ impl Shelf {
         let named: BTreeSet<u64> = next.files.iter().map(|named| named.number).collect();
         let mut books = self.write_books();
         books.settled = next.settled;
-        if let Some(made) = made {
-            books.add(made.named.number, made.chapter, (0..).zip(&made.runs));
+        books.let_go(&leaving);
+        let files = Arc::make_mut(&mut books.files);
+        files.retain(|number, _| named.contains(number));
+        files.extend(made.map(|made| (made.named.number, Book::whole(made.chapter))));
+        for (opening, of) in partitions {
+            match of {
+                Some(of) => books.partitions.insert(opening, of),
+                None => books.partitions.remove(&opening),
+            };
         }
-        books.files.retain(|number, _| named.contains(number));
         drop(books);
         let names: BTreeSet<String> = next.files.iter().map(Named::name).collect();
         self.lock_damaged().retain(|(file, _), _| names.contains(file));
@@ -493,22 +349,110 @@ impl Shelf {
         Ok(())
     }
 
-    fn turn(&self) -> MutexGuard<'_, Manifest> {
+    /// Writes down what a start has to know, so that it reads no tables. Without it a start takes longer.
+    pub fn roll_up(&self) {
+        let manifest = self.turn();
+        let bytes = {
+            let books = self.read_books();
+            let live_bytes = books.files.iter().map(|(number, book)| (*number, book.live_bytes));
+            let of = manifest.checksum(self.shard);
+            RollUp::encode(live_bytes, &books.partitions, self.shard, of)
+        };
+        if let Err(why) = RollUp::write(&bytes, &*self.dir) {
+            tracing::warn!(shard = self.shard, %why, "the roll-up of chapters cannot be written");
+        }
+    }
+
+    pub(super) fn turn(&self) -> MutexGuard<'_, Manifest> {
         self.turn.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn read_books(&self) -> RwLockReadGuard<'_, Books> {
+    pub(super) fn files_now(&self) -> Arc<Files> {
+        Arc::clone(&self.read_books().files)
+    }
+
+    pub(super) fn read_books(&self) -> RwLockReadGuard<'_, Books> {
         self.books.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn write_books(&self) -> RwLockWriteGuard<'_, Books> {
+    pub(super) fn write_books(&self) -> RwLockWriteGuard<'_, Books> {
         self.books.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A file that was filled.
-struct Made {
-    named: Named,
-    chapter: Arc<Chapter>,
-    runs: Vec<Run>,
+/// A file that a manifest names.
+fn open_named(dir: &dyn Dir, named: &Named) -> Result<Chapter, Error> {
+    let missing = || Error::Missing { file: named.name() };
+    let file = dir.open(&named.name(), SyncMethod::ORDINARY.access());
+    let file = file.map_err(|why| match why.kind() {
+        Some(ErrorKind::NotFound) => missing(),
+        _ => why.into(),
+    })?;
+    let chapter = Chapter::open(&named.name(), file)?;
+    let found = (chapter.footer().checksum(), chapter.footer().file_bytes);
+    if found == (named.checksum, named.bytes) { Ok(chapter) } else { Err(missing()) }
+}
+
+/// What a roll-up would say, from the tables of all files.
+fn from_tables(manifest: &Manifest, files: &Files) -> Result<RollUp, Error> {
+    let mut found = RollUp::default();
+    for named in &manifest.files {
+        let runs = files[&named.number].chapter.runs()?;
+        let live = (0..).zip(&runs).filter(|(number, _)| !named.gone.has(*number));
+        let mut live_bytes = 0;
+        for (_, run) in live {
+            let chapter = number_of(run.chapter, &named.name())?;
+            found.partitions.entry(run.opening).or_default().take(chapter, run);
+            live_bytes += run.bytes;
+        }
+        found.live_bytes.insert(named.number, live_bytes);
+    }
+    Ok(found)
+}
+
+/// How many of these chapters of a partition have nothing at this offset or behind it.
+fn first_behind(
+    lookup: &mut Lookup,
+    opening: Opening,
+    chapters: &Ranges,
+    from: i64,
+) -> Result<u64, Error> {
+    let (mut first, mut last) = (0, chapters.count());
+    while first < last {
+        let middle = first + (last - first) / 2;
+        let chapter = chapters.nth(middle).expect("there are so many");
+        let Ok(placed) = lookup.find(opening, chapter) else {
+            return first_good(lookup, opening, chapters, from);
+        };
+        match placed.run.end_offset <= from {
+            true => first = middle + 1,
+            false => last = middle,
+        }
+    }
+    Ok(first)
+}
+
+/// The same, where some cannot be found: an error only where the offset may be in one of those.
+fn first_good(
+    lookup: &mut Lookup,
+    opening: Opening,
+    chapters: &Ranges,
+    from: i64,
+) -> Result<u64, Error> {
+    let mut unread = None;
+    for (place, chapter) in (0..).zip(chapters.iter()) {
+        match lookup.find(opening, chapter) {
+            Ok(placed) if placed.run.end_offset <= from => unread = None,
+            Ok(placed) if placed.run.base_offset <= from => return Ok(place),
+            Ok(_) => return unread.map_or(Ok(place), Err),
+            Err(why) => unread = unread.or(Some(why)),
+        }
+    }
+    unread.map_or(Ok(chapters.count()), Err)
+}
+
+/// The number of a chapter, as it stands in ranges.
+pub(super) fn number_of(chapter: u64, file: &str) -> Result<u32, Error> {
+    let why = Malformed::Field("the number of a chapter", chapter);
+    u32::try_from(chapter).ok().ok_or_else(|| Error::File { file: file.to_owned(), why })
 }

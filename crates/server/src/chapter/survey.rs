@@ -12,8 +12,8 @@ use plimsoll_sync::{Dir, SyncMethod};
 
 use super::error::Error;
 use super::format::{Block, Run};
-use super::gone::Gone;
 use super::manifest::{Manifest, Named};
+use super::ranges::Ranges;
 use super::reader::Chapter;
 use crate::kafka::batch;
 use crate::shard::{Batch, Partition, State};
@@ -51,7 +51,7 @@ pub struct Opened {
     /// Its runs, in their order.
     pub runs: Vec<Run>,
     /// Which of them are not read any more, as the manifest says.
-    gone: Gone,
+    gone: Ranges,
 }
 
 /// Offsets of a run that are not what they were.
@@ -139,7 +139,7 @@ impl Opened {
         })?;
         let chapter = Chapter::open(name, file)?;
         let runs = chapter.runs()?;
-        Ok(Self { chapter, runs, gone: Gone::default() })
+        Ok(Self { chapter, runs, gone: Ranges::default() })
     }
 
     /// Whether a run of it is gone, or deleted by this state, which is durable: a node frees it then, and nobody reads it.

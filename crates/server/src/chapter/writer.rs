@@ -9,11 +9,13 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use plimsoll_sync::{Allocation, File, SyncMethod};
+use twox_hash::XxHash3_64;
 
 use super::error::Error;
 use super::format::{
     self, BLOCK_BYTES, Block, FOOTER_BYTES, Footer, HEADER_BYTES, RUN_BYTES, Run, Span,
 };
+use super::table::Fences;
 use crate::shard::{Batch, Ended, Entry, Item, Opening, Point, State};
 
 /// Bytes of the log that are in memory at once, about.
@@ -178,7 +180,7 @@ impl Writer {
     }
 }
 
-/// Writes blocks, runs and footer behind the batches. Durable on return.
+/// Writes blocks, runs, fences and footer behind the batches. Durable on return.
 pub(super) fn finish(
     file: &dyn File,
     blocks_at: u64,
@@ -187,7 +189,8 @@ pub(super) fn finish(
     runs: &[Run],
 ) -> Result<Footer, Error> {
     let runs_at = blocks_at + (blocks.len() * format::BLOCK_HEAD_BYTES) as u64;
-    let footer_at = runs_at + (runs.len() * RUN_BYTES) as u64;
+    let fences = Fences::of(runs).encode();
+    let footer_at = runs_at + (runs.len() * RUN_BYTES + fences.len()) as u64;
     let Span { first_chapter, last_chapter, first_index, last_index, time } = span;
     let footer = Footer {
         runs: u32::try_from(runs.len()).expect("fewer than 4 billion partitions"),
@@ -201,12 +204,13 @@ pub(super) fn finish(
         runs_at,
         file_bytes: footer_at + FOOTER_BYTES as u64,
         hash: Footer::hash_of(runs),
+        fences_hash: XxHash3_64::oneshot(&fences),
     };
     let mut behind = Vec::with_capacity(PIECE_BYTES);
     let mut at = blocks_at;
     let parts = blocks.iter().map(|block| block.encode().to_vec());
     let parts = parts.chain(runs.iter().map(|run| run.encode().to_vec()));
-    for part in parts.chain([footer.encode().to_vec()]) {
+    for part in parts.chain([fences, footer.encode().to_vec()]) {
         behind.extend_from_slice(&part);
         if behind.len() >= PIECE_BYTES {
             file.write_at(&behind, at)?;

@@ -10,7 +10,7 @@ use plimsoll_server::shard::{Opening, State};
 use plimsoll_simdisk::{Fault, FaultKind, Operation, SimDir, Step};
 use plimsoll_sync::{Crash, Dir};
 
-use super::log::{Log, OF_SMALL, SHARD, SMALL_ENDS, files, read_all, shelf, small};
+use super::log::{Log, OF_SMALL, ROLL_UP, SHARD, SMALL_ENDS, files, read_all, shelf, small};
 
 const SEEDS: u64 = 8;
 /// `EIO`, which has no kind.
@@ -96,7 +96,7 @@ fn look(disk: &Arc<SimDir>, log: &Log, act: Act, state: &State) -> bool {
     names.sort();
     let mut found = disk.list().unwrap();
     found.sort();
-    found.retain(|name| name != MANIFEST);
+    found.retain(|name| name != MANIFEST && !name.starts_with(ROLL_UP));
     assert_eq!(found, names, "files that the manifest does not name");
     let is_done = act.is_done(disk);
     assert!(matches!(act, Act::Merge | Act::Compact) || is_done == (settled == act.settled()[1]));
@@ -165,6 +165,7 @@ fn what_fails_with_the_disk_changes_nothing_and_is_done_later() {
     let log = small();
     for act in ACTS {
         let steps = steps(act, &log);
+        let mut failed = 0;
         for (place, step) in steps.iter().enumerate() {
             for (kind, seed) in FAILURES.into_iter().zip(0..) {
                 println!("{act:?}, {kind:?} at {step}");
@@ -174,7 +175,10 @@ fn what_fails_with_the_disk_changes_nothing_and_is_done_later() {
                 let nth = 1 + before.count() as u64;
                 disk.inject(Fault::new(step.operation, kind).nth(nth).seed(seed));
 
-                act.act(&log, &shelf, &state).unwrap_err();
+                let acted = act.act(&log, &shelf, &state);
+                // What a start reads only to be faster may fail once all else is done.
+                assert!(acted.is_err() || act.is_done(&disk.power_cut(seed)));
+                failed += usize::from(acted.is_err());
                 read_and_compare(&shelf, &log, &state);
                 // Either is on the disk, and what follows goes on from either.
                 let after = Arc::new(disk.power_cut(seed));
@@ -191,6 +195,7 @@ fn what_fails_with_the_disk_changes_nothing_and_is_done_later() {
                 assert!(look(&Arc::new(disk.power_cut(seed)), &log, act, &state));
             }
         }
+        assert!(failed > steps.len(), "{act:?}: {failed} of {}", 2 * steps.len());
     }
 }
 

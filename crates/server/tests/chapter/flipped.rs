@@ -13,12 +13,14 @@ use plimsoll_simdisk::SimDir;
 use plimsoll_sync::{Access, Crash, Dir};
 
 use super::log::{
-    Log, Logged, SETTINGS, SHARD, acts, batches, bytes_of, files, marked, opens, partition,
-    read_all, shelf,
+    Log, Logged, ROLL_UP, SETTINGS, SHARD, acts, batches, bytes_of, files, marked, opens,
+    partition, read_all, shelf,
 };
 
 const FILE: &str = "00000000.chapter";
 const BLOCK_BYTES: u64 = 56;
+const ROW_BYTES: u64 = 128;
+const FOOTER_BYTES: u64 = 128;
 const PATTERNS: [u8; 2] = [0xff, 0x01];
 
 /// A chapter of three runs, one of five blocks.
@@ -26,8 +28,9 @@ struct Written {
     disk: SimDir,
     batches: BTreeMap<Opening, Vec<Logged>>,
     runs: Vec<Run>,
-    /// Of each run, in their order: where its batches are and where its blocks are.
-    places: Vec<[Range<u64>; 2]>,
+    /// Of each run, in their order: where its batches are, where its blocks are, and its row of the table.
+    places: Vec<[Range<u64>; 3]>,
+    fences: Range<u64>,
 }
 
 /// A large batch is a block alone.
@@ -57,9 +60,15 @@ fn written() -> Written {
         let blocks = first..first + u64::from(run.blocks) * BLOCK_BYTES;
         [run.place..run.place + run.bytes, blocks]
     });
-    let places = places.collect();
+    let rows = (0..).map(|number| {
+        let row = chapter.footer().runs_at + number * ROW_BYTES;
+        row..row + ROW_BYTES
+    });
+    let places = places.zip(rows).map(|([batches, blocks], row)| [batches, blocks, row]).collect();
+    let file_bytes = chapter.footer().file_bytes;
+    let fences = chapter.footer().runs_at + 3 * ROW_BYTES..file_bytes - FOOTER_BYTES;
     let batches = [a, b, c].map(|opening| (opening, log.batches(opening))).into();
-    Written { disk: disk.crash(Crash::Process, 0), batches, runs, places }
+    Written { disk: disk.crash(Crash::Process, 0), batches, runs, places, fences }
 }
 
 fn flip(disk: &SimDir, name: &str, at: u64, by: u8) {
@@ -108,10 +117,15 @@ impl Written {
         failed
     }
 
-    /// What was read, unless it says that this run is damaged, and where.
+    /// What was read, unless it says that this run is damaged, and where; or its row of the table, which says where.
     fn whole<T>(&self, of: &Run, read: Result<T, Error>, failed: &mut usize) -> Option<T> {
         match read {
             Ok(read) => Some(read),
+            Err(Error::File { file, .. }) => {
+                assert_eq!(file, FILE);
+                *failed += 1;
+                None
+            }
             Err(Error::Run { file, opening, from, last }) => {
                 assert_eq!((file.as_str(), opening), (FILE, of.opening));
                 assert!(of.base_offset <= from && from <= last && last < of.end_offset);
@@ -149,12 +163,19 @@ fn worth_a_flip(written: &Written, name: &str) -> Vec<u64> {
 #[test]
 fn a_flipped_byte_of_a_chapter_is_an_error_and_never_other_bytes() {
     let written = written();
-    let (mut refused, mut damaged) = (0, 0);
+    let (mut refused, mut damaged, mut rows, mut fences) = (0, 0, 0, 0);
     for (at, by) in
         worth_a_flip(&written, FILE).into_iter().flat_map(|at| PATTERNS.map(|by| (at, by)))
     {
         let disk = written.flipped(FILE, at, by);
         let opened = Shelf::open(Arc::clone(&disk) as Arc<dyn Dir>, SHARD);
+        if written.fences.contains(&at) {
+            // The table has all that they say.
+            let shelf = opened.unwrap();
+            assert!(written.runs.iter().all(|run| written.read(&shelf, run) == 0));
+            fences += 1;
+            continue;
+        }
         let Some(run) = written.run_at(at) else {
             // What it says of itself: there is no telling what else is wrong.
             let Err(why) = opened else { panic!("byte {at} by {by:#x} is believed") };
@@ -165,13 +186,21 @@ fn a_flipped_byte_of_a_chapter_is_an_error_and_never_other_bytes() {
         let shelf = opened.unwrap_or_else(|why| panic!("byte {at} by {by:#x}: {why}"));
         let file = disk.open(FILE, Access::default()).unwrap();
         let chapter = Chapter::open(FILE, file).unwrap();
+        if written.places[run][2].contains(&at) {
+            // Without the roll-up it is not known what the shelf has.
+            disk.remove(ROLL_UP).unwrap();
+            let tables = Shelf::open(Arc::clone(&disk) as Arc<dyn Dir>, SHARD);
+            assert!(matches!(tables, Err(Error::File { .. })), "byte {at} by {by:#x}");
+            rows += 1;
+        }
         for (number, of) in written.runs.iter().enumerate() {
             let failed = written.read(&shelf, of);
             if number == run {
                 assert!(failed > 0, "byte {at} by {by:#x} is believed");
                 let mut failed = 0;
                 written.whole(of, chapter.verify(of), &mut failed);
-                assert_eq!(failed, 1, "byte {at} by {by:#x} is verified");
+                let is_row = written.places[run][2].contains(&at);
+                assert_eq!(failed, usize::from(!is_row), "byte {at} by {by:#x} is verified");
             } else {
                 assert_eq!(failed, 0, "byte {at} by {by:#x} damages another run");
                 assert_eq!(chapter.verify(of).unwrap(), of.bytes);
@@ -179,8 +208,8 @@ fn a_flipped_byte_of_a_chapter_is_an_error_and_never_other_bytes() {
         }
         damaged += 1;
     }
-    println!("{refused} refused, {damaged} damaged");
-    assert!(refused > 0 && damaged > 0);
+    println!("{refused} refused, {damaged} damaged, of them {rows} in the table; {fences} fences");
+    assert!(refused > 0 && damaged > rows && rows > 0 && fences > 0);
 }
 
 #[test]
@@ -191,6 +220,20 @@ fn a_flipped_byte_of_a_manifest_is_an_error() {
             let disk = written.flipped(MANIFEST, at, by);
             let opened = Shelf::open(disk as Arc<dyn Dir>, SHARD);
             assert!(matches!(opened, Err(Error::File { .. })), "byte {at} by {by:#x}");
+        }
+    }
+}
+
+/// It says nothing that the tables do not.
+#[test]
+fn a_flipped_byte_of_a_roll_up_costs_a_start_its_time() {
+    let written = written();
+    for at in 0..bytes_of(&written.disk, ROLL_UP).len() as u64 {
+        for by in PATTERNS {
+            let disk = written.flipped(ROLL_UP, at, by);
+            let shelf = shelf(&disk);
+            assert!(written.runs.iter().all(|run| written.read(&shelf, run) == 0));
+            assert_eq!(bytes_of(&disk, ROLL_UP), bytes_of(&written.disk, ROLL_UP), "byte {at}");
         }
     }
 }
@@ -250,5 +293,7 @@ fn a_damaged_file_is_left_and_the_others_are_merged() {
     assert_eq!(read_all(&shelf, c, 0, 1).unwrap(), expected);
     // The copy that was begun is gone, and not begun again.
     shelf.free(&log.state_at(log.last())).unwrap();
-    assert_eq!(disk.list().unwrap().len(), 3);
+    let mut left = disk.list().unwrap();
+    left.retain(|name| name != ROLL_UP);
+    assert_eq!(left.len(), 3);
 }

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use plimsoll_server::chapter::{BLOCK_BYTES, Footer, MANIFEST, Manifest, Run, Settled};
 use plimsoll_simdisk::SimDir;
+use plimsoll_sync::Dir;
 
-use super::log::{OF_SMALL, SHARD, bytes_of, files, read_all, shelf, small};
+use super::log::{OF_SMALL, ROLL_UP, SHARD, bytes_of, files, read_all, shelf, small};
 use super::testdata::golden;
 
 /// Both chapters, settled; and as they are once most is deleted.
@@ -63,6 +64,15 @@ fn a_manifest_is_written_and_read_as_ever() {
         assert_eq!(file.bytes, bytes_of(&disk, &file.name()).len() as u64);
     }
     assert_eq!(manifest.encode(SHARD), bytes_of(&disk, MANIFEST));
+}
+
+#[test]
+fn a_roll_up_is_written_as_ever_and_as_from_tables() {
+    let disk = settled();
+    written_as_ever(&disk, ROLL_UP, "roll-up.v1");
+    disk.remove(ROLL_UP).unwrap();
+    shelf(&disk);
+    written_as_ever(&disk, ROLL_UP, "roll-up.v1");
 }
 
 /// What is left of two chapters, in one file: runs are as they were.

@@ -16,6 +16,9 @@ use super::batch::batch;
 /// The shard that all of it is of.
 pub(crate) const SHARD: u32 = 3;
 
+/// What a start reads in place of tables.
+pub(crate) const ROLL_UP: &str = "roll-up";
+
 pub(crate) const SETTINGS: Settings = Settings {
     retention_ms: None,
     retention_bytes: None,
@@ -196,6 +199,11 @@ pub(crate) fn acts(items: &[Item<'_>]) -> Draft {
 }
 
 /// The shelf on this disk.
+/// What is past its retention on a shelf, and from where on the rest is kept.
+pub(crate) fn expired(shelf: &Shelf, state: &State, now: u64) -> Vec<(Opening, i64)> {
+    shelf.expired(shelf.expiring(state, now))
+}
+
 pub(crate) fn shelf(disk: &Arc<SimDir>) -> Shelf {
     Shelf::open(Arc::clone(disk) as Arc<dyn Dir>, SHARD).unwrap()
 }

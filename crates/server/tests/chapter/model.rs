@@ -13,16 +13,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use plimsoll_server::chapter::Run;
+use plimsoll_server::chapter::{Run, Shelf};
 use plimsoll_server::shard::{
     Batch, Draft, Fence, Item, Open, Opening, Producers, Settings, State, Why,
 };
-use plimsoll_sync::Crash;
+use plimsoll_sync::{Crash, Dir};
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
 use super::batch::opening;
-use super::log::{Log, Logged, SETTINGS, files, marked, shelf};
+use super::log::{Log, Logged, ROLL_UP, SETTINGS, expired, files, marked, shelf};
 use super::replica::Replica;
 use super::seeds::{is_replay, replayable, seeds};
 
@@ -372,8 +372,21 @@ impl History {
         };
         let settled = replica.shelf.settled();
         replica.disk = Arc::new(replica.disk.crash(crash, self.random.random()));
+        let without_roll_up = Arc::new(replica.disk.crash(Crash::Process, 0));
         replica.shelf = shelf(&replica.disk);
         assert_eq!(replica.shelf.settled(), settled);
+        without_roll_up.remove(ROLL_UP).ok();
+        let from_tables = shelf(&without_roll_up);
+        assert_eq!(replica.shelf.size(), from_tables.size());
+        for at in self.batches.keys() {
+            let says = |shelf: &Shelf| {
+                let ends = self.batches[at].iter().map(|batch| shelf.has(*at, batch.base));
+                (shelf.bytes(*at), ends.collect::<Vec<_>>())
+            };
+            assert_eq!(says(&replica.shelf), says(&from_tables), "{at}");
+        }
+        let expiring = |shelf: &Shelf| shelf.expiring(&replica.durable, self.clock);
+        assert_eq!(expiring(&replica.shelf), expiring(&from_tables));
         replica.state = State::decode(&replica.durable.encode()).unwrap();
         replica.state.settle(settled.end);
         replica.snapshots.clear();
@@ -391,7 +404,7 @@ impl History {
         }
         let replica = &self.replicas[number];
         let now = self.clock;
-        let expired = replica.shelf.expired(&replica.state, now);
+        let expired = expired(&replica.shelf, &replica.state, now);
         let mut draft = Draft::new();
         for (opening, start) in expired {
             let partition = replica.state.partition(opening).unwrap();

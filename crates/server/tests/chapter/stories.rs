@@ -8,8 +8,8 @@ use plimsoll_server::shard::{Item, Mismatch, Settings, State};
 use plimsoll_simdisk::SimDir;
 
 use super::log::{
-    Log, Logged, OF_SMALL, SETTINGS, SMALL_ENDS, acts, batches, files, marked, opens, partition,
-    read_all, shelf, small,
+    Log, Logged, OF_SMALL, SETTINGS, SMALL_ENDS, acts, batches, expired, files, marked, opens,
+    partition, read_all, shelf, small,
 };
 
 /// A log of one partition with these settings.
@@ -64,8 +64,8 @@ fn a_run_expires_when_its_last_batch_does() {
     end_chapter(&mut log, 1, 1_950);
     let (disk, state) = settled(&log);
     let shelf = shelf(&disk);
-    assert_eq!(shelf.expired(&state, 2_900), []);
-    assert_eq!(shelf.expired(&state, 2_901), [(partition(7, 0), 2)]);
+    assert_eq!(expired(&shelf, &state, 2_900), []);
+    assert_eq!(expired(&shelf, &state, 2_901), [(partition(7, 0), 2)]);
 }
 
 /// Only as much goes as leaves what is to be kept, in chapters and behind them.
@@ -78,11 +78,11 @@ fn the_oldest_runs_expire_while_the_rest_is_as_large_as_it_may_be() {
         end_chapter(&mut log, chapter.unsigned_abs(), 1_000);
     }
     let (disk, state) = settled(&log);
-    assert_eq!(shelf(&disk).expired(&state, 1_000), [(partition(7, 0), 1)]);
+    assert_eq!(expired(&shelf(&disk), &state, 1_000), [(partition(7, 0), 1)]);
     record(&mut log, 3, 1, 1_000);
     let mut state = state;
     log.apply_next(&mut state);
-    assert_eq!(shelf(&disk).expired(&state, 1_000), [(partition(7, 0), 2)]);
+    assert_eq!(expired(&shelf(&disk), &state, 1_000), [(partition(7, 0), 2)]);
 }
 
 /// In each chapter the largest timestamp begins anew; read from a snapshot, it ran on through all that waited.
