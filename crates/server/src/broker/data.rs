@@ -9,6 +9,7 @@ use plimsoll_log::{Ack, Crew};
 use plimsoll_sync::Dir;
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
+use tokio::task::spawn_blocking;
 
 use super::compactor::Compactor;
 use super::ends;
@@ -43,6 +44,7 @@ pub(crate) struct DataShard {
     settling: (Task, Arc<ends::Ends>),
     compacting: (Task, Arc<ends::Ends>),
     _scrubbing: Task,
+    _warming: Task,
     pub(crate) group: Arc<Group<Applier>>,
     pub(crate) replica: Arc<Replica>,
     pub(crate) shelf: Arc<Shelf>,
@@ -227,6 +229,11 @@ impl Opened {
         });
         let compacting = Task::spawn(group.runtime(), compactor.compact());
         let scrubbing = Task::spawn(group.runtime(), scrub(number, Arc::clone(&shelf)));
+        let cold = Arc::clone(&shelf);
+        let warming = Task::spawn(group.runtime(), async move {
+            // A panic there was printed there.
+            spawn_blocking(move || cold.warm()).await.ok();
+        });
         DataShard {
             number,
             asks,
@@ -235,6 +242,7 @@ impl Opened {
             settling: (settling, settler_ends),
             compacting: (compacting, compactor_ends),
             _scrubbing: scrubbing,
+            _warming: warming,
             group,
             replica,
             shelf,
@@ -362,6 +370,7 @@ impl DataShard {
             ends.come();
             task.join();
         }
+        self.shelf.remember();
         let (kept, group) = keeper.close(keeping, group);
         let last = group.applied().map_or(0, |last| last + 1);
         group.close().map_err(|why| Failed::Shard { number, why })?;

@@ -38,9 +38,37 @@ pub(crate) struct Read {
     pub(crate) thin: Vec<Range<usize>>,
 }
 
+impl Read {
+    /// These batches too, behind the others.
+    fn take(&mut self, batches: Vec<Bytes>, thin: Vec<Range<usize>>) {
+        let before = self.batches.len();
+        self.bytes += batches.iter().map(Bytes::len).sum::<usize>();
+        self.batches.extend(batches);
+        self.thin.extend(thin.into_iter().map(|some| some.start + before..some.end + before));
+    }
+}
+
 impl DataShard {
-    /// Reads batches. Waits for the disk, on another thread, only where none are in memory.
-    pub(crate) async fn read(self: &Arc<Self>, mut reading: Reading) -> Result<Read, Failed> {
+    /// Reads batches. Waits for the disk, on another thread, only where none are in memory. What begins in a chapter goes on
+    /// in the log, as far as there is room.
+    pub(crate) async fn read(self: &Arc<Self>, reading: Reading) -> Result<Read, Failed> {
+        let mut read = Read::default();
+        match self.read_on(reading, &mut read).await {
+            // What was found before it is good.
+            Err(_) if !read.batches.is_empty() => {
+                read.has_more = true;
+                Ok(read)
+            }
+            ended => ended.map(|()| read),
+        }
+    }
+
+    /// Adds what is to be read.
+    async fn read_on(
+        self: &Arc<Self>,
+        mut reading: Reading,
+        read: &mut Read,
+    ) -> Result<(), Failed> {
         // Of those that were needed none is forgotten before all are there.
         let mut found: Vec<Arc<Run>> = Vec::new();
         let mut looks = 0;
@@ -48,12 +76,19 @@ impl DataShard {
             let fetched = match self.look(reading, &found) {
                 Ok(fetched) => fetched,
                 Err(unsettled) => {
-                    let read = self.read_chapters(reading).await?;
-                    if !read.batches.is_empty() {
-                        return Ok(read);
-                    }
+                    let batches = self.read_chapters(reading).await?;
                     // What was there of them was compacted: what comes next is in the log.
-                    reading.from = unsettled;
+                    let end = batches.last().and_then(|last| Batch::read(last).ok()?.end());
+                    let next = end.unwrap_or(unsettled);
+                    let bytes: usize = batches.iter().map(Bytes::len).sum();
+                    reading.bytes_max = reading.bytes_max.saturating_sub(bytes);
+                    read.take(batches, Vec::new());
+                    // More of the chapters did not fit.
+                    read.has_more = end.is_some() && next < reading.end;
+                    if read.has_more && (next < unsettled || reading.bytes_max == 0) {
+                        return Ok(());
+                    }
+                    reading.from = next;
                     continue;
                 }
             };
@@ -65,9 +100,15 @@ impl DataShard {
                     Err(why) => return Err(why),
                 },
                 None => {
-                    let bytes = batches.iter().map(Bytes::len).sum();
-                    let has_more = has_more || needs.is_some();
-                    return Ok(Read { batches, bytes, has_more, thin });
+                    read.has_more = has_more || needs.is_some();
+                    // Of what comes first as much is given as there is in any case.
+                    let bytes: usize = batches.iter().map(Bytes::len).sum();
+                    if read.batches.is_empty() || bytes <= reading.bytes_max {
+                        read.take(batches, thin);
+                    } else {
+                        read.has_more = true;
+                    }
+                    return Ok(());
                 }
             }
         }
@@ -79,18 +120,13 @@ impl DataShard {
         !fetched.batches.is_empty() || fetched.needs.is_some()
     }
 
-    async fn read_chapters(&self, reading: Reading) -> Result<Read, Failed> {
+    async fn read_chapters(&self, reading: Reading) -> Result<Vec<Bytes>, Failed> {
         let Reading { opening, from, end, bytes_max } = reading;
         let (shelf, number) = (Arc::clone(&self.shelf), self.number);
         let read = move || shelf.read(opening, from, end, bytes_max);
         let read = tokio::task::spawn_blocking(read).await;
         let batches = read.map_err(|_ended| Failed::Offline { number })?;
-        let batches = batches.map_err(|why| Failed::Chapters { number, why })?;
-        let bytes = batches.iter().map(Bytes::len).sum();
-        let last = batches.last().and_then(|last| Batch::read(last).ok()?.end());
-        // Behind it there may be others, in the next chapter or in the log.
-        let has_more = last.is_some_and(|last| last < end);
-        Ok(Read { batches, bytes, has_more, thin: Vec::new() })
+        batches.map_err(|why| Failed::Chapters { number, why })
     }
 
     /// The offset of the first batch in a chapter from which on a record with this timestamp or a later one may be.

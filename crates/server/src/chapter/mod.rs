@@ -8,6 +8,7 @@
 //! ```text
 //! DIR/chapters-N/manifest           which files are the chapters of shard N
 //! DIR/chapters-N/roll-up            which partition is in which chapters
+//! DIR/chapters-N/hot                where they were read last, when the node was stopped
 //! DIR/chapters-N/00000001.chapter   runs of one chapter, or of several that were merged
 //! ```
 //!
@@ -28,6 +29,7 @@
 //! | `compaction.rs` | a partition on the shelf that is compacted |
 //! | `compact.rs` | of each key of a partition the newest record |
 //! | `scrub.rs` | all of a shelf, read again |
+//! | `hot.rs` | where a shelf was read last, drawn: a start reads on from there |
 //! | `survey.rs` | the chapters of a shard looked at from outside: nothing is changed |
 //! | `error.rs` | why a chapter cannot be written or read |
 //!
@@ -41,6 +43,7 @@ mod compaction;
 mod error;
 mod format;
 mod free;
+mod hot;
 mod lookup;
 mod manifest;
 mod merge;

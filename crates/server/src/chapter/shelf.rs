@@ -14,6 +14,7 @@ use plimsoll_sync::{Dir, File, SyncMethod};
 use super::books::{Book, Books, Files, Leaving, Shelved, Size};
 use super::error::Error;
 use super::format::{Footer, Run};
+use super::hot::Hot;
 use super::lookup::Lookup;
 use super::manifest::{self, Manifest, Named, Settled, name_of};
 use super::ranges::Ranges;
@@ -21,7 +22,7 @@ use super::reader::Chapter;
 use super::rollup::RollUp;
 use super::writer::{Plan, Writer};
 use crate::cursor::Malformed;
-use crate::shard::{Ended, Opening};
+use crate::shard::{Batch, Ended, Opening};
 
 /// The chapters of a shard.
 #[derive(Debug)]
@@ -33,6 +34,7 @@ pub struct Shelf {
     books: RwLock<Books>,
     /// What was found so, by whoever read it.
     damaged: Mutex<BTreeMap<(String, Opening), Error>>,
+    pub(super) hot: Hot,
     /// Nothing is merged any more.
     pub(super) is_ending: AtomicBool,
 }
@@ -94,6 +96,7 @@ impl Shelf {
             turn: Mutex::new(manifest),
             books: RwLock::new(Books { settled, files: Arc::new(files), partitions }),
             damaged: Mutex::default(),
+            hot: Hot::default(),
             is_ending: AtomicBool::new(false),
         };
         if !is_fresh && !shelf.is_empty() {
@@ -228,6 +231,10 @@ impl Shelf {
             found_bytes += bytes;
             found.extend(batches);
             next = if is_all { end_offset } else { end };
+        }
+        let last = found.last().and_then(|last| Batch::read(last).ok()?.end());
+        if let Some(last) = last {
+            self.hot.note(opening, last);
         }
         Ok(found)
     }

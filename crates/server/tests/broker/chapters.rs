@@ -95,6 +95,10 @@ fn what_is_settled_is_read_as_it_came_and_goes_on_in_the_log() {
     let check = |broker: &mut Broker| {
         for (topic, records) in &produced {
             assert_eq!(&broker.consume(topic, UNCOMMITTED), records);
+            // One answer has all that fits, from however many chapters, and from the log.
+            let mut all = broker.fetch(topic, 0, UNCOMMITTED).records.0.concat().into();
+            let batches = std::iter::from_fn(|| Batch::take(&mut all).unwrap());
+            assert_eq!(batches.count(), records.len());
             for (offset, value) in records {
                 let fetched = broker.fetch(topic, *offset, UNCOMMITTED);
                 let first = Batch::take(&mut fetched.records.0.concat().into()).unwrap().unwrap();

@@ -4,6 +4,7 @@ mod crashes;
 mod flipped;
 mod golden;
 mod hostile;
+mod hot;
 mod log;
 mod model;
 mod replica;
