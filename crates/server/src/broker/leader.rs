@@ -6,7 +6,8 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures_util::StreamExt;
@@ -17,6 +18,7 @@ use tokio::time::MissedTickBehavior;
 
 use super::replica::{Applier, Replica};
 use super::room::Room;
+use super::throttle::{Pace, Throttle};
 use crate::cluster::{self, Committed, Group, Leadership};
 use crate::run::{self, Run};
 use crate::shard::{Answer, ENTRY_BYTES_MAX, Item, Opening, Proposal, Proposer, Submission};
@@ -25,8 +27,6 @@ use crate::shard::{Answer, ENTRY_BYTES_MAX, Item, Opening, Proposal, Proposer, S
 const ADVANCE: Duration = Duration::from_secs(60);
 /// How often it is looked whether a chapter is to end.
 const LOOK: Duration = Duration::from_millis(250);
-/// Chapters that may wait to be settled before producers wait for that.
-pub(super) const UNSETTLED_MAX: usize = 4;
 /// What part of a chapter is settled early where the disk is full.
 const SHARE_IN_NEED: u64 = 16;
 /// Entries that are on their way at once.
@@ -91,8 +91,7 @@ struct Leader {
     on_its_way: FuturesOrdered<BoxFuture<'static, Agreed>>,
     /// The last chapter whose end was proposed.
     chapter: u64,
-    /// Chapters wait to be settled, and producers for them.
-    is_behind: bool,
+    throttle: Throttle,
 }
 
 /// Leads a shard until nobody can ask any more, or its engine stops; says why it did.
@@ -109,7 +108,7 @@ pub(crate) async fn lead(begin: Begin, mut asks: mpsc::UnboundedReceiver<Ask>) -
         acts: VecDeque::new(),
         on_its_way: FuturesOrdered::new(),
         chapter,
-        is_behind: false,
+        throttle: Throttle::default(),
     };
     let mut looks = tokio::time::interval(LOOK);
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -130,6 +129,7 @@ pub(crate) async fn lead(begin: Begin, mut asks: mpsc::UnboundedReceiver<Ask>) -
             _ = minutes.tick() => if let Err(why) = leader.advance().await {
                 break Some(why);
             },
+            () = leader.throttle.paid() => {}
             _ = looks.tick() => {}
         }
         if let Err(why) = leader.end_chapter().await {
@@ -201,14 +201,8 @@ impl Leader {
             self.chapter = if ends { next } else { self.chapter };
             (act.flatten(), state.ended().len())
         };
-        let is_behind = unsettled > UNSETTLED_MAX;
-        if is_behind != self.is_behind {
-            self.is_behind = is_behind;
-            match is_behind {
-                true => tracing::warn!(unsettled, "producers wait until chapters are settled"),
-                false => tracing::info!("chapters are settled: producers wait no more"),
-            }
-        }
+        let settled_a_second = replica.settled_a_second.load(Ordering::Relaxed);
+        self.throttle.turn(Pace::of(unsettled, settled_a_second), unsettled);
         match act {
             Some(act) => self.send(act, None).await,
             None => Ok(()),
@@ -220,6 +214,7 @@ impl Leader {
     async fn propose(&mut self) -> Result<(), Ended> {
         while self.may_send() {
             let Some(draft) = self.draft() else { break };
+            self.throttle.took(draft.bytes.len(), Instant::now());
             self.send(draft, None).await?;
         }
         if self.on_its_way.len() > 1 {
@@ -245,7 +240,7 @@ impl Leader {
 
     fn may_send(&self) -> bool {
         match self.on_its_way.len() {
-            _ if self.is_behind => false,
+            _ if !self.throttle.takes(Instant::now()) => false,
             0 => true,
             IN_FLIGHT_MAX.. => false,
             // An entry that would be small waits for more, but not behind acts.

@@ -62,6 +62,7 @@ mod scrubber;
 mod settler;
 mod snapshot;
 mod task;
+mod throttle;
 mod topics;
 
 pub use self::await_record::{Level, NoRecord};

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::data::DataShard;
 use super::layout::{CONTROL, DURABLE, GROUPS, SHARED};
-use super::leader::UNSETTLED_MAX;
+use super::throttle::UNSETTLED_MAX;
 
 use super::node::Node;
 use super::options::{Promise, small_log};

@@ -23,6 +23,8 @@ pub(crate) struct Replica {
     pub(super) applied_bytes: Arc<AtomicU64>,
     /// Something was deleted since somebody looked.
     pub(super) has_deleted: AtomicBool,
+    /// How fast a chapter was settled last, where others waited; 0: none was yet.
+    pub(super) settled_a_second: AtomicU64,
     /// A chapter has ended.
     pub(super) ended: Notify,
     /// The log index up to which the shard was settled when it was opened.
@@ -49,6 +51,7 @@ impl Replica {
             shard: Mutex::new(Shard { state, tail }),
             applied_bytes: Arc::default(),
             has_deleted: AtomicBool::new(false),
+            settled_a_second: AtomicU64::new(0),
             ended: Notify::new(),
             settled,
             witness: OnceLock::new(),

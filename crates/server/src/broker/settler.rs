@@ -119,13 +119,20 @@ impl Settler {
             return Err(Failed::Offline { number: self.number });
         }
         let (needs_from, end) = (plan.needs_from(), plan.ended.end);
-        let mut pace = Pace::of(&plan, is_pressed || self.room.is_short());
+        let is_pressed = is_pressed || self.room.is_short();
+        let (begun, bytes) = (Instant::now(), plan.bytes());
+        let mut pace = Pace::of(&plan, is_pressed);
         let mut unread = None;
         let settled = self.shelf.settle(plan, |writer| {
             let Some(from) = needs_from else { return writer.finish() };
             self.copy(writer, from, end, group, &mut pace, &mut unread)
         });
         let number = self.number;
+        if settled.is_ok() && is_pressed {
+            let ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX).max(1);
+            let bytes_a_second = bytes.saturating_mul(1000) / ms;
+            self.replica.settled_a_second.store(bytes_a_second, Ordering::Relaxed);
+        }
         match unread {
             Some(why) => Err(why),
             None => settled.map_err(|why| Failed::Chapters { number, why }),

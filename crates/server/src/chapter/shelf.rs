@@ -73,9 +73,10 @@ impl Shelf {
             }
             files.insert(named.number, Book::whole(Arc::new(chapter)));
         }
-        let rolled_up = RollUp::read(&*dir, shard, manifest.checksum(shard))?;
+        let rolled_up = RollUp::read(&*dir, shard, manifest.checksum(shard));
         let has_all = |found: &RollUp| found.live_bytes.keys().eq(files.keys());
-        let rolled_up = rolled_up.filter(has_all);
+        // Where it cannot be read the tables still can.
+        let rolled_up = rolled_up.ok().flatten().filter(has_all);
         let is_fresh = rolled_up.is_some();
         let found = rolled_up.map_or_else(|| from_tables(&manifest, &files), Ok)?;
         for named in &manifest.files {
