@@ -15,7 +15,7 @@ use crate::serving::{Broker, plimsoll, text};
 
 /// A broker's data: in its first chapter there are topic `small`, which is deleted, and both partitions of `orders`.
 /// Nobody changes it.
-fn settled() -> &'static Path {
+pub(crate) fn settled() -> &'static Path {
     static DATA: OnceLock<PathBuf> = OnceLock::new();
     DATA.get_or_init(|| {
         // Nothing static is dropped: what the last run left goes now.
@@ -51,7 +51,7 @@ fn settled() -> &'static Path {
 }
 
 /// The same, to be changed.
-fn copy() -> TempDir {
+pub(crate) fn copy() -> TempDir {
     let dir = tempfile::tempdir().unwrap();
     let copied = Command::new("cp").arg("-r").arg(settled().join(".")).arg(dir.path()).status();
     assert!(copied.unwrap().success());
@@ -73,16 +73,16 @@ fn list(dir: &Path) -> Value {
     json(&["list", path(dir), "--runs"])
 }
 
-fn path(path: &Path) -> &str {
+pub(crate) fn path(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
-fn first_file(dir: &Path) -> PathBuf {
+pub(crate) fn first_file(dir: &Path) -> PathBuf {
     dir.join("chapters-2/00000000.chapter")
 }
 
 /// The run of a partition in the first file, as a dump has it.
-fn run_of(dir: &Path, topic: &str, partition: u32) -> Value {
+pub(crate) fn run_of(dir: &Path, topic: &str, partition: u32) -> Value {
     let (answered, said, status) = look(&["dump", path(&first_file(dir)), "--json"]);
     assert_eq!(status, 0, "{said}");
     let lines = answered.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
@@ -91,7 +91,7 @@ fn run_of(dir: &Path, topic: &str, partition: u32) -> Value {
 }
 
 /// Changes the last byte of a run.
-fn damage(dir: &Path, topic: &str, partition: u32) -> Value {
+pub(crate) fn damage(dir: &Path, topic: &str, partition: u32) -> Value {
     let run = run_of(dir, topic, partition);
     let end = run["byte_offset"].as_u64().unwrap() + run["bytes"].as_u64().unwrap();
     let mut bytes = fs::read(first_file(dir)).unwrap();

@@ -4,4 +4,5 @@
 mod chapters;
 mod client;
 mod operator;
+mod scrub;
 mod serving;

@@ -28,9 +28,10 @@
 //! | `merge.rs` | what is left of some files, in one |
 //! | `compaction.rs` | a partition on the shelf that is compacted |
 //! | `compact.rs` | of each key of a partition the newest record |
-//! | `scrub.rs` | all of a shelf, read again |
+//! | `reread.rs` | all of a shelf, read again |
 //! | `hot.rs` | where a shelf was read last, drawn: a start reads on from there |
 //! | `survey.rs` | the chapters of a shard looked at from outside: nothing is changed |
+//! | `scrub.rs` | the same, file by file past the page cache, while a node goes on |
 //! | `error.rs` | why a chapter cannot be written or read |
 //!
 //! Invariants: what the manifest names is durable. The content of a run is a function of the log: equal on every
@@ -49,6 +50,7 @@ mod manifest;
 mod merge;
 mod ranges;
 mod reader;
+mod reread;
 mod rollup;
 mod scrub;
 mod shelf;
@@ -63,6 +65,7 @@ pub use free::Expiring;
 pub use manifest::{Manifest, NAME as MANIFEST, Named, Settled};
 pub use ranges::Ranges;
 pub use reader::Chapter;
+pub use scrub::Scrub;
 pub use shelf::Shelf;
 pub use survey::{Damage, Found, Opened, Survey, Why};
 pub use writer::{Plan, Writer};

@@ -5,7 +5,6 @@
 
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
-use std::slice;
 
 use bytes::Bytes;
 use plimsoll_sync::{Dir, SyncMethod};
@@ -22,6 +21,8 @@ use crate::shard::{Batch, Partition, State};
 const READS_MAX: u32 = 100;
 /// Blocks of a run whose fields are read at once.
 const BLOCKS: u32 = 1024;
+/// Bytes of batches that are read at once; where some of them are not what was written, block by block.
+const PIECE_BYTES: u64 = 1 << 20;
 
 /// The chapters of a shard, as they lie on the disk.
 #[derive(Debug, Default)]
@@ -50,6 +51,8 @@ pub struct Opened {
     pub chapter: Chapter,
     /// Its runs, in their order.
     pub runs: Vec<Run>,
+    /// Whether it is read past the page cache.
+    pub is_past_cache: bool,
     /// Which of them are not read any more, as the manifest says.
     gone: Ranges,
 }
@@ -71,6 +74,9 @@ pub enum Why {
     /// The hash of a block.
     #[error("other bytes than were written")]
     Block,
+    /// The disk gave an error in place of bytes.
+    #[error("the disk cannot read it")]
+    Unreadable,
     /// A block has its hash, and a batch in it not its own checksum, or no sense.
     #[error("a batch that was damaged before it was written there: {0}")]
     Batch(batch::Wrong),
@@ -112,7 +118,19 @@ impl Survey {
 
 impl Found {
     fn of(dir: &dyn Dir, shard: u32, named: Named) -> Result<Self, Error> {
-        let opened = Opened::of(dir, &named.name()).and_then(|mut opened| {
+        match Self::from(Opened::of(dir, &named.name()), shard, named) {
+            Self { opened: Err(error @ Error::Disk(_)), .. } => Err(error),
+            found => Ok(found),
+        }
+    }
+
+    /// The same, read past the page cache; what the disk cannot read is wrong with the file too.
+    pub(super) fn past_cache(dir: &dyn Dir, shard: u32, named: Named) -> Self {
+        Self::from(Opened::past_cache(dir, &named.name()), shard, named)
+    }
+
+    fn from(opened: Result<Opened, Error>, shard: u32, named: Named) -> Self {
+        let opened = opened.and_then(|mut opened| {
             opened.gone = named.gone.clone();
             let footer = opened.chapter.footer();
             let is_it = (footer.checksum(), footer.file_bytes) == (named.checksum, named.bytes)
@@ -120,10 +138,7 @@ impl Found {
             let missing = Error::Missing { file: named.name() };
             if is_it { Ok(opened) } else { Err(missing) }
         });
-        match opened {
-            Err(error @ Error::Disk(_)) => Err(error),
-            opened => Ok(Self { named, opened }),
-        }
+        Self { named, opened }
     }
 }
 
@@ -133,22 +148,34 @@ impl Opened {
     /// # Errors
     /// [`Error::Missing`]: there is none. [`Error::File`]: it is no chapter, or does not say what it holds.
     pub fn of(dir: &dyn Dir, name: &str) -> Result<Self, Error> {
-        let file = dir.open(name, SyncMethod::ORDINARY.access()).map_err(|error| {
+        Self::by(dir, name, SyncMethod::ORDINARY)
+    }
+
+    /// The same, read past the page cache where its filesystem has a way: what is in memory may be good, and what is on
+    /// the disk not.
+    fn past_cache(dir: &dyn Dir, name: &str) -> Result<Self, Error> {
+        match Self::by(dir, name, SyncMethod::Direct) {
+            // Whatever the reason was: it shows again, or there is no such way.
+            Err(Error::Disk(_)) => Self::of(dir, name),
+            opened => opened.map(|opened| Self { is_past_cache: true, ..opened }),
+        }
+    }
+
+    fn by(dir: &dyn Dir, name: &str, method: SyncMethod) -> Result<Self, Error> {
+        let file = dir.open(name, method.access()).map_err(|error| {
             let is_missing = error.kind() == Some(ErrorKind::NotFound);
             if is_missing { Error::Missing { file: name.to_owned() } } else { error.into() }
         })?;
         let chapter = Chapter::open(name, file)?;
         let runs = chapter.runs()?;
-        Ok(Self { chapter, runs, gone: Ranges::default() })
+        Ok(Self { chapter, runs, is_past_cache: false, gone: Ranges::default() })
     }
 
     /// Whether a run of it is gone, or deleted by this state, which is durable: a node frees it then, and nobody reads it.
     /// What the state does not know yet is not.
     #[must_use]
     pub fn is_deleted(&self, run: &Run, state: Option<&State>) -> bool {
-        let number = self.runs.binary_search_by_key(&run.key(), Run::key).ok();
-        let number = number.and_then(|number| u32::try_from(number).ok());
-        if number.is_some_and(|number| self.gone.has(number)) {
+        if self.is_gone(run, &self.gone) {
             return true;
         }
         let Some(state) = state else { return false };
@@ -156,11 +183,18 @@ impl Opened {
         self.chapter.footer().last_index <= state.applied() && run.end_offset <= start
     }
 
+    /// Whether a run of it is among these.
+    pub(super) fn is_gone(&self, run: &Run, gone: &Ranges) -> bool {
+        let number = self.runs.binary_search_by_key(&run.key(), Run::key).ok();
+        let number = number.and_then(|number| u32::try_from(number).ok());
+        number.is_some_and(|number| gone.has(number))
+    }
+
     /// Reads all of a run, and holds each batch against its own checksum too, as a second witness. What is damaged, in
     /// order; nothing if all of it is as it was written. `goes_on` is told how many bytes were read, piece by piece.
     ///
     /// # Errors
-    /// The disk; or [`Error::Stopped`], as `goes_on` said no.
+    /// [`Error::Stopped`], as `goes_on` said no.
     pub fn examine(
         &self,
         run: &Run,
@@ -170,26 +204,47 @@ impl Opened {
         let mut all: Vec<Block> = Vec::new();
         while all.len() < run.blocks as usize {
             let number = u32::try_from(all.len()).expect("a run counts its blocks in 32 bits");
-            let blocks = self.chapter.blocks(run, number, BLOCKS)?;
-            let behind = number.saturating_add(BLOCKS);
-            let behind = self.chapter.blocks(run, behind.min(run.blocks), 1)?;
-            let ends = blocks.iter().skip(1).chain(&behind).map(|next| next.base_offset);
-            for (block, end) in blocks.iter().zip(ends.chain([run.end_offset])) {
-                match self.chapter.verified(run, slice::from_ref(block), 1) {
+            // With the one behind them, which says where the last of them ends.
+            let Ok(mut blocks) = self.chapter.blocks(run, number, BLOCKS + 1) else {
+                examined.miss(run.end_offset, Why::Unreadable);
+                return Ok(examined.damage);
+            };
+            let of_these = blocks.len().min(BLOCKS as usize);
+            let mut from = 0;
+            while from < of_these {
+                let some = within(&blocks[from..of_these], PIECE_BYTES);
+                let piece = &blocks[from..from + some];
+                match self.chapter.verified(run, &blocks[from..], some) {
                     Ok(batches) => examined.take(&batches),
-                    Err(Error::Run { .. }) => examined.miss(end),
-                    Err(error) => return Err(error),
+                    Err(_some_of_it) => self.examine_each(&mut examined, &blocks[from..], some),
                 }
-                if !goes_on(block.bytes.into()) {
+                let bytes: u64 = piece.iter().map(|block| u64::from(block.bytes)).sum();
+                if !goes_on(bytes.min(run.bytes)) {
                     return Err(Error::Stopped);
                 }
+                from += some;
             }
+            blocks.truncate(of_these);
             all.extend(blocks);
         }
         if examined.damage.is_empty() && !is_run(run, &all) {
             examined.note(run.base_offset, run.end_offset, Why::Blocks);
         }
         Ok(examined.damage)
+    }
+
+    /// The same of the first of these blocks, each by itself.
+    fn examine_each(&self, examined: &mut Examined<'_>, blocks: &[Block], some: usize) {
+        let run = examined.run;
+        for (nth, block) in blocks[..some].iter().enumerate() {
+            let end = blocks.get(nth + 1).map_or(run.end_offset, |next| next.base_offset);
+            // One that cannot be read whole: nothing of the others is asked for.
+            match self.chapter.verified(run, &[*block], 1) {
+                Ok(batches) => examined.take(&batches),
+                Err(Error::Disk(_)) => examined.miss(end, Why::Unreadable),
+                Err(_other_bytes) => examined.miss(end, Why::Block),
+            }
+        }
     }
 }
 
@@ -209,23 +264,19 @@ impl Examined<'_> {
             let end = read.end().unwrap_or(i64::MAX);
             match batch::Batch::take(&mut bytes.clone()) {
                 _ if read.base_offset < self.next || end > self.run.end_offset => {
-                    self.miss_as(end, Why::Offsets);
+                    self.miss(end, Why::Offsets);
                 }
                 Ok(_) => self.next = end,
                 Err(wrong) => {
                     self.next = read.base_offset;
-                    self.miss_as(end, Why::Batch(wrong));
+                    self.miss(end, Why::Batch(wrong));
                 }
             }
         }
     }
 
-    /// Notes a block that is not what was written: its offsets end where the next one says that it begins.
-    fn miss(&mut self, end: i64) {
-        self.miss_as(end, Why::Block);
-    }
-
-    fn miss_as(&mut self, end: i64, why: Why) {
+    /// Notes what is not as it was written, up to this offset: a block ends where the next one says that it begins.
+    fn miss(&mut self, end: i64, why: Why) {
         // What the index says of offsets may be what is damaged.
         let from = self.next.min(self.run.end_offset - 1);
         let end = end.clamp(from + 1, self.run.end_offset);
@@ -241,6 +292,15 @@ impl Examined<'_> {
     }
 }
 
+/// How many of these blocks, the first, have so many bytes at most: at least one.
+fn within(blocks: &[Block], bytes_max: u64) -> usize {
+    let bytes = blocks.iter().scan(0_u64, |bytes, block| {
+        *bytes += u64::from(block.bytes);
+        Some(*bytes)
+    });
+    bytes.take_while(|bytes| *bytes <= bytes_max).count().max(1)
+}
+
 /// Whether these blocks, each of which has its hash, are all of a run.
 fn is_run(run: &Run, blocks: &[Block]) -> bool {
     let mut end = 0;
@@ -253,10 +313,10 @@ fn is_run(run: &Run, blocks: &[Block]) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::sync::Arc;
 
-    use plimsoll_simdisk::SimDir;
+    use plimsoll_simdisk::{Fault, FaultKind, Operation, SimDir};
     use plimsoll_sync::{Access, File, Lock};
 
     use super::*;
@@ -265,14 +325,14 @@ mod tests {
     use crate::kafka::records;
     use crate::shard::{Draft, Ended, Opening, PartitionId, Point, TopicId};
 
-    const SHARD: u32 = 2;
+    pub(in crate::chapter) const SHARD: u32 = 2;
 
     fn opening() -> Opening {
         Opening { partition: PartitionId { topic: TopicId([7; 16]), number: 3 }, number: 1 }
     }
 
     /// A batch of two records, larger than half a block.
-    fn batch(fill: u8) -> Vec<u8> {
+    pub(in crate::chapter) fn batch(fill: u8) -> Vec<u8> {
         let mut draft = records::Draft::default();
         for _ in 0..2 {
             draft.push(1000, None, Some(&[fill; 10 << 10]), &[]);
@@ -281,7 +341,7 @@ mod tests {
     }
 
     /// Settles a chapter of these batches, one an entry.
-    fn settle(dir: &Arc<SimDir>, chapter: u64, batches: &[Vec<u8>]) {
+    pub(in crate::chapter) fn settle(dir: &Arc<SimDir>, chapter: u64, batches: &[Vec<u8>]) {
         let shelf = Shelf::open(Arc::clone(dir) as _, SHARD).unwrap();
         let first_index = shelf.settled().end + 1;
         let index = |number: usize| first_index + number as u64;
@@ -315,7 +375,7 @@ mod tests {
         opened.examine(&opened.runs[0], |_| true).unwrap()
     }
 
-    fn flip(dir: &SimDir, at: u64) {
+    pub(in crate::chapter) fn flip(dir: &SimDir, at: u64) {
         let file = dir.open("00000000.chapter", Access::default()).unwrap();
         let mut byte = [0];
         file.read_at(&mut byte, at).unwrap();
@@ -363,6 +423,20 @@ mod tests {
         else {
             panic!("{found:?}");
         };
+    }
+
+    #[test]
+    fn what_the_disk_cannot_read_is_named_and_the_rest_is_read_on() {
+        let dir = Arc::new(SimDir::new());
+        settle(&dir, 1, &(0..4).map(batch).collect::<Vec<_>>());
+        let opened = only(&dir);
+        // Its blocks' fields, all of it at once, then each block.
+        for nth in [2, 4] {
+            dir.inject(Fault::new(Operation::Read, FaultKind::FailRaw(5)).nth(nth));
+        }
+        assert_eq!(damage(&opened), [Damage { from: 4, last: 5, why: Why::Unreadable }]);
+        dir.inject(Fault::new(Operation::Read, FaultKind::FailRaw(5)));
+        assert_eq!(damage(&opened), [Damage { from: 2, last: 9, why: Why::Unreadable }]);
     }
 
     #[test]

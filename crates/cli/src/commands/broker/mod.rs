@@ -2,6 +2,7 @@
 
 mod ask;
 mod doctor;
+mod scrub;
 mod status;
 
 use anyhow::Result;
@@ -13,5 +14,6 @@ pub(crate) fn run(command: BrokerCommand) -> Result<Exit> {
     match command {
         BrokerCommand::Status { http, json } => status::run(&http, json),
         BrokerCommand::Doctor { dir, memory, json } => doctor::run(&dir, &memory, json),
+        BrokerCommand::Scrub(args) => scrub::run(&args),
     }
 }

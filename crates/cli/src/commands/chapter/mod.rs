@@ -5,7 +5,8 @@
 mod cat;
 mod dump;
 mod list;
-mod verify;
+pub(crate) mod verdict;
+pub(crate) mod verify;
 
 use std::fmt::{Display, Write};
 use std::path::Path;
@@ -32,9 +33,9 @@ pub(crate) fn run(command: ChapterCommand) -> Result<Exit> {
 }
 
 /// The data directory of a broker.
-struct Data {
-    dir: OsDir,
-    chapters: Vec<(u32, Option<Arc<dyn Dir>>)>,
+pub(crate) struct Data {
+    pub(crate) dir: OsDir,
+    pub(crate) chapters: Vec<(u32, Option<Arc<dyn Dir>>)>,
 }
 
 /// A shard of records, as it lies there.
@@ -47,7 +48,7 @@ struct Shard {
 
 impl Data {
     /// An error if it is no broker's.
-    fn open(path: &Path) -> Result<Self> {
+    pub(crate) fn open(path: &Path) -> Result<Self> {
         let shown = path.display();
         if path.join(MANIFEST).is_file() {
             bail!(
@@ -82,7 +83,7 @@ impl Data {
     }
 
     /// What topics are called, as far as that can be known.
-    fn names(&self) -> Names {
+    pub(crate) fn names(&self) -> Names {
         names_in(&self.dir).unwrap_or_default()
     }
 }

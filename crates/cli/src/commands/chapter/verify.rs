@@ -5,34 +5,15 @@ use std::path::Path;
 
 use anyhow::Result;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use plimsoll_lab::units;
-use plimsoll_server::broker::Names;
-use plimsoll_server::chapter::{Damage, Error, Found, MANIFEST, Opened, Run, Survey};
+use plimsoll_server::chapter::{Error, Found, MANIFEST, Opened, Run, Survey};
 use plimsoll_server::shard::State;
-use serde_json::{Value, json};
 
-use super::{Data, hex, names_above, nothing_settled, open_file, run_object, span};
+use super::verdict::Verdict;
+use super::{Data, names_above, open_file};
 use crate::chapter_args::VerifyArgs;
 use crate::exit::Exit;
 use crate::interrupt::{interrupted, on_interrupt};
-use crate::output::{self, counted};
-
-/// What was found.
-#[derive(Default)]
-struct Verdict {
-    names: Names,
-    /// A single file was read: nobody says what of it is deleted.
-    is_file: bool,
-    files: u64,
-    runs: u64,
-    bytes: u64,
-    deleted: u64,
-    /// Runs, each with the file that it is in.
-    damaged: Vec<(String, Run, Vec<Damage>)>,
-    /// Files that do not say what they hold, or are not there.
-    wrong: Vec<(String, String)>,
-    strays: Vec<String>,
-}
+use crate::output;
 
 /// A run that is to be read.
 struct Due<'a> {
@@ -138,15 +119,7 @@ fn of_file(path: &Path) -> Result<(Verdict, bool)> {
 impl Verdict {
     /// Takes what there is to be said of a shard before anything is read.
     fn look(&mut self, place: &str, survey: &Survey, state: Option<&State>, shard: u32) {
-        let settled = survey.manifest.settled.chapter;
-        let known = state.map_or(0, settled_by);
-        if settled < known {
-            let why = format!(
-                "chapters up to {settled} are settled by it, and by state-{shard} up to {known}: a newer \
-                 manifest was lost"
-            );
-            self.wrong.push((format!("{place}/{MANIFEST}"), why));
-        }
+        self.look_whether_lost(place, survey.manifest.settled.chapter, state, shard);
         for Found { named, opened } in &survey.files {
             if let Err(why) = opened {
                 self.wrong.push((format!("{place}/{}", named.name()), why.to_string()));
@@ -184,106 +157,9 @@ impl Verdict {
         bar.finish_and_clear();
         Ok(true)
     }
-
-    fn is_good(&self) -> bool {
-        self.damaged.is_empty() && self.wrong.is_empty()
-    }
-
-    fn text(&self, path: &Path, is_whole: bool) -> String {
-        let mut text = String::new();
-        for (file, why) in &self.wrong {
-            text += &format!("{file}: {why}\n");
-        }
-        for (file, run, damage) in &self.damaged {
-            for Damage { from, last, why } in damage {
-                let offsets = span(from, last);
-                let whose = self.whose(run);
-                text += &format!(
-                    "{file}: {whose}, chapter {}, offsets {offsets}: {why}\n",
-                    run.chapter
-                );
-            }
-        }
-        for stray in &self.strays {
-            text += &format!(
-                "{stray} is not named by the manifest: it is being written, or was left behind, and the next \
-                 start removes it\n"
-            );
-        }
-        let deleted = match self.deleted {
-            0 => String::new(),
-            1 => "; 1 run is deleted, and was passed over".to_owned(),
-            n => format!("; {n} runs are deleted, and were passed over"),
-        };
-        let (runs, files) = (counted(self.runs, "run"), counted(self.files, "file"));
-        let read = format!("{runs} in {files}, {}", units::bytes(self.bytes));
-        let damaged = self.damaged.len() as u64;
-        let summary = match () {
-            () if !is_whole => {
-                format!("interrupted: {damaged} damaged of {read}, and more is not read")
-            }
-            () if !self.is_good() => {
-                format!("{}: {damaged} damaged of {read}{deleted}", word("damaged", 31))
-            }
-            () if self.runs > 0 => format!("{}: {read}{deleted}", word("good", 32)),
-            () if self.deleted > 0 => format!("nothing was tested{deleted}"),
-            () if self.files > 0 => format!("nothing was tested: no run is in {files}"),
-            () => format!("nothing was tested: {}", nothing_settled(path)),
-        };
-        text += &format!("{summary}\n");
-        if self.is_file && damaged > 0 {
-            text += "what is deleted may read as damaged: `plimsoll chapter verify DIR` passes over it\n";
-        }
-        text
-    }
-
-    fn whose(&self, run: &Run) -> String {
-        let partition = run.opening.partition;
-        let name = self.names.of(partition.topic).map_or(String::new(), |name| format!("{name} "));
-        format!("topic {name}({}), partition {}", hex(partition.topic), partition.number)
-    }
-
-    fn json(&self, is_whole: bool) -> Value {
-        let state = match () {
-            () if !self.is_good() => "damaged",
-            () if !is_whole => "interrupted",
-            () if self.runs == 0 => "nothing",
-            () => "good",
-        };
-        let damaged = self.damaged.iter().map(|(file, run, damage)| {
-            let mut object = run_object(run, &self.names);
-            object["file"] = file.clone().into();
-            let part = |damage: &Damage| {
-                let Damage { from, last, why } = damage;
-                json!({ "first_offset": from, "last_offset": last, "reason": why.to_string() })
-            };
-            object["damage"] = damage.iter().map(part).collect();
-            object
-        });
-        let wrong = self.wrong.iter().map(|(file, why)| json!({ "file": file, "reason": why }));
-        json!({
-            "state": state,
-            "files": self.files,
-            "runs": self.runs,
-            "bytes": self.bytes,
-            "deleted_runs": self.deleted,
-            "damaged": damaged.collect::<Vec<_>>(),
-            "wrong": wrong.collect::<Vec<_>>(),
-            "strays": self.strays,
-        })
-    }
 }
 
-/// The last chapter that was settled when this state was kept.
-fn settled_by(state: &State) -> u64 {
-    state.ended().next().map_or(state.chapter(), |next| next.chapter - 1)
-}
-
-fn word(word: &str, colour: u8) -> String {
-    if output::colour() { format!("\x1b[{colour}m{word}\x1b[0m") } else { word.to_owned() }
-}
-
-fn bar(bytes: u64) -> ProgressBar {
+pub(crate) fn bar(bytes: u64) -> ProgressBar {
     if !io::stderr().is_terminal() {
         return ProgressBar::hidden();
     }
