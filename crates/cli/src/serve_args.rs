@@ -15,6 +15,9 @@ use crate::size::bytes;
 /// What `--memory` says where an acknowledgement is to wait for the kernel.
 pub(crate) const NO_MEMORY: &str = "none";
 
+/// What `--scrub-every` says where nothing is scrubbed.
+const NEVER: &str = "never";
+
 /// What was typed, and what of it was typed, and not the environment's or a default.
 #[derive(Debug)]
 pub(crate) struct ServeArgs {
@@ -76,6 +79,10 @@ pub(crate) struct Typed {
         value_parser = duration
     )]
     pub(crate) chapter_age: Duration,
+    /// How long the broker rests from one scrub to the next, which reads all chapters past the page cache, slowly;
+    /// 'never': it does not
+    #[arg(long, value_name = "TIME", env = "PLIMSOLL_SCRUB_EVERY", default_value = "7d")]
+    pub(crate) scrub_every: Every,
     /// What `plimsoll lab` found out about this disk, for topics with plimsoll.flush=auto
     #[arg(long, value_name = "FILE", env = "PLIMSOLL_PROFILE")]
     pub(crate) profile: Option<PathBuf>,
@@ -117,6 +124,39 @@ impl TryFrom<String> for HttpAddress {
 impl From<HttpAddress> for String {
     fn from(address: HttpAddress) -> Self {
         address.0.map_or_else(|| "none".to_owned(), |address| address.to_string())
+    }
+}
+
+/// A time to rest; `None`: for ever.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(try_from = "String", into = "String")]
+pub(crate) struct Every(pub(crate) Option<Duration>);
+
+impl FromStr for Every {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if ["0", NEVER].contains(&text) {
+            return Ok(Self(None));
+        }
+        let rest = duration(text).map_err(|wrong| format!("{wrong}, or {NEVER}"))?;
+        Ok(Self((!rest.is_zero()).then_some(rest)))
+    }
+}
+
+impl TryFrom<String> for Every {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse().map_err(|wrong| format!("{text:?}: {wrong}"))
+    }
+}
+
+impl From<Every> for String {
+    fn from(every: Every) -> Self {
+        every
+            .0
+            .map_or_else(|| NEVER.to_owned(), |rest| humantime::format_duration(rest).to_string())
     }
 }
 

@@ -20,7 +20,7 @@ use plimsoll_server::net::Limits;
 use plimsoll_simdisk::block::size;
 use serde::{Deserialize, Serialize};
 
-use crate::serve_args::{HttpAddress, ServeArgs};
+use crate::serve_args::{Every, HttpAddress, ServeArgs};
 
 /// The file that is read where none is named.
 const FILE: &str = "plimsoll.toml";
@@ -47,6 +47,7 @@ pub(crate) struct Config {
     pub(crate) reserve_bytes: u64,
     pub(crate) chapter_bytes: u64,
     pub(crate) chapter_age: Duration,
+    pub(crate) scrub_every: Every,
     pub(crate) flush: Policy,
     pub(crate) groups: groups::Settings,
     pub(crate) limits: Limits,
@@ -72,6 +73,7 @@ struct File {
     reserve_bytes: Option<Size>,
     chapter_bytes: Option<Size>,
     chapter_age: Option<Span>,
+    scrub_every: Option<Every>,
     flush: Flush,
     groups: Groups,
     limits: OfConnections,
@@ -284,6 +286,7 @@ impl Config {
                 .flag("chapter-bytes", &Size(typed.chapter_bytes), file.chapter_bytes)
                 .0,
             chapter_age: is.flag("chapter-age", &Span(typed.chapter_age), file.chapter_age).0,
+            scrub_every: is.flag("scrub-every", &typed.scrub_every, file.scrub_every),
             flush: Policy::Interval {
                 max_age: is.key("flush.age", Span(age), file.flush.age).0,
                 max_bytes: is.key("flush.bytes", Size(bytes), file.flush.bytes).0,

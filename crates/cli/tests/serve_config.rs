@@ -127,6 +127,30 @@ fn chapters_are_by_default_as_the_library_has_them() {
 }
 
 #[test]
+fn a_scrub_comes_each_week_unless_it_is_told_otherwise() {
+    let dir = tempfile::tempdir().unwrap();
+    let every = plimsoll_server::broker::Options::default().scrub_every.unwrap();
+    let none = printed(dir.path(), &[], &[]);
+    let said = format!("scrub-every = \"{}days\" # default", every.as_secs() / (24 * 3600));
+    assert_eq!(line(&none, "scrub-every"), said);
+    for never in ["0", "0s", "never"] {
+        let typed = printed(dir.path(), &[], &["--scrub-every", never]);
+        assert_eq!(line(&typed, "scrub-every"), "scrub-every = \"never\" # flag: --scrub-every");
+        fs::write(dir.path().join("plimsoll.toml"), format!("scrub-every = \"{never}\"\n"))
+            .unwrap();
+        let filed = printed(dir.path(), &[], &[]);
+        let said = "scrub-every = \"never\" # file: plimsoll.toml";
+        assert_eq!(line(&filed, "scrub-every"), said);
+    }
+    let set = printed(dir.path(), &[("PLIMSOLL_SCRUB_EVERY", "30m")], &[]);
+    assert_eq!(
+        line(&set, "scrub-every"),
+        "scrub-every = \"30m\" # environment: PLIMSOLL_SCRUB_EVERY"
+    );
+    assert!(refused("scrub-every = \"weekly\"\n").contains("like 250ms or 7d, or never"));
+}
+
+#[test]
 fn a_file_that_is_named_must_be_there() {
     let dir = tempfile::tempdir().unwrap();
     let output = ask(dir.path(), &[], &["--config", "none.toml"]);

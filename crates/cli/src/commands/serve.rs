@@ -125,6 +125,7 @@ fn options(config: &Config) -> Result<Options> {
         reserve_bytes: config.reserve_bytes,
         chapter_bytes: config.chapter_bytes,
         chapter_age: config.chapter_age,
+        scrub_every: config.scrub_every.0,
         groups: config.groups.clone(),
     })
 }

@@ -1,12 +1,13 @@
 //! Chapters read from the disk itself, beside a broker or without one.
 
 use std::fs::{self, OpenOptions};
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
@@ -174,6 +175,34 @@ fn a_byte_that_is_flipped_on_the_disk_alone_is_found_past_the_page_cache() {
     let named =
         format!("chapters-2/00000000.chapter: topic ({id}), partition 0, chapter 1, offsets 0 to ");
     assert!(rest[1].starts_with(&named), "{rest:?}");
+}
+
+/// The value of a metric of shard 2, if it is there.
+fn metric(broker: &Broker, name: &str) -> Option<f64> {
+    let mut asking = TcpStream::connect(&broker.http).unwrap();
+    asking.write_all(b"GET /metrics HTTP/1.0\r\nHost: localhost\r\n\r\n").unwrap();
+    let mut metrics = String::new();
+    asking.read_to_string(&mut metrics).unwrap();
+    let name = format!("{name}{{shard=\"2\"}} ");
+    metrics.lines().find_map(|line| line.strip_prefix(&name)).map(|value| value.parse().unwrap())
+}
+
+#[test]
+fn a_broker_scrubs_by_itself_as_often_as_it_is_told_to() {
+    const ENDED: &str = "plimsoll_shard_scrub_ended_timestamp_seconds";
+    let dir = copy();
+    let run = damage(dir.path(), "orders", 1);
+    let broker = Broker::serve(dir.path(), &["--scrub-every", "100ms"]);
+    let begun = Instant::now();
+    while metric(&broker, ENDED).is_none() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "nothing was scrubbed");
+        thread::park_timeout(Duration::from_millis(20));
+    }
+    // Nobody has read it.
+    assert_eq!(metric(&broker, "plimsoll_shard_chapter_damaged_runs"), Some(1.0));
+    let bytes = metric(&broker, "plimsoll_shard_scrub_bytes").unwrap();
+    assert!(bytes > run["bytes"].as_f64().unwrap(), "{bytes}");
+    assert_eq!(broker.stop(), Some(0));
 }
 
 #[test]

@@ -21,7 +21,7 @@ use super::leader::{Appended, Ask, Begin, ChapterSize, lead};
 use super::opening::wait_for;
 use super::replica::{Applier, Replica};
 use super::room::Room;
-use super::scrubber::scrub;
+use super::scrubber::Scrubber;
 use super::settler::Settler;
 use super::snapshot;
 use super::task::Task;
@@ -45,6 +45,7 @@ pub(crate) struct DataShard {
     compacting: (Task, Arc<ends::Ends>),
     _scrubbing: Task,
     _warming: Task,
+    pub(super) scrubber: Arc<Scrubber>,
     pub(crate) group: Arc<Group<Applier>>,
     pub(crate) replica: Arc<Replica>,
     pub(crate) shelf: Arc<Shelf>,
@@ -177,6 +178,7 @@ impl Opened {
         run: Option<Arc<Run>>,
         room: &Arc<Room>,
         chapter: ChapterSize,
+        scrub_every: Option<Duration>,
         clock: fn() -> u64,
     ) -> DataShard {
         let Self { number, group, replica, leadership, keeper, shelf } = self;
@@ -228,12 +230,14 @@ impl Opened {
             ends: Arc::clone(&compactor_ends),
         });
         let compacting = Task::spawn(group.runtime(), compactor.compact());
-        let scrubbing = Task::spawn(group.runtime(), scrub(number, Arc::clone(&shelf)));
         let cold = Arc::clone(&shelf);
         let warming = Task::spawn(group.runtime(), async move {
             // A panic there was printed there.
             spawn_blocking(move || cold.warm()).await.ok();
         });
+        let scrubber = Scrubber::new(number, Arc::clone(&shelf), scrub_every, clock);
+        let scrubber = Arc::new(scrubber);
+        let scrubbing = Task::spawn(group.runtime(), Arc::clone(&scrubber).scrub());
         DataShard {
             number,
             asks,
@@ -243,6 +247,7 @@ impl Opened {
             compacting: (compacting, compactor_ends),
             _scrubbing: scrubbing,
             _warming: warming,
+            scrubber,
             group,
             replica,
             shelf,

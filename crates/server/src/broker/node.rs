@@ -110,9 +110,9 @@ impl Node {
         let run = Arc::new(run);
         let room = Arc::new(Room::new(dir, options.reserve_bytes));
         let (bytes, age) = (room.for_chapter(options.chapter_bytes), options.chapter_age);
-        let chapter = ChapterSize { bytes, age };
-        let shared = Arc::new(shared.lead(Some(Arc::clone(&run)), &room, chapter, now));
-        let durable = Arc::new(durable.lead(None, &room, chapter, now));
+        let (chapter, every) = (ChapterSize { bytes, age }, options.scrub_every);
+        let shared = Arc::new(shared.lead(Some(Arc::clone(&run)), &room, chapter, every, now));
+        let durable = Arc::new(durable.lead(None, &room, chapter, every, now));
         let runtime = shared.group.runtime();
         let watching = Task::spawn(runtime, Arc::clone(&room).watch());
         let resting = Task::spawn(runtime, rest(Arc::downgrade(&shared), Arc::clone(&run)));

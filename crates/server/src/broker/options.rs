@@ -28,6 +28,9 @@ pub struct Options {
     pub chapter_bytes: u64,
     /// How long a chapter stays open at most.
     pub chapter_age: Duration,
+    /// How long it rests from one scrub to the next, which reads all chapters past the page cache; `None`: it never does.
+    /// The first begins an hour after the start, or after so long if that is less.
+    pub scrub_every: Option<Duration>,
     /// Whether a topic that is asked for, and is not there, is made.
     pub auto_create: bool,
     /// Partitions of a topic for which no number is given.
@@ -73,6 +76,7 @@ impl Default for Options {
             reserve_bytes: 768 << 20,
             chapter_bytes: 512 << 20,
             chapter_age: Duration::from_secs(3600),
+            scrub_every: Some(Duration::from_secs(7 * 24 * 3600)),
             auto_create: true,
             partitions: 1,
             partitions_max: 200_000,

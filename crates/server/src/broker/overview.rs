@@ -62,6 +62,10 @@ pub struct ChaptersOverview {
     pub file_bytes: u64,
     /// Runs that were found damaged since the broker began: who reads them gets an error.
     pub damaged: usize,
+    /// When all of it had last been read again, since the broker began, in ms since 1970.
+    pub scrub_ended_ms: Option<u64>,
+    /// Bytes of batches that there were to be read then.
+    pub scrub_bytes: Option<u64>,
 }
 
 /// A topic, as it is now.
@@ -387,6 +391,7 @@ fn millis(age: Duration) -> u64 {
 impl DataShard {
     fn chapters(&self) -> ChaptersOverview {
         let (settled, size) = (self.shelf.settled().chapter, self.shelf.size());
+        let scrubbed = self.scrubber.last();
         let state = &self.replica.lock().state;
         ChaptersOverview {
             settled,
@@ -397,6 +402,8 @@ impl DataShard {
             live_bytes: size.live_bytes,
             file_bytes: size.file_bytes,
             damaged: self.shelf.damaged().len(),
+            scrub_ended_ms: scrubbed.map(|scrubbed| scrubbed.ended_ms),
+            scrub_bytes: scrubbed.map(|scrubbed| scrubbed.bytes),
         }
     }
 }

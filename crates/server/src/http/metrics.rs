@@ -194,6 +194,20 @@ fn of_chapters(text: &mut Text, shards: &[ShardOverview]) {
     gauge("plimsoll_shard_chapter_damaged_runs", "Runs that were found damaged", |of| {
         of.damaged as u64
     });
+    let mut scrubbed = |name, help, value: fn(&ChaptersOverview) -> Option<f64>| {
+        let value = |shard: &ShardOverview| shard.chapters.as_ref().and_then(value);
+        text.metric(name, "gauge", help).of_shards(shards, value);
+    };
+    scrubbed(
+        "plimsoll_shard_scrub_ended_timestamp_seconds",
+        "When all chapters had last been read again, in seconds since 1970; none before the first time",
+        |of| of.scrub_ended_ms.map(|ms| float(ms) / 1e3),
+    );
+    scrubbed(
+        "plimsoll_shard_scrub_bytes",
+        "Bytes of batches that there were to be read then",
+        |of| of.scrub_bytes.map(float),
+    );
 }
 
 fn sync_times(text: &mut Text, shards: &[ShardOverview]) {
