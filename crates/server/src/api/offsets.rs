@@ -184,6 +184,13 @@ async fn trim(
     patience: Patience,
 ) -> Result<i64, ErrorCode> {
     let (at, ends) = find(session, topic, asked.partition_index)?;
+    let is_only_compacted = {
+        let catalog = session.node.topics.catalog();
+        catalog.find(topic).is_some_and(|(_, topic)| topic.settings.is_only_compacted())
+    };
+    if is_only_compacted {
+        return Err(ErrorCode::PolicyViolation);
+    }
     let start = if asked.offset == LATEST { ends.committed } else { asked.offset };
     if !(0..=ends.committed).contains(&start) {
         return Err(ErrorCode::OffsetOutOfRange);

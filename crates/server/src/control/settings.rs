@@ -268,7 +268,7 @@ impl TopicSettings {
     /// What a shard has to know of them.
     #[must_use]
     pub fn of_partition(&self) -> shard::Settings {
-        let keeps_all = self.word("cleanup.policy") == "compact";
+        let keeps_all = self.is_only_compacted();
         let bound = |name| u64::try_from(self.number(name)).ok();
         shard::Settings {
             retention_ms: bound("retention.ms").filter(|_| !keeps_all),
@@ -280,6 +280,12 @@ impl TopicSettings {
                 .contains("compact")
                 .then(|| u64::try_from(self.number("delete.retention.ms")).unwrap_or(u64::MAX)),
         }
+    }
+
+    /// Whether nothing goes but older records of a key.
+    #[must_use]
+    pub fn is_only_compacted(&self) -> bool {
+        self.word("cleanup.policy") == "compact"
     }
 
     fn word(&self, name: &str) -> &str {

@@ -13,7 +13,7 @@ use plimsoll_server::kafka::records::{Draft, Records};
 use plimsoll_simdisk::{DiskOptions, Operation, SimDir};
 use plimsoll_sync::Crash;
 
-use super::{Broker, UNCOMMITTED, unsynced};
+use super::{Broker, LATEST, UNCOMMITTED, unsynced};
 
 /// The shard of topics that do not wait for the disk.
 const SHARED: u32 = 2;
@@ -211,6 +211,27 @@ fn of_each_key_the_newest_record_stays_where_it_was() {
         assert!(broker.keyed("table").len() < 100, "what was compacted stays so");
         broker.close();
     }
+}
+
+/// A table that lost its beginning would be another table: Kafka 4.3.1 refuses it so.
+#[test]
+fn records_of_a_topic_that_is_only_compacted_are_not_deleted_by_offset() {
+    let mut broker = Broker::open(&Arc::new(SimDir::new()), chapters_of(1000));
+    for (topic, policy, told) in [
+        ("table", "compact", ErrorCode::PolicyViolation),
+        ("both", "compact,delete", ErrorCode::None),
+        ("log", "delete", ErrorCode::None),
+    ] {
+        broker.create(topic, &[("cleanup.policy", policy)]);
+        for value in ["1", "2"] {
+            let batch = keyed(&[("a", Some(value))], Compression::None);
+            assert_eq!(broker.produce_bytes(topic, batch).error_code, ErrorCode::None);
+        }
+        assert_eq!(broker.try_trim(topic, 1), told, "{policy}");
+        let first = broker.fetch(topic, LATEST, UNCOMMITTED).log_start_offset;
+        assert_eq!(first, i64::from(told == ErrorCode::None), "{policy}");
+    }
+    broker.close();
 }
 
 #[test]
