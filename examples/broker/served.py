@@ -17,10 +17,10 @@ OFFSETS_FOR_LEADER_EPOCH, VERSION = 23, 2
 
 
 class Served:
-    def __init__(self, directory):
+    def __init__(self, directory, *settings):
         plimsoll = os.environ.get("PLIMSOLL", "plimsoll")
         serve = [plimsoll, "serve", "--dir", os.path.join(directory, "broker")]
-        serve += ["--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"]
+        serve += ["--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", *settings]
         apart = ["unshare", "--mount", "sh", "-c", OWN_MEMORY, "sh", *serve]
         self.process = subprocess.Popen(apart, stderr=subprocess.PIPE, text=True)
         self.news = ""
