@@ -62,6 +62,11 @@ kill-broker kills="1000":
     cargo build -p plimsoll
     clients/kills {{kills}}
 
+# Power cuts of a broker whose chapters are small, so many states of ext4, xfs and btrfs each (as root, with kafka-python)
+chapter-cuts states="3000":
+    cargo build --release -p plimsoll
+    PLIMSOLL="${CARGO_TARGET_DIR:-$PWD/target}/release/plimsoll" examples/broker/chapters_cuts --states {{states}} -o target/chapter-cuts
+
 # Instructions of the log's hot paths against those recorded (needs valgrind)
 instructions:
     .ci/instructions
@@ -87,6 +92,10 @@ compare-fio:
 # Measures the broker beside Kafka, half an hour on a quiet machine, and renders docs/broker-benchmarks.md
 broker-field *args:
     bench/broker/run {{args}}
+
+# Measures chapters beside Kafka, about an hour on a quiet machine, as root, and renders docs/chapters-benchmarks.md
+chapters-field *args:
+    bench/broker/chapters {{args}}
 
 # Measures the log beside its rivals, half an hour on a quiet machine, and renders docs/benchmarks.md
 field *args:

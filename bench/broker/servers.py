@@ -95,6 +95,9 @@ class Plimsoll(Server):
     name = "plimsoll"
     promise = "in the log's ring on tmpfs: outlives the process; synced once a second or 64 MiB"
 
+    http = "none"
+    settings = ()
+
     def __init__(self, parent):
         super().__init__(parent)
         self.memory = tempfile.mkdtemp(prefix="plimsoll-bench-", dir="/dev/shm")
@@ -102,7 +105,8 @@ class Plimsoll(Server):
     def command(self):
         program = os.path.join(TARGET, "release", "plimsoll")
         data = os.path.join(self.dir, "data")
-        return [program, "serve", "--dir", data, "--memory", self.memory, "--listen", self.address, "--http", "none"]
+        where = ["--dir", data, "--memory", self.memory, "--listen", self.address, "--http", self.http]
+        return [program, "serve", *where, *self.settings]
 
     def remove(self):
         super().remove()
@@ -116,6 +120,8 @@ class Plimsoll(Server):
 
 class Kafka(Server):
     name = "kafka"
+    heap = "1G"
+    settings = ""
     promise = "in the page cache: outlives the process; synced when the kernel does"
 
     def prepare(self):
@@ -133,6 +139,7 @@ class Kafka(Server):
                 "listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT\n"
                 f"log.dirs={self.dir}/data\noffsets.topic.replication.factor=1\n"
                 "auto.create.topics.enable=false\n"
+                f"{self.settings}"
             )
         java = self.java("kafka.tools.StorageTool")
         subprocess.run([*java, "format", "-t", "AAAAAAAAAAAAAAAAAAAAAA", "-c", settings], check=True, capture_output=True)
@@ -146,7 +153,7 @@ class Kafka(Server):
 
     def command(self):
         # Those of its own start script.
-        options = ["-Xmx1G", "-Xms1G", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20"]
+        options = [f"-Xmx{self.heap}", f"-Xms{self.heap}", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20"]
         options += ["-XX:InitiatingHeapOccupancyPercent=35", "-XX:+ExplicitGCInvokesConcurrent"]
         return [*self.java("kafka.Kafka", *options), os.path.join(self.dir, "settings")]
 

@@ -7,6 +7,11 @@
 //	load fill ADDR TOPIC RECORDS BYTES
 //	load read ADDR TOPIC RECORDS
 //	load follow ADDR TOPIC RECORDS BYTES
+//	load spread ADDR TOPIC PARTITIONS RECORDS BYTES
+//	load one ADDR TOPIC PARTITION RECORDS
+//	load walk ADDR TOPIC FIRST STEP PARTITIONS RECORDS_EACH
+//	load group ADDR TOPIC RECORDS MEMBERS
+//	load behind ADDR TOPIC READERS RECORDS_EACH SECONDS
 package main
 
 import (
@@ -54,6 +59,16 @@ func main() {
 		found = read(address, topic, n[0])
 	case "follow":
 		found = follow(address, topic, n[0], n[1])
+	case "spread":
+		found = spread(address, topic, n[0], n[1], n[2])
+	case "one":
+		found = one(address, topic, n[0], n[1])
+	case "walk":
+		found = walk(address, topic, n[0], n[1], n[2], n[3])
+	case "group":
+		found = group(address, topic, n[0], n[1])
+	case "behind":
+		found = behind(address, topic, n[0], n[1], n[2])
 	}
 	must(json.NewEncoder(os.Stdout).Encode(found))
 }
@@ -67,13 +82,14 @@ func must(err error) {
 
 // No linger, no compression: what is measured is the broker.
 func connect(address string, options ...kgo.Opt) *kgo.Client {
-	options = append(options,
+	ours := []kgo.Opt{
 		kgo.SeedBrokers(address),
 		kgo.ProducerBatchCompression(kgo.NoCompression()),
 		kgo.ProducerLinger(0),
 		kgo.RecordPartitioner(kgo.ManualPartitioner()),
-		kgo.MaxBufferedRecords(100_000))
-	client, err := kgo.NewClient(options...)
+		kgo.MaxBufferedRecords(100_000),
+	}
+	client, err := kgo.NewClient(append(ours, options...)...)
 	must(err)
 	return client
 }
