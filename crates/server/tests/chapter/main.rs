@@ -1,5 +1,6 @@
 //! Chapters without their broker: a log in memory is applied and settled, on a disk in memory.
 
+mod between;
 mod crashes;
 mod flipped;
 mod golden;
@@ -7,6 +8,7 @@ mod hostile;
 mod hot;
 mod log;
 mod model;
+mod races;
 mod replica;
 mod stories;
 
