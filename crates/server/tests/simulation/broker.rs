@@ -1,6 +1,7 @@
 //! [`Broker`]: a node on a simulated disk, and a client that tells what it was answered.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -11,14 +12,15 @@ use plimsoll_server::kafka::batch::{Batch, Producer};
 use plimsoll_server::kafka::compression::Compression;
 use plimsoll_server::kafka::error::ErrorCode;
 use plimsoll_server::kafka::message::{
-    CreatableTopic, CreatePartitionsRequest, CreateTopicsRequest, DeleteRecordsPartition,
-    DeleteRecordsRequest, DeleteRecordsTopic, DeleteTopicsRequest, FetchPartition, FetchRequest,
-    FetchTopic, GrowingTopic, InitProducerIdRequest, ListOffsetsPartition, ListOffsetsRequest,
-    ListOffsetsTopic, OffsetCommitPartition, OffsetCommitRequest, OffsetCommitTopic,
-    OffsetFetchRequest, OffsetFetchTopic, ProducePartition, ProduceRequest, ProduceTopic,
-    TopicConfig,
+    AlterableConfig, AlterableResource, CreatableTopic, CreatePartitionsRequest,
+    CreateTopicsRequest, DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic,
+    DeleteTopicsRequest, FetchPartition, FetchRequest, FetchTopic, GrowingTopic,
+    IncrementalAlterConfigsRequest, InitProducerIdRequest, ListOffsetsPartition,
+    ListOffsetsRequest, ListOffsetsTopic, OffsetCommitPartition, OffsetCommitRequest,
+    OffsetCommitTopic, OffsetFetchRequest, OffsetFetchTopic, ProducePartition, ProduceRequest,
+    ProduceTopic, TopicConfig,
 };
-use plimsoll_server::kafka::records::{Draft, Records};
+use plimsoll_server::kafka::records::{Draft, Record, Records};
 use plimsoll_simdisk::SimDir;
 
 use crate::model::Shown;
@@ -35,6 +37,18 @@ pub(crate) struct Broker {
     served: Served,
     /// Its disk fails, or goes down.
     pub(crate) is_faulty: bool,
+    /// What of its chapters cannot be read.
+    pub(crate) damage: Option<Damage>,
+}
+
+/// A run of a chapter that is not what was written.
+#[derive(Debug, Clone)]
+pub(crate) struct Damage {
+    pub(crate) shard: u32,
+    pub(crate) partition: usize,
+    pub(crate) offsets: Range<i64>,
+    /// Topics of which somebody was told so.
+    pub(crate) topics: BTreeSet<String>,
 }
 
 /// What is produced to one partition.
@@ -44,6 +58,7 @@ pub(crate) struct Produced {
     pub(crate) partition: usize,
     pub(crate) records: Vec<u64>,
     pub(crate) producer: Option<Producer>,
+    pub(crate) compression: Compression,
 }
 
 /// What a topic is made with.
@@ -51,6 +66,15 @@ pub(crate) struct Produced {
 pub(crate) struct Wanted {
     pub(crate) partitions: usize,
     pub(crate) is_durable: bool,
+    pub(crate) cleanup: Cleanup,
+}
+
+/// What a topic is told to let go of.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Cleanup {
+    /// `cleanup.policy`. Where it is empty all is as it is.
+    pub(crate) policy: &'static str,
+    pub(crate) delete_retention_ms: u64,
     pub(crate) retention_bytes: Option<u64>,
 }
 
@@ -64,7 +88,8 @@ struct Fetched {
 
 impl Broker {
     pub(crate) fn start(disk: &Arc<SimDir>, options: Options) -> Result<Self, Failed> {
-        Ok(Self { served: Served::start(disk, options)?, is_faulty: false })
+        let served = Served::start(disk, options)?;
+        Ok(Self { served, is_faulty: false, damage: None })
     }
 
     pub(crate) fn node(&self) -> &Node {
@@ -92,17 +117,17 @@ impl Broker {
 
     /// Whether a topic is made.
     pub(crate) fn create(&mut self, name: &str, wanted: Wanted) -> bool {
-        let config = |name: &str, value: u64| TopicConfig {
+        let flush = wanted.is_durable.then(|| ("flush.messages", "1".to_owned()));
+        let configs = flush.into_iter().chain(wanted.cleanup.configs());
+        let config = |(name, value): (&str, String)| TopicConfig {
             name: name.to_owned(),
-            value: Some(value.to_string()),
+            value: Some(value),
         };
-        let flush = wanted.is_durable.then(|| config("flush.messages", 1));
-        let kept = wanted.retention_bytes.map(|bytes| config("retention.bytes", bytes));
         let topic = CreatableTopic {
             name: name.to_owned(),
             num_partitions: i32::try_from(wanted.partitions).unwrap(),
             replication_factor: 1,
-            configs: flush.into_iter().chain(kept).collect(),
+            configs: configs.map(config).collect(),
             ..CreatableTopic::default()
         };
         let request = CreateTopicsRequest {
@@ -123,6 +148,21 @@ impl Broker {
             ..Default::default()
         };
         self.ask(request).is_some_and(|told| told.results[0].error_code == ErrorCode::None)
+    }
+
+    /// Whether it lets go of something else from here on.
+    pub(crate) fn alter(&mut self, name: &str, cleanup: Cleanup) -> bool {
+        const TOPIC: i8 = 2;
+        let config = |(name, value): (&str, String)| AlterableConfig {
+            name: name.to_owned(),
+            config_operation: 0,
+            value: Some(value),
+        };
+        let configs = cleanup.configs().into_iter().map(config).collect();
+        let resource_name = name.to_owned();
+        let resources = vec![AlterableResource { resource_type: TOPIC, resource_name, configs }];
+        let told = self.ask(IncrementalAlterConfigsRequest { resources, validate_only: false });
+        told.is_some_and(|told| told.responses[0].error_code == ErrorCode::None)
     }
 
     /// Whether it is gone.
@@ -193,11 +233,22 @@ impl Broker {
         let gaps = seen.gaps.iter().map(|gap| gap.from..gap.to).collect();
         let (mut records, mut from, mut bytes) = (BTreeMap::<i64, u64>::new(), begin, 0);
         while from < seen.committed {
-            let fetched = self.fetch(topic, partition, from, bytes_max)?.ok()?;
+            let fetched = match self.fetch(topic, partition, from, bytes_max)? {
+                Ok(fetched) => fetched,
+                Err(ErrorCode::KafkaStorageError) => {
+                    from = self.behind_damage(topic, partition, seen.shard, from)?;
+                    continue;
+                }
+                Err(_refused) => return None,
+            };
             if fetched.end == from {
                 break;
             }
-            records.extend(fetched.records);
+            for (offset, record) in fetched.records {
+                let last = records.last_key_value().map(|(last, _)| *last);
+                assert!(last < Some(offset), "{offset} comes behind {last:?}");
+                records.insert(offset, record);
+            }
             bytes += fetched.bytes;
             from = fetched.end;
         }
@@ -207,6 +258,23 @@ impl Broker {
         let start = seen.start;
         let from = begin;
         Some(Shown { from, start, records, bytes, is_settled, committed, durable, epoch, gaps })
+    }
+
+    /// Where to go on, if what comes next cannot be read, and nothing else is wrong.
+    fn behind_damage(
+        &mut self,
+        topic: &str,
+        partition: usize,
+        shard: u32,
+        from: i64,
+    ) -> Option<i64> {
+        let damage = self.damage.as_mut()?;
+        let is_it = (damage.shard, damage.partition) == (shard, partition);
+        if !is_it || damage.offsets.end <= from {
+            return None;
+        }
+        damage.topics.insert(topic.to_owned());
+        Some(damage.offsets.end)
     }
 
     /// Records from the batch on that holds an offset, and where to go on; or why there are none.
@@ -237,8 +305,7 @@ impl Broker {
             fetched.end = last + 1;
             for record in Records::of(&batch, 2 << 20).unwrap().iter() {
                 let record = record.unwrap();
-                let number = number(record.value.unwrap());
-                assert_eq!(record.timestamp, timestamp(number), "of record {number}");
+                let number = number(&record);
                 fetched.records.push((record.offset, number));
             }
         }
@@ -317,13 +384,32 @@ impl Broker {
     }
 }
 
+impl Cleanup {
+    /// All of them: what was set before and is not named stays.
+    fn configs(self) -> Vec<(&'static str, String)> {
+        if self.policy.is_empty() {
+            return Vec::new();
+        }
+        let bytes = self.retention_bytes.map_or("-1".to_owned(), |bytes| bytes.to_string());
+        vec![
+            ("cleanup.policy", self.policy.to_owned()),
+            ("delete.retention.ms", self.delete_retention_ms.to_string()),
+            ("retention.bytes", bytes),
+        ]
+    }
+}
+
 impl Produced {
     fn batch(&self) -> Bytes {
         let mut draft = Draft::default();
         for record in &self.records {
-            draft.push(timestamp(*record), None, Some(&value(*record)), &[]);
+            let (key, value) = (key(*record).map(|key| key.to_string()), value(*record));
+            let name = record.to_string();
+            let headers = [(&b"number"[..], Some(name.as_bytes()))];
+            let key = key.as_deref().map(str::as_bytes);
+            draft.push(timestamp(*record), key, value.as_deref(), &headers);
         }
-        draft.batch(Compression::None, self.producer).pieces().concat().into()
+        draft.batch(self.compression, self.producer).pieces().concat().into()
     }
 }
 
@@ -332,8 +418,19 @@ pub(crate) fn timestamp(number: u64) -> i64 {
     i64::try_from(number / 10 + number * 7919 % 400).unwrap()
 }
 
+/// Its key: there are few, and a record has none at times.
+pub(crate) fn key(number: u64) -> Option<u64> {
+    let drawn = mixed(number) % 16;
+    (drawn > 0).then_some(drawn % 10)
+}
+
+/// Whether it deletes what its key had.
+pub(crate) fn is_tombstone(number: u64) -> bool {
+    key(number).is_some() && (mixed(number) / 16).is_multiple_of(3)
+}
+
 /// What a record says: its number, and something behind it.
-fn value(number: u64) -> Vec<u8> {
+fn value(number: u64) -> Option<Vec<u8>> {
     let padding = match number % 32 {
         0 => 200_000,
         1..=4 => 5_000,
@@ -341,13 +438,22 @@ fn value(number: u64) -> Vec<u8> {
     };
     let mut value = format!("{number} ").into_bytes();
     value.resize(value.len() + padding, b'.');
-    value
+    (!is_tombstone(number)).then_some(value)
 }
 
-/// The number of a record that says what it should.
-fn number(bytes: &[u8]) -> u64 {
-    let text = bytes.split(|byte| *byte == b' ').next().unwrap();
-    let number = std::str::from_utf8(text).unwrap().parse().unwrap();
-    assert!(bytes == value(number), "record {number} is not what was sent");
+fn mixed(number: u64) -> u64 {
+    number.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40
+}
+
+/// The number of a record that is byte for byte what was sent.
+fn number(record: &Record<'_>) -> u64 {
+    let mut headers = record.headers;
+    let (name, value_of_name) = headers.next().expect("it has one");
+    assert_eq!(name, b"number");
+    let number = std::str::from_utf8(value_of_name.unwrap()).unwrap().parse().unwrap();
+    let is_key = record.key == key(number).map(|key| key.to_string()).as_deref().map(str::as_bytes);
+    let is_value = record.value == value(number).as_deref();
+    let is_it = is_key && is_value && record.timestamp == timestamp(number);
+    assert!(is_it && headers.next().is_none(), "record {number} is not what was sent: {record:?}");
     number
 }

@@ -1,19 +1,22 @@
 //! A broker on a simulated disk, over lives drawn from a seed, against a model that fits a page (`model.rs`).
 //!
-//! Topics come, grow and go; producers send, and send again; records are deleted, or are more than is to be kept;
-//! chapters end, are settled, read and freed; groups commit; and each life ends in order, with its process, with its memory, with the system or with the power, between any two operations of the disk,
-//! its start's and its end's own too. Disks fill and fail. What comes next has other options.
+//! Topics come, grow and go, and get other settings; producers send, and send again; records are deleted, or are more
+//! than is to be kept; chapters end, are settled, read, compacted and freed; groups commit; and each life ends in
+//! order, with its process, with its memory, with the system or with the power, between any two operations of the
+//! disk, its start's and its end's own too. Disks fill and fail. What comes next has other options.
 //!
 //! The promises: nothing at or below D is lost; nothing acknowledged is lost with a process; what a start
 //! says may be gone covers what is gone, and it says nothing of the kind where there is evidence; no offset
-//! ever names two records; each offset below the high watermark names one or lies in a gap; partitions that
-//! were closed notice nothing; what was made, deleted or committed stays so; a disk that works refuses
-//! nothing.
+//! ever names two records, and a record is byte for byte what was sent; each offset below the high watermark names one
+//! or lies in a gap; partitions that were closed notice nothing; what was made, deleted or committed stays so; a disk
+//! that works refuses nothing. Of what is compacted the newest record of each key stays (`model.rs`). A bit of a
+//! chapter's file that is another one is an error to whoever reads that run, and to nobody else (`flips.rs`).
 //!
 //! A seed draws what is done and what fails. When threads have their turn it does not: a run may differ from
 //! its replay in what was durable by then, never in what is allowed.
 
 mod broker;
+mod flips;
 mod model;
 #[path = "../shared/seeds.rs"]
 mod seeds;
@@ -86,6 +89,10 @@ fn what_a_broker_said_holds_whatever_ends_it() {
         "records lost",
         "records deleted",
         "retention.bytes deleted",
+        "settings changed",
+        "a record compacted",
+        "a tombstone gone",
+        "a compacted run verified",
         "a look from the middle",
         "a look too early",
         "an offset by time",
@@ -95,6 +102,8 @@ fn what_a_broker_said_holds_whatever_ends_it() {
         "a chapter verified",
         "a merged file verified",
         "a topic deleted while chapters wait",
+        "a run that is damaged",
+        "a file that is damaged",
     ];
     for what in wanted.into_iter().filter(|_| !is_replay()) {
         assert!(total.contains_key(what), "{what}");

@@ -2,11 +2,16 @@
 //!
 //! It knows what clients sent, what they were told, and how the last run ended; nothing of logs, entries or
 //! threads. Where the broker may do one thing or another the model holds all that it allows.
+//!
+//! Of a topic that is compacted, or was once, a record below D may be gone where a newer one of its key is there, or
+//! where a tombstone of its key may be gone by now: itself or a newer one. So of each key the newest record is there,
+//! and who reads to the end sees it. What was seen to be gone never comes back, and the offset before the end is
+//! always there: who reads comes to the end.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use crate::broker::timestamp;
+use crate::broker::{Cleanup, is_tombstone, key, timestamp};
 
 /// All that clients know of a broker.
 #[derive(Debug, Default)]
@@ -23,11 +28,22 @@ pub(crate) struct Topic {
     pub(crate) counts: BTreeSet<usize>,
     /// Its records are durable before they are acknowledged.
     pub(crate) is_durable: bool,
-    /// How much of a partition is kept at least. Without it nothing is deleted that nobody asked for.
-    pub(crate) retention_bytes: Option<u64>,
+    /// What its settings allowed at any time since it was made.
+    may: Allowed,
     pub(crate) partitions: BTreeMap<usize, Partition>,
     /// Epochs of its next partitions are above this one.
     epoch_floor: i64,
+}
+
+/// What may go of a partition though nobody deletes it.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Allowed {
+    /// Records of which a newer one of their key is there.
+    has_compacted: bool,
+    /// Tombstones, once they were compacted.
+    tombstones_go: bool,
+    /// The oldest, while the rest has so many bytes.
+    retention_bytes: Option<u64>,
 }
 
 /// A partition, from its making to its end.
@@ -45,7 +61,9 @@ pub(crate) struct Partition {
     deleted: i64,
     /// Offsets below which somebody wanted all deleted.
     trims: BTreeSet<i64>,
-    retention_bytes: Option<u64>,
+    /// Offsets whose records were compacted.
+    compacted: BTreeSet<i64>,
+    may: Allowed,
     /// D: all below was said to be durable.
     durable: i64,
     gaps: Vec<Range<i64>>,
@@ -80,16 +98,27 @@ pub(crate) struct Shown {
 }
 
 impl Shown {
-    /// Each offset below the high watermark names a record or lies in a gap, and none does both.
-    fn check_whole(&self) {
+    /// Each offset below the high watermark names a record, lies in a gap, or is one of these; and none does two of it.
+    fn check_whole(&self, compacted: &BTreeSet<i64>) {
+        let compacted = compacted.range(self.from..).map(|offset| *offset..offset + 1);
         let records = self.records.keys().map(|offset| *offset..offset + 1);
         let gaps = self.gaps.iter().filter(|gap| gap.end > self.from);
         let gaps = gaps.map(|gap| gap.start.max(self.from)..gap.end);
-        let mut parts: Vec<_> = records.chain(gaps).collect();
+        let mut parts: Vec<_> = records.chain(gaps).chain(compacted).collect();
         parts.sort_unstable_by_key(|part| part.start);
         let follows = |end, part: &Range<i64>| (part.start == end).then_some(part.end);
         let end = parts.iter().try_fold(self.from, follows);
         assert_eq!(end, Some(self.committed), "records and gaps do not make a whole: {self:?}");
+    }
+
+    fn has_gap_at(&self, offset: i64) -> bool {
+        self.gaps.iter().any(|gap| gap.contains(&offset))
+    }
+
+    /// Offsets that have been given away, and name nothing.
+    fn holes(&self) -> impl Iterator<Item = i64> {
+        let is_hole = |at: &i64| !self.records.contains_key(at) && !self.has_gap_at(*at);
+        (self.from..self.committed).filter(is_hole)
     }
 }
 
@@ -110,6 +139,18 @@ pub(crate) struct Gone {
     pub(crate) lost: usize,
     /// By their partition's size.
     pub(crate) expired: usize,
+    /// And those of them that were the newest of their key, tombstones.
+    pub(crate) compacted: usize,
+    pub(crate) tombstones: usize,
+}
+
+impl Gone {
+    fn add(&mut self, other: Self) {
+        self.lost += other.lost;
+        self.expired += other.expired;
+        self.compacted += other.compacted;
+        self.tombstones += other.tombstones;
+    }
 }
 
 impl Model {
@@ -126,6 +167,17 @@ impl Model {
         if count == 0 {
             self.offsets_of(name).for_each(|possible| possible.extend([None]));
         }
+    }
+
+    /// What is not there has these settings from here on; or what is there may have them too.
+    pub(crate) fn allow(&mut self, name: &str, cleanup: Cleanup) {
+        let topic = self.topics.get_mut(name).expect("a known name");
+        if topic.partitions.is_empty() {
+            topic.may = Allowed::default();
+        }
+        topic.may.also(cleanup);
+        let may = topic.may;
+        topic.partitions.values_mut().for_each(|partition| partition.may = may);
     }
 
     /// It has exactly so many: somebody was told so, or sees it.
@@ -145,8 +197,8 @@ impl Model {
         }
         let topic = self.topics.get_mut(name).expect("just there");
         for number in 0..count {
-            let (epoch, retention_bytes) = (topic.epoch_floor, topic.retention_bytes);
-            let made = || Partition { epoch, retention_bytes, ..Partition::default() };
+            let (epoch, may) = (topic.epoch_floor, topic.may);
+            let made = || Partition { epoch, may, ..Partition::default() };
             topic.partitions.entry(number).or_insert_with(made);
         }
     }
@@ -204,7 +256,7 @@ impl Model {
                 lost_from = lost.values().filter_map(turn).min().unwrap_or(u64::MAX).min(lost_from);
                 kept_to = shown.records.values().filter_map(turn).max().unwrap_or(0).max(kept_to);
             }
-            gone.expired += partition.start(start, may_lose, shown);
+            gone.add(partition.start(start, may_lose, shown));
         }
         // One log holds them in their order, and what is left of it is a beginning.
         assert!(kept_to <= lost_from, "turn {lost_from} is lost, and {kept_to} is there");
@@ -213,6 +265,17 @@ impl Model {
 
     fn offsets_of(&mut self, name: &str) -> impl Iterator<Item = &mut BTreeSet<Option<i64>>> {
         self.offsets.iter_mut().filter(move |((_, topic, _), _)| topic == name).map(|(_, of)| of)
+    }
+}
+
+impl Allowed {
+    fn also(&mut self, cleanup: Cleanup) {
+        self.has_compacted |= cleanup.policy.contains("compact");
+        // Nobody lives that long.
+        self.tombstones_go |= cleanup.delete_retention_ms < 3_600_000;
+        let expires = cleanup.policy.contains("delete");
+        let bytes = cleanup.retention_bytes.filter(|_| expires).into_iter();
+        self.retention_bytes = bytes.chain(self.retention_bytes).min();
     }
 }
 
@@ -228,7 +291,10 @@ impl Partition {
     pub(crate) fn acknowledge(&mut self, record: u64, offset: i64) {
         let before = self.named.insert(offset, record);
         assert!(before.is_none_or(|named| named == record), "{offset} names {record}, {before:?}");
-        self.kept.insert(offset, record);
+        // It may be sent again though the first is compacted.
+        if !self.compacted.contains(&offset) {
+            self.kept.insert(offset, record);
+        }
     }
 
     /// The offset behind the last record that must be there.
@@ -252,27 +318,34 @@ impl Partition {
         // What came, or was deleted, between the two.
         let has_come = told.is_none() && first.is_some_and(|(at, _)| !self.kept.contains_key(&at));
         let start = self.start.max(self.deleted);
-        let has_gone = told.is_some_and(|(at, _)| (start..shown.start).contains(&at));
+        let is_compacted = |at| self.may.has_compacted && !shown.records.contains_key(&at);
+        let has_gone = told.is_some_and(|(at, time)| {
+            let is_before = first.is_none_or(|(first, _)| at < first);
+            let is_of_then = time >= timestamp_ms && is_compacted(at);
+            (start..shown.start).contains(&at) || (is_before && is_of_then)
+        });
         assert!(
             told == first || has_come || has_gone,
             "the first of {timestamp_ms} or later is {first:?}, not {told:?}: {shown:?}"
         );
     }
 
-    /// What is shown holds all that it must, and nothing else. Returns how many records have expired.
-    pub(crate) fn look(&mut self, shown: &Shown) -> usize {
+    /// What is shown holds all that it must, and nothing else. Returns how many records are gone.
+    pub(crate) fn look(&mut self, shown: &Shown) -> Gone {
         for (offset, record) in &shown.records {
             let named = self.named.entry(*offset).or_insert(*record);
             assert_eq!(named, record, "offset {offset} names two records");
             let is_sent = self.sent.get(record).is_some_and(|sent| *offset < sent.below);
-            assert!(is_sent, "{record} at {offset} was gone: {self:?}");
+            let is_back = self.compacted.contains(offset);
+            assert!(is_sent && !is_back, "{record} at {offset} was gone: {self:?}");
         }
         let once: BTreeSet<_> = shown.records.values().collect();
         assert_eq!(once.len(), shown.records.len(), "a record is there twice: {shown:?}");
+        let mut gone = self.compact(shown);
         let is_there = |(offset, record): (&i64, &u64)| shown.records.get(offset) == Some(record);
         let kept = || self.kept.range(shown.from..);
         assert!(kept().all(is_there), "not all is there: {self:?} {shown:?}");
-        shown.check_whole();
+        shown.check_whole(&self.compacted);
         let gaps: Vec<_> = self.gaps.iter().filter(|gap| gap.end > shown.start).cloned().collect();
         assert!(shown.gaps.starts_with(&gaps), "a gap went: {gaps:?} {shown:?}");
         assert!((self.durable..=shown.committed).contains(&shown.durable), "D: {shown:?} {self:?}");
@@ -283,27 +356,80 @@ impl Partition {
         assert!(!is_back, "what was deleted comes back: {shown:?} {self:?}");
         if shown.from > shown.start {
             self.kept.extend(&shown.records);
-            return 0;
+            return gone;
         }
         let is_wanted = shown.start == 0 || self.trims.contains(&shown.start);
-        let has_enough = self.retention_bytes.is_some_and(|bytes| shown.bytes >= bytes);
+        // There may have been more by then, and was compacted since.
+        let is_enough = |bytes| shown.bytes >= bytes || self.may.has_compacted;
+        let has_enough = self.may.retention_bytes.is_some_and(is_enough);
         assert!(is_wanted || has_enough, "too much is deleted: {shown:?} {self:?}");
-        let gone = if is_wanted { 0 } else { self.kept.range(..shown.start).count() };
+        if !is_wanted {
+            gone.expired = self.kept.range(..shown.start).count();
+        }
         self.start = shown.start;
         self.kept.clone_from(&shown.records);
         gone
     }
 
+    /// What is not there, and was not deleted, was compacted; and may be.
+    fn compact(&mut self, shown: &Shown) -> Gone {
+        let mut gone = Gone::default();
+        let newly = |at: &i64| self.may.has_compacted && !self.compacted.contains(at);
+        let holes: Vec<i64> = shown.holes().filter(newly).collect();
+        for at in holes {
+            assert!(at < shown.durable, "{at} is gone before it is settled: {self:?} {shown:?}");
+            assert!(at + 1 < shown.committed, "nobody comes to the end: {self:?} {shown:?}");
+            // Of what nobody ever saw it is known only that it was sent.
+            let may_go = match self.named.get(&at) {
+                Some(record) => self.may_be_compacted(at, *record, shown),
+                None => self.unseen(at).next().is_some(),
+            };
+            assert!(may_go, "{:?} at {at} is gone: {self:?} {shown:?}", self.named.get(&at));
+            let is_last = |record| !Self::is_replaced(at, record, shown);
+            gone.tombstones += usize::from(self.kept.remove(&at).is_some_and(is_last));
+            gone.compacted += 1;
+            self.compacted.insert(at);
+        }
+        gone
+    }
+
+    /// Whether this record may be gone beside what is there.
+    fn may_be_compacted(&self, at: i64, record: u64, shown: &Shown) -> bool {
+        let deletes = |other: u64| is_of_one_key(record, other) && is_tombstone(other);
+        let was_there = |(at, other): (&i64, &u64)| {
+            deletes(*other) && *at < shown.committed && !shown.has_gap_at(*at)
+        };
+        let is_deleted = || self.named.range(at..).any(was_there) || self.unseen(at).any(deletes);
+        Self::is_replaced(at, record, shown) || (self.may.tombstones_go && is_deleted())
+    }
+
+    /// Whether a newer record of its key is there.
+    fn is_replaced(at: i64, record: u64, shown: &Shown) -> bool {
+        let mut newer = shown.records.range(at + 1..);
+        newer.any(|(_, newer)| is_of_one_key(record, *newer))
+    }
+
+    /// Records of which nobody knows where they are; they may be behind this offset.
+    fn unseen(&self, at: i64) -> impl Iterator<Item = u64> {
+        let seen: BTreeSet<u64> = self.named.values().copied().collect();
+        let unseen = self.sent.iter().filter(move |(record, _)| !seen.contains(record));
+        unseen.filter(move |(_, sent)| sent.below > at).map(|(record, _)| *record)
+    }
+
     /// What must be there and is not, and was not deleted. It was given up.
     fn lose(&mut self, shown: &Shown) -> BTreeMap<i64, u64> {
-        let is_there = |offset: &i64| *offset < shown.start || shown.records.contains_key(offset);
+        let holes: BTreeSet<i64> = shown.holes().filter(|_| self.may.has_compacted).collect();
+        let is_there = |offset: &i64| {
+            let has_gone = *offset < shown.start || holes.contains(offset);
+            has_gone || shown.records.contains_key(offset)
+        };
         let (kept, lost) =
             std::mem::take(&mut self.kept).into_iter().partition(|(at, _)| is_there(at));
         self.kept = kept;
         lost
     }
 
-    fn start(&mut self, start: Start, may_lose: bool, shown: &Shown) -> usize {
+    fn start(&mut self, start: Start, may_lose: bool, shown: &Shown) -> Gone {
         let has_new_gap = shown.gaps.iter().any(|gap| !self.gaps.contains(gap));
         assert!(!has_new_gap || self.is_open, "a closed partition has a gap: {shown:?} {self:?}");
         assert!(!has_new_gap || !start.says_nothing_lost, "a gap where nothing is lost: {shown:?}");
@@ -314,7 +440,7 @@ impl Partition {
             // That something has expired is lost as what came with it is.
             self.start = self.start.min(shown.start);
         }
-        let expired = self.look(shown);
+        let gone = self.look(shown);
         self.is_open &= !start.has_fenced;
         // What is not there now does not come back, but for what has expired.
         let there: BTreeSet<&u64> = shown.records.values().collect();
@@ -324,11 +450,24 @@ impl Partition {
             }
             sent.below > 0
         });
-        expired
+        gone
+    }
+
+    /// What must be there at these offsets is taken for shown: nobody can read it.
+    pub(crate) fn assume(&self, offsets: Range<i64>, shown: &mut Shown) {
+        let from = offsets.start.max(shown.from);
+        let assumed = self.kept.range(from..offsets.end.max(from));
+        shown.records.extend(assumed.map(|(offset, record)| (*offset, *record)));
+        // There may be enough of it to expire what is before.
+        shown.bytes = u64::MAX;
     }
 
     /// The broker ended in order.
     pub(crate) fn close(&mut self) {
         self.durable = self.kept.keys().next_back().map_or(self.durable, |last| last + 1);
     }
+}
+
+fn is_of_one_key(one: u64, other: u64) -> bool {
+    key(one).is_some() && key(one) == key(other)
 }

@@ -5,11 +5,12 @@ use std::thread;
 use std::time::Duration;
 
 use plimsoll_server::kafka::batch::Producer;
+use plimsoll_server::kafka::compression::Compression;
 use plimsoll_server::kafka::error::ErrorCode;
 use rand::Rng;
 
-use crate::broker::{Broker, Produced, Wanted, timestamp};
-use crate::model::{Partition, Shown};
+use crate::broker::{Broker, Cleanup, Produced, Wanted, timestamp};
+use crate::model::{Gone, Partition, Shown};
 use crate::world::{Faulty, World};
 
 const PARTITIONS_MAX: usize = 5;
@@ -28,21 +29,22 @@ impl World {
         }
         let from = match (self.has_changes, self.has_trims) {
             (true, _) => 0,
-            (false, true) => 4,
-            (false, false) => 6,
+            (false, true) => 5,
+            (false, false) => 7,
         };
-        match self.rng.random_range(from..46) {
+        match self.rng.random_range(from..47) {
             0..=1 => self.create(broker),
             2 => self.grow(broker),
             3 => self.delete(broker),
-            4..=5 => self.trim(broker),
-            6..=27 => self.produce(broker),
-            28..=30 => self.send_again(broker),
-            31..=34 => self.look(broker),
-            35..=36 => self.look_from(broker),
-            37..=38 => self.at_time(broker),
-            39..=42 => self.commit(broker),
-            43..=44 => self.committed(broker),
+            4 => self.alter(broker),
+            5..=6 => self.trim(broker),
+            7..=28 => self.produce(broker),
+            29..=31 => self.send_again(broker),
+            32..=35 => self.look(broker),
+            36..=37 => self.look_from(broker),
+            38..=39 => self.at_time(broker),
+            40..=43 => self.commit(broker),
+            44..=45 => self.committed(broker),
             _ => {
                 // Syncs in the background have their time.
                 thread::sleep(Duration::from_millis(self.rng.random_range(0..8)));
@@ -56,17 +58,35 @@ impl World {
         let wanted = Wanted {
             partitions: self.rng.random_range(1..=3),
             is_durable: self.rng.random_ratio(1, 3),
-            retention_bytes: self
-                .rng
-                .random_ratio(1, 3)
-                .then(|| self.rng.random_range(RETENTION_BYTES)),
+            cleanup: self.cleanup(),
         };
+        self.model.allow(&name, wanted.cleanup);
         self.model.change(&name, wanted.partitions);
         let topic = self.model.topics.get_mut(&name).expect("it was drawn");
-        (topic.is_durable, topic.retention_bytes) = (wanted.is_durable, wanted.retention_bytes);
+        topic.is_durable = wanted.is_durable;
         let is_done = broker.create(&name, wanted);
         self.unless_faulty(is_done.then_some(()), "a creation")?;
         self.model.is(&name, wanted.partitions);
+        Ok(())
+    }
+
+    fn cleanup(&mut self) -> Cleanup {
+        let policies = ["delete", "delete", "compact", "compact", "compact,delete"];
+        let policy = policies[self.rng.random_range(0..policies.len())];
+        let delete_retention_ms = [0, 20, 3_600_000][self.rng.random_range(0..3)];
+        let has_bytes = self.rng.random_ratio(1, 3);
+        let retention_bytes = has_bytes.then(|| self.rng.random_range(RETENTION_BYTES));
+        Cleanup { policy, delete_retention_ms, retention_bytes }
+    }
+
+    /// Another policy from here on. What was allowed before may have been done.
+    fn alter(&mut self, broker: &mut Broker) -> Result<(), Faulty> {
+        let Some((name, _)) = self.draw_topic(|count| count > 0) else { return Ok(()) };
+        let cleanup = self.cleanup();
+        self.model.allow(&name, cleanup);
+        let is_done = broker.alter(&name, cleanup);
+        self.unless_faulty(is_done.then_some(()), "other settings")?;
+        self.saw("settings changed");
         Ok(())
     }
 
@@ -113,7 +133,11 @@ impl World {
             };
             let first = self.turn * 100 + 10 * all.len() as u64;
             let records = (first..first + self.rng.random_range(1..=3)).collect();
-            all.push(Produced { topic, partition, records, producer });
+            let compression = match self.rng.random_ratio(1, 3) {
+                true => Compression::ALL[self.rng.random_range(1..Compression::ALL.len())],
+                false => Compression::None,
+            };
+            all.push(Produced { topic, partition, records, producer, compression });
         }
         if all.is_empty() { Ok(()) } else { self.send(broker, &all, false) }
     }
@@ -238,11 +262,23 @@ impl World {
 
     /// What is shown is held against the model.
     pub(crate) fn seen(&mut self, topic: &str, number: usize, shown: &Shown) {
-        if self.known(topic, number).look(shown) > 0 {
-            self.saw("retention.bytes deleted");
-        }
+        let gone = self.known(topic, number).look(shown);
+        self.saw_gone(gone);
         if shown.is_settled && !shown.records.is_empty() {
             self.saw("read from a chapter");
+        }
+    }
+
+    /// What is gone, and was not deleted.
+    pub(crate) fn saw_gone(&mut self, gone: Gone) {
+        for (what, count) in [
+            ("retention.bytes deleted", gone.expired),
+            ("a record compacted", gone.compacted),
+            ("a tombstone gone", gone.tombstones),
+        ] {
+            if count > 0 {
+                self.saw(what);
+            }
         }
     }
 
@@ -288,7 +324,7 @@ impl World {
         Some((topic, self.rng.random_range(0..count)))
     }
 
-    fn known(&mut self, topic: &str, number: usize) -> &mut Partition {
+    pub(crate) fn known(&mut self, topic: &str, number: usize) -> &mut Partition {
         let topic = self.model.topics.get_mut(topic).expect("it was drawn");
         topic.partitions.get_mut(&number).expect("it was drawn")
     }

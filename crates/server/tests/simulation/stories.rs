@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use plimsoll_log::Policy;
 use plimsoll_server::broker::{Options, Promise};
+use plimsoll_server::kafka::compression::Compression;
 use plimsoll_simdisk::SimDir;
 use plimsoll_sync::{Access, Crash, Dir};
 
@@ -36,8 +37,13 @@ fn a_broker_that_is_given_another_ring_size_starts_and_has_what_its_ring_had() {
         return println!("SKIPPED: no tmpfs");
     }
     assert!(broker.create("orders", wanted(1, false)));
-    let one =
-        Produced { topic: "orders".to_owned(), partition: 0, records: vec![1, 2], producer: None };
+    let one = Produced {
+        topic: "orders".to_owned(),
+        partition: 0,
+        records: vec![1, 2],
+        producer: None,
+        compression: Compression::None,
+    };
     assert_eq!(broker.produce(&[one]), Some(vec![Ok(0)]));
     disk.stop_at(disk.operations());
     let second = memory();
@@ -115,6 +121,7 @@ fn a_start_that_dies_before_it_says_what_is_lost_hides_nothing() {
         partition: 0,
         records: vec![record],
         producer: None,
+        compression: Compression::None,
     };
     // The first opens the partition, by a sync that it waits for; the next is in the ring alone.
     assert_eq!(broker.produce(&[sent(1)]), Some(vec![Ok(0)]));
@@ -165,6 +172,7 @@ fn a_run_that_is_in_the_place_of_another_is_refused() {
         partition,
         records: vec![record],
         producer: None,
+        compression: Compression::None,
     };
     assert_eq!(broker.produce(&[sent(0, 1), sent(1, 2)]), Some(vec![Ok(0), Ok(0)]));
     wait_until_settled(&broker);

@@ -26,6 +26,8 @@ const STEPS: u32 = 80;
 const REFUSALS: u32 = 6;
 /// Longer than a request that says for how long it is tried.
 const LONG: Duration = Duration::from_secs(1);
+/// Files of chapters that a shard may have had.
+const CHAPTERS: u32 = 60;
 const TOPICS: [&str; 4] = ["orders", "notes", "audit", "ledger"];
 
 /// What histories met.
@@ -73,6 +75,13 @@ pub(crate) struct Knowledge {
     ended: Ended,
 }
 
+impl Knowledge {
+    /// A start has what is in memory, or does not.
+    pub(crate) fn opens(&mut self, has_memory: bool) {
+        self.may_lose |= self.is_in_memory && !has_memory;
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ended {
     /// Or there was none.
@@ -116,6 +125,9 @@ impl World {
         for _ in 0..LIVES {
             self.life();
         }
+        if self.rng.random_ratio(1, 2) {
+            self.flip();
+        }
         self.seen
     }
 
@@ -137,7 +149,7 @@ impl World {
             self.fail();
         }
         let has_memory = options.memory.is_some();
-        self.knowledge.may_lose |= self.knowledge.is_in_memory && !has_memory;
+        self.knowledge.opens(has_memory);
         let broker = match Broker::start(&self.disk, options) {
             Ok(broker) => broker,
             Err(why) => {
@@ -213,7 +225,7 @@ impl World {
     }
 
     /// Drawn anew for each life.
-    fn options(&mut self) -> Options {
+    pub(crate) fn options(&mut self) -> Options {
         let flush = match self.rng.random_range(0..6) {
             0..=2 => Policy::Never,
             3 => Policy::everysec(),
@@ -235,6 +247,10 @@ impl World {
     fn fail(&mut self) {
         const EIO: i32 = 5;
         (self.is_faulty, self.has_failures) = (true, true);
+        self.saw("a disk that fails");
+        if self.rng.random_ratio(1, 4) {
+            return self.fail_chapters();
+        }
         let full = FaultKind::Fail(std::io::ErrorKind::StorageFull);
         let faults: &[(Operation, FaultKind)] = match self.rng.random_range(0..4) {
             0 => &[(Operation::Sync, FaultKind::FailRaw(EIO))],
@@ -250,11 +266,26 @@ impl World {
             let fault = Fault::new(*on, *kind).nth(nth).times(times).seed(seed);
             self.disk.inject(if is_sticky { fault.sticky() } else { fault });
         }
-        self.saw("a disk that fails");
+    }
+
+    /// Files of chapters cannot be written, and all else can.
+    fn fail_chapters(&mut self) {
+        const EIO: i32 = 5;
+        for shard in 2..=3 {
+            for number in 0..CHAPTERS {
+                let on = [Operation::Write, Operation::Sync][self.rng.random_range(0..2)];
+                let fault = Fault::new(on, FaultKind::FailRaw(EIO)).seed(self.rng.random());
+                let fault = fault.nth(self.rng.random_range(1..4));
+                if self.rng.random_ratio(1, 3) {
+                    let name = format!("chapters-{shard}/{number:08}.chapter");
+                    self.disk.inject(fault.named(name));
+                }
+            }
+        }
     }
 
     /// All that a broker shows after its start is held against the model.
-    fn start(&mut self, broker: &mut Broker) -> Result<(), Faulty> {
+    pub(crate) fn start(&mut self, broker: &mut Broker) -> Result<(), Faulty> {
         let verdict = broker.node().verdict().to_owned();
         let is_innocent = verdict.starts_with("nothing is lost");
         let in_memory = broker.node().promise() == Promise::Memory;
@@ -290,9 +321,7 @@ impl World {
         }
         self.saw(verdict.split(": ").next().unwrap_or_default());
         self.saw(if gone.lost > 0 { "records lost" } else { "no record lost" });
-        if gone.expired > 0 {
-            self.saw("retention.bytes deleted");
-        }
+        self.saw_gone(gone);
         let ended = if in_memory { Ended::ProcessCrash } else { Ended::Unknown };
         self.knowledge =
             Knowledge { is_in_memory: in_memory, may_lose: false, is_retried: false, ended };
@@ -345,6 +374,9 @@ impl World {
                 let runs = (0..).zip(chapter.runs().unwrap());
                 for (_, run) in runs.filter(|(number, _)| !named.gone.has(*number)) {
                     assert_eq!(chapter.verify(&run).unwrap(), run.bytes);
+                    if run.compacted != 0 {
+                        self.saw("a compacted run verified");
+                    }
                 }
                 let is_merged = chapter.footer().first_chapter < chapter.footer().last_chapter;
                 self.saw(if is_merged { "a merged file verified" } else { "a chapter verified" });
