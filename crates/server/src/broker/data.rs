@@ -206,6 +206,10 @@ impl Opened {
             }
         };
         let leader = Task::spawn(group.runtime(), leading);
+        // What was deleted, and not freed by the end of the last run.
+        if !shelf.is_empty() {
+            keeper.keep_soon();
+        }
         let keeping = Arc::clone(&keeper).keep(Arc::clone(&group), Arc::clone(room));
         let keeping = Task::spawn(group.runtime(), keeping);
         let (settler_ends, compactor_ends) = <(Arc<ends::Ends>, Arc<ends::Ends>)>::default();

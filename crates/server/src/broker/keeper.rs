@@ -95,7 +95,14 @@ impl Keeper {
                 Ok(took) => REST * took,
                 Err(why) => {
                     self.keep_soon();
-                    tracing::error!(shard = self.number, %why, "its state cannot be kept");
+                    match &why {
+                        Failed::Chapters { why, .. } => {
+                            tracing::error!(shard = self.number, %why, "chapters are not freed");
+                        }
+                        why => {
+                            tracing::error!(shard = self.number, %why, "its state cannot be kept");
+                        }
+                    }
                     if group.why_offline().is_some() {
                         return;
                     }
@@ -115,7 +122,11 @@ impl Keeper {
         self.end.notify_one();
         keeping.join();
         let runtime = group.runtime().clone();
-        let kept = runtime.block_on(self.keep_now(&group)).map(drop);
+        let kept = match runtime.block_on(self.keep_now(&group)) {
+            // The state is kept, whatever becomes of the chapters: the next start tries again.
+            Ok(_) | Err(Failed::Chapters { .. }) => Ok(()),
+            Err(why) => Err(why),
+        };
         loop {
             match Arc::try_unwrap(group) {
                 Ok(group) => return (kept, group),
@@ -128,6 +139,9 @@ impl Keeper {
 
     /// Writes a snapshot, if anything was applied since the last one. Durable on return. Says for how long it
     /// held up the shard.
+    ///
+    /// # Errors
+    /// [`Failed::Chapters`]: the state is kept, and what is deleted of the chapters is not freed.
     pub(super) async fn keep_now<S: Kept>(
         &self,
         group: &Arc<Group<S>>,
@@ -151,7 +165,7 @@ impl Keeper {
         // Never ahead of what a power cut leaves.
         group.wait_durable(place.index()).await.map_err(failed)?;
         let (dir, group, shelf) = (Arc::clone(&self.dir), Arc::clone(group), self.shelf.clone());
-        let write = move || -> Result<(), Failed> {
+        let write = move || -> Result<Result<(), Failed>, Failed> {
             let behind = needs_from.map_or(Some(place.index()), |first| first.checked_sub(1));
             let end = behind.map(|behind| behind.min(place.index()));
             let snapshot = Snapshot { place, state };
@@ -159,18 +173,12 @@ impl Keeper {
             if let Some(end) = end {
                 group.purge(end).map_err(failed)?;
             }
-            // The state is kept, whatever becomes of the chapters: the next time tries again.
-            if let Some(shelf) = shelf
-                && let Err(why) = free(&shelf, number, &snapshot.state)
-            {
-                tracing::error!(shard = number, %why, "chapters are not freed");
-            }
-            Ok(())
+            Ok(shelf.map_or(Ok(()), |shelf| free(&shelf, number, &snapshot.state)))
         };
         let written = tokio::task::spawn_blocking(write).await;
-        written.map_err(|_ended| Failed::Offline { number })??;
+        let freed = written.map_err(|_ended| Failed::Offline { number })??;
         self.kept_bytes.store(applied_bytes, Ordering::Relaxed);
-        Ok(took)
+        freed.map(|()| took)
     }
 }
 

@@ -19,18 +19,18 @@ use super::{Broker, LATEST, UNCOMMITTED, unsynced};
 const SHARED: u32 = 2;
 
 /// Nothing is read from memory, and so many bytes of entries are a chapter.
-fn chapters_of(chapter_bytes: u64) -> Options {
+pub(super) fn chapters_of(chapter_bytes: u64) -> Options {
     Options { tail_bytes: 0, chapter_bytes, ..unsynced() }
 }
 
 impl Broker {
-    fn chapters(&self) -> ChaptersOverview {
+    pub(super) fn chapters(&self) -> ChaptersOverview {
         let shards = self.node.shards();
         shards.iter().find(|shard| shard.number == SHARED).unwrap().chapters.unwrap()
     }
 
     /// Waits until this holds; time passes in the broker meanwhile.
-    fn until(&mut self, what: &str, mut holds: impl FnMut(&mut Self) -> bool) {
+    pub(super) fn until(&mut self, what: &str, mut holds: impl FnMut(&mut Self) -> bool) {
         let patience = Instant::now() + Duration::from_secs(60);
         while !holds(self) {
             assert!(Instant::now() < patience, "{what}: {:?}", self.chapters());
@@ -39,7 +39,7 @@ impl Broker {
         }
     }
 
-    fn until_settled(&mut self, at_least: u64) {
+    pub(super) fn until_settled(&mut self, at_least: u64) {
         self.until("chapters are settled", |broker| {
             let ChaptersOverview { settled, waiting, .. } = broker.chapters();
             settled >= at_least && waiting == 0

@@ -3,9 +3,11 @@
 mod bounds;
 mod chapters;
 mod disks;
+mod gate;
 mod promises;
 #[path = "../shared/served.rs"]
 mod served;
+mod settling;
 
 use std::sync::Arc;
 
