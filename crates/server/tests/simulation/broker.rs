@@ -254,7 +254,9 @@ impl Broker {
         }
         // What came after the first look, and what stands in the batch that holds the first.
         records.retain(|offset, _| (begin..seen.committed).contains(offset));
-        let (committed, durable, epoch) = (seen.committed, seen.durable, seen.epoch);
+        let (committed, epoch) = (seen.committed, seen.epoch);
+        // What is compacted meanwhile became durable first.
+        let durable = self.node().topic(topic)?.partition.get(partition)?.durable.min(committed);
         let start = seen.start;
         let from = begin;
         Some(Shown { from, start, records, bytes, is_settled, committed, durable, epoch, gaps })
