@@ -47,7 +47,7 @@ pub(crate) struct Allowed {
 }
 
 /// A partition, from its making to its end.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Partition {
     /// Every record that somebody ever saw or was told of.
     named: BTreeMap<i64, u64>,
@@ -73,7 +73,7 @@ pub(crate) struct Partition {
 }
 
 /// A record that was sent.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Sent {
     /// When, if it was sent once.
     turn: Option<u64>,
@@ -280,6 +280,11 @@ impl Allowed {
 }
 
 impl Partition {
+    /// Whether it is compacted, or was once.
+    pub(crate) fn has_been_compacted(&self) -> bool {
+        self.may.has_compacted
+    }
+
     /// A record is on its way.
     pub(crate) fn send(&mut self, record: u64, turn: u64) {
         self.is_open = true;

@@ -215,8 +215,15 @@ impl World {
         // At times beyond what anybody knows of.
         let beyond = i64::from(self.rng.random_ratio(1, 8));
         let offset = self.rng.random_range(0..=end + beyond);
+        let before = self.known(&topic, number).clone();
         self.known(&topic, number).trim(offset, false);
         let told = broker.delete_records(&topic, number, offset);
+        if told == Some(Err(ErrorCode::PolicyViolation)) {
+            assert!(before.has_been_compacted(), "{topic} is not only compacted");
+            *self.known(&topic, number) = before;
+            self.saw("a deletion of compacted records refused");
+            return Ok(());
+        }
         if offset > end && told == Some(Err(ErrorCode::OffsetOutOfRange)) {
             return Ok(());
         }
