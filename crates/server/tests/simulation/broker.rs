@@ -47,6 +47,8 @@ pub(crate) struct Damage {
     pub(crate) shard: u32,
     pub(crate) partition: usize,
     pub(crate) offsets: Range<i64>,
+    /// Where it ends cannot be told: an offset behind it, with which no other run begins, may be of it.
+    pub(crate) is_endless: bool,
     /// Topics of which somebody was told so.
     pub(crate) topics: BTreeSet<String>,
 }
@@ -272,6 +274,9 @@ impl Broker {
     ) -> Option<i64> {
         let damage = self.damage.as_mut()?;
         let is_it = (damage.shard, damage.partition) == (shard, partition);
+        if is_it && damage.is_endless && damage.offsets.end <= from {
+            return Some(from + 1);
+        }
         if !is_it || damage.offsets.end <= from {
             return None;
         }

@@ -13,8 +13,10 @@ use rand::Rng;
 use crate::broker::{Broker, Damage};
 use crate::world::World;
 
-/// Bytes that a file has for each block of a run.
+/// Bytes that a file has for each block of a run, for each run, and at its end.
 const BLOCK_BYTES: u64 = 56;
+const ROW_BYTES: u64 = 128;
+const FOOTER_BYTES: u64 = 128;
 /// Starts after a flip: what it found in chapters the first may write again.
 const STARTS: u32 = 2;
 
@@ -23,8 +25,8 @@ enum Flipped {
     /// Nothing that anybody reads.
     Nothing,
     Run(Damage),
-    /// What says which runs there are, of the file of this name.
-    Table(String),
+    /// What says where all else is, of the file of this name.
+    Head(String),
 }
 
 impl World {
@@ -44,7 +46,7 @@ impl World {
         self.saw(match &flipped {
             Flipped::Nothing => "a flip that nobody notices",
             Flipped::Run(_) => "a run that is damaged",
-            Flipped::Table(_) => "a file that is damaged",
+            Flipped::Head(_) => "a file that is damaged",
         });
         for _ in 0..STARTS {
             self.start_damaged(&options, &flipped);
@@ -94,20 +96,26 @@ impl World {
         file.read_at(&mut byte, at).unwrap();
         file.write_at(&[byte[0] ^ (1 << self.rng.random_range(0..8))], at).unwrap();
 
-        let of = runs.iter().find(|(_, run)| {
+        let of = runs.iter().find(|(number, run)| {
+            let row = runs_at + u64::from(*number) * ROW_BYTES;
             let blocks = blocks_at + run.first_block * BLOCK_BYTES;
             let blocks = blocks..blocks + u64::from(run.blocks) * BLOCK_BYTES;
-            (run.place..run.place + run.bytes).contains(&at) || blocks.contains(&at)
+            let places = [run.place..run.place + run.bytes, blocks, row..row + ROW_BYTES];
+            places.iter().any(|place| place.contains(&at))
         });
+        // The table says what fences do.
+        let fences_at = runs_at + runs.len() as u64 * ROW_BYTES;
         match of {
             Some((number, _)) if named.gone.has(*number) => Flipped::Nothing,
             Some((_, run)) => Flipped::Run(Damage {
                 shard,
                 partition: run.opening.partition.number as usize,
                 offsets: run.base_offset..run.end_offset,
+                is_endless: at >= runs_at,
                 topics: [].into(),
             }),
-            None => Flipped::Table(named.name()),
+            None if (fences_at..length - FOOTER_BYTES).contains(&at) => Flipped::Nothing,
+            None => Flipped::Head(named.name()),
         }
     }
 
@@ -116,7 +124,7 @@ impl World {
         let damage = match flipped {
             Flipped::Nothing => None,
             Flipped::Run(damage) => Some(damage.clone()),
-            Flipped::Table(name) => {
+            Flipped::Head(name) => {
                 let why =
                     broker.err().map(|why| said(&why)).expect("which run it is of nobody knows");
                 return assert!(why.contains(name), "{name} is not named: {why}");
