@@ -8,8 +8,8 @@ use super::connection::Connection;
 use super::error::Error;
 use crate::kafka::error::ErrorCode;
 use crate::kafka::message::{
-    FindCoordinatorRequest, ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic,
-    ListedOffset, MetadataRequest, MetadataResponse, MetadataTopic,
+    FindCoordinatorRequest, InitProducerIdRequest, ListOffsetsPartition, ListOffsetsRequest,
+    ListOffsetsTopic, ListedOffset, MetadataRequest, MetadataResponse, MetadataTopic,
 };
 
 /// How long to wait before a coordinator that is not ready is asked for again.
@@ -131,6 +131,25 @@ impl Cluster {
             }
             self.brokers.insert(answer.node_id, addr);
             return self.broker(answer.node_id);
+        }
+    }
+
+    /// What the batches of an idempotent producer are known again by, if they are sent twice: an id and an epoch. A broker
+    /// that is not ready to give one, as Kafka's is not just after its start, is waited for.
+    pub fn producer_id(&mut self) -> Result<(i64, i16), Error> {
+        let deadline = Instant::now() + self.timeout;
+        loop {
+            let question =
+                InitProducerIdRequest { transactional_id: None, transaction_timeout_ms: i32::MAX };
+            let answer = self.named.call(question)?;
+            if answer.error_code == ErrorCode::CoordinatorLoadInProgress
+                && Instant::now() < deadline
+            {
+                thread::park_timeout(PAUSE);
+                continue;
+            }
+            Error::check("the id of a producer", answer.error_code, None)?;
+            return Ok((answer.producer_id, answer.producer_epoch));
         }
     }
 

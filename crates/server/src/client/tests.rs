@@ -277,6 +277,25 @@ fn a_coordinator_that_is_not_ready_is_waited_for() {
     Cluster::open(&broker.addr(), TIMEOUT).unwrap().coordinator("shoppers").unwrap();
 }
 
+/// Kafka 4.3.1 answered so for some seconds after its start, and `plimsoll produce` ended.
+#[test]
+fn a_broker_that_has_no_producer_id_yet_is_waited_for() {
+    let asked = AtomicUsize::new(0);
+    let broker = Broker::start(move |_, request| match request.api() {
+        Api::ApiVersions => versions(),
+        Api::InitProducerId => {
+            let error_code = match asked.fetch_add(1, Ordering::SeqCst) {
+                0 | 1 => ErrorCode::CoordinatorLoadInProgress,
+                _ => ErrorCode::None,
+            };
+            Some(InitProducerIdResponse { error_code, producer_id: 7, ..Default::default() }.into())
+        }
+        _ => None,
+    });
+    let (id, _epoch) = Cluster::open(&broker.addr(), TIMEOUT).unwrap().producer_id().unwrap();
+    assert_eq!(id, 7);
+}
+
 #[test]
 fn a_topic_or_a_partition_that_is_not_there_is_an_error_that_names_it() {
     let broker = Broker::start(|_, request| match request {

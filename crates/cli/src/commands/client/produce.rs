@@ -10,7 +10,7 @@ use plimsoll_server::client::{Cluster, Error};
 use plimsoll_server::kafka::batch::Producer as Identity;
 use plimsoll_server::kafka::error::ErrorCode;
 use plimsoll_server::kafka::message::{
-    InitProducerIdRequest, ProducePartition, ProduceRequest, ProduceTopic, ProducedPartition,
+    ProducePartition, ProduceRequest, ProduceTopic, ProducedPartition,
 };
 use plimsoll_server::kafka::records::Draft;
 use serde_json::json;
@@ -97,7 +97,7 @@ impl Producer {
             return Err(anyhow!("topic {} has {count}, and not that one", args.topic));
         }
         let identity = match args.acks {
-            AcksArg::All => Some(identity(&mut cluster)?),
+            AcksArg::All => Some(cluster.producer_id()?),
             AcksArg::Zero => None,
         };
         Ok(Self {
@@ -259,15 +259,6 @@ impl Done {
             Some(_) => format!("{records} acknowledged, in {} partitions", self.offsets.len()),
         }
     }
-}
-
-/// What a batch is known again by, if it is sent twice.
-fn identity(cluster: &mut Cluster) -> Result<(i64, i16)> {
-    let question =
-        InitProducerIdRequest { transactional_id: None, transaction_timeout_ms: i32::MAX };
-    let answer = cluster.any().call(question)?;
-    Error::check("the id of a producer", answer.error_code, None)?;
-    Ok((answer.producer_id, answer.producer_epoch))
 }
 
 /// Whether a batch that was answered with this may be taken if it is sent again.
