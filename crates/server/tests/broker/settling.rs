@@ -149,7 +149,7 @@ fn an_end_is_in_order_though_chapters_are_not_freed_and_the_next_start_frees_the
 /// On a disk that was full when the topic was deleted nothing else followed that would have tried it again.
 #[test]
 fn what_could_not_be_freed_is_freed_later() {
-    let (disk, mut broker) = with_a_large_topic(1);
+    let (disk, mut broker) = with_a_large_topic(2);
     broker.until("it fails", |_| has_failed(&disk));
     assert!(broker.chapters().file_bytes > 100_000);
     broker.until("room comes back", |broker| broker.chapters().file_bytes < 20_000);

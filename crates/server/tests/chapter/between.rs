@@ -1,4 +1,4 @@
-//! [`Between`]: a directory in which something happens between two reads of somebody else.
+//! [`Between`]: a directory in which something happens between two reads of somebody else, or behind the page cache.
 
 use std::fmt;
 use std::sync::{Arc, Mutex};
@@ -13,11 +13,18 @@ type Hook = Box<dyn FnOnce() + Send>;
 pub(crate) struct Between {
     disk: Arc<SimDir>,
     before_read: Arc<Mutex<Option<Hook>>>,
+    /// What there is on the medium, where it is not what the page cache has.
+    medium: Arc<Mutex<Option<Arc<SimDir>>>>,
 }
 
 impl Between {
     pub(crate) fn new(disk: &Arc<SimDir>) -> Self {
-        Self { disk: Arc::clone(disk), before_read: Arc::default() }
+        Self { disk: Arc::clone(disk), before_read: Arc::default(), medium: Arc::default() }
+    }
+
+    /// Whoever reads past the page cache reads this from now on.
+    pub(crate) fn on_medium(&self, medium: &Arc<SimDir>) {
+        *self.medium.lock().unwrap() = Some(Arc::clone(medium));
     }
 
     /// This happens once, before the next read.
@@ -51,7 +58,8 @@ impl Dir for Between {
     }
 
     fn open(&self, name: &str, access: Access) -> Result<Arc<dyn File>> {
-        Ok(self.file(self.disk.open(name, access)?))
+        let medium = self.medium.lock().unwrap().clone().filter(|_| access.direct);
+        Ok(self.file(medium.as_ref().unwrap_or(&self.disk).open(name, access)?))
     }
 
     fn rename(&self, from: &str, to: &str) -> Result<()> {

@@ -7,6 +7,7 @@ mod golden;
 mod hostile;
 mod hot;
 mod log;
+mod mended;
 mod model;
 mod races;
 mod replica;
