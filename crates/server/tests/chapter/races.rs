@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use plimsoll_server::chapter::Shelf;
 use plimsoll_server::shard::{Item, Opening};
-use plimsoll_simdisk::SimDir;
+use plimsoll_simdisk::{Fault, FaultKind, Operation, SimDir};
 
 use super::between::Between;
-use super::log::{Log, SETTINGS, SHARD, acts, batches, marked, opens, partition, read_all};
+use super::log::{Log, SETTINGS, SHARD, acts, batches, files, marked, opens, partition, read_all};
 
 /// A batch that fills blocks of the filesystem: they are given back one by one.
 const LARGE: u32 = 3_300;
@@ -15,6 +15,7 @@ const LARGE: u32 = 3_300;
 /// Two partitions in one chapter, and then the first of them is deleted: just before the next read.
 struct Race {
     log: Log,
+    disk: Arc<SimDir>,
     between: Between,
     shelf: Arc<Shelf>,
 }
@@ -37,10 +38,11 @@ impl Race {
         log.push(acts(&[Item::ChapterEnd(1)]), 1_020);
         let mut state = log.state_at(log.last());
         log.push(acts(&[Item::Trim { opening: freed(), start: i64::from(LARGE) }]), 1_030);
-        let between = Between::new(&Arc::new(SimDir::new()));
+        let disk = Arc::new(SimDir::new());
+        let between = Between::new(&disk);
         let shelf = Arc::new(Shelf::open(Arc::new(between.clone()), SHARD).unwrap());
         log.settle_next(&shelf, &mut state).unwrap();
-        Self { log, between, shelf }
+        Self { log, disk, between, shelf }
     }
 
     fn free_before_next_read(&self) {
@@ -81,4 +83,21 @@ fn a_scrub_takes_nothing_for_damaged_that_is_freed_meanwhile() {
     let file = race.shelf.files()[0];
     assert_eq!(race.shelf.scrub(file, 0, u64::MAX).unwrap(), None);
     race.check();
+}
+
+/// The shelf had forgotten the run before the manifest could say so: the next call found nothing to free, and its room
+/// came back with the next start.
+#[test]
+fn what_the_manifest_could_not_say_is_gone_is_freed_by_the_next_call() {
+    let Race { log, disk, shelf, .. } = Race::new();
+    let state = log.state_at(log.last());
+    let failing = Fault::new(Operation::Write, FaultKind::FailRaw(5));
+    disk.inject(failing.named("manifest.new"));
+    shelf.free(&state).unwrap_err();
+    assert_eq!(files(&disk)[0].2.len(), 2);
+    shelf.free(&state).unwrap();
+    let left = files(&disk).remove(0).2;
+    assert_eq!(left.iter().map(|run| run.opening).collect::<Vec<_>>(), [kept()]);
+    assert!(disk.history().iter().any(|step| step.operation == Operation::Punch));
+    assert!(!shelf.has(freed(), 0));
 }
