@@ -15,10 +15,12 @@
 //! | `net` | sockets of clients |
 //! | `http` | what an operator sees: health, metrics, topics, a page |
 //! | `cluster` | the only door to the consensus engine, and its log on ours |
+//! | `backup` | a broker's data, kept in another directory, and brought back |
 //! | `run` | what the last run of this broker left, and what is therefore known |
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
 mod api;
+pub mod backup;
 pub mod broker;
 pub mod chapter;
 pub mod client;

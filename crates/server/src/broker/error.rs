@@ -65,6 +65,12 @@ pub enum Failed {
     /// A file of the directory is not what was written there.
     #[error("the file '{0}' of the data directory is not what a broker wrote there")]
     Damaged(String),
+    /// A restore into the directory was begun, and not finished.
+    #[error(
+        "a restore into the data directory was begun, and is not finished: remove what is there, and run \
+         `plimsoll restore` once more"
+    )]
+    Unrestored,
     /// What the last run left, and what this one notes of itself.
     #[error("the marks of the run")]
     Run(#[from] run::Error),

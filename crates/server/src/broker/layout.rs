@@ -1,5 +1,7 @@
 //! What lies where in the directory of a node (drawn in `mod.rs`), and the name that it was given.
 
+use std::io::ErrorKind;
+
 use plimsoll_sync::{Dir, File, SyncMethod};
 use twox_hash::XxHash3_64;
 
@@ -16,39 +18,86 @@ pub(crate) const SHARED: u32 = 2;
 pub(crate) const DURABLE: u32 = 3;
 
 /// The directory of a shard's log.
-pub(super) fn shard(number: u32) -> String {
+pub(crate) fn shard(number: u32) -> String {
     format!("shard-{number}")
 }
 
 /// The file with a shard's state.
-pub(super) fn state(number: u32) -> String {
+pub(crate) fn state(number: u32) -> String {
     format!("state-{number}")
 }
 
 /// The directory of a shard's chapters.
-pub(super) fn chapters(number: u32) -> String {
+pub(crate) fn chapters(number: u32) -> String {
     format!("chapters-{number}")
 }
 
+/// The id of the cluster.
+const CLUSTER: &str = "cluster";
+/// What a directory that was restored is called, where the id of its cluster does not tell it from another's.
+const RESTORED: &str = "restored";
+/// What stands in place of the id while a directory is restored: no broker starts there.
+const RESTORING: &[u8] = b"a restore is not finished\n";
+
 /// The id of the cluster, which is given to a directory that is new.
 pub(super) fn cluster_id(dir: &dyn Dir) -> Result<String, Failed> {
-    const NAME: &str = "cluster";
     let io = Failed::Directory;
-    if let Some(file) = whole::open(dir, NAME).map_err(io)? {
-        let mut bytes = [0; ID_DIGITS + CHECK_DIGITS + 1];
-        let read = file.read_at(&mut bytes, 0).map_err(io)?;
-        let id = cluster_in(&bytes[..read]).ok_or(Failed::Damaged(NAME.to_owned()))?;
-        return Ok(id.to_owned());
+    if let Some(file) = whole::open(dir, CLUSTER).map_err(io)? {
+        return id_in(&*file, CLUSTER);
     }
     let id = random::hex();
-    let written = id.clone() + &check(&id);
-    let fill =
-        |file: &dyn File| file.write_sync_at(written.as_bytes(), 0, SyncMethod::ORDINARY).map(drop);
-    whole::create(dir, NAME, fill).map_err(io)?;
+    write_id(dir, CLUSTER, &id).map_err(io)?;
     Ok(id)
 }
 
-const ID_DIGITS: usize = 32;
+/// The same of a directory that a node may have open; `None` if it has none. Changes nothing.
+pub(crate) fn look_for_cluster_id(dir: &dyn Dir) -> Result<Option<String>, Failed> {
+    match dir.open(CLUSTER, SyncMethod::ORDINARY.access()) {
+        Ok(file) => id_in(&*file, CLUSTER).map(Some),
+        Err(why) if why.kind() == Some(ErrorKind::NotFound) => Ok(None),
+        Err(why) => Err(Failed::Directory(why)),
+    }
+}
+
+/// What its directory in memory is called: as the cluster; of one that was restored by a name of its own, as the one that it
+/// is a copy of may be on the same machine, or have left something there.
+pub(super) fn memory_name(dir: &dyn Dir, cluster_id: &str) -> Result<String, Failed> {
+    let restored = whole::open(dir, RESTORED).map_err(Failed::Directory)?;
+    let Some(file) = restored else { return Ok(cluster_id.to_owned()) };
+    id_in(&*file, RESTORED)
+}
+
+/// No broker starts in this directory before it is [restored](end_restore). Durable on return.
+pub(crate) fn begin_restore(dir: &dyn Dir) -> Result<(), plimsoll_sync::Error> {
+    let fill = |file: &dyn File| file.write_sync_at(RESTORING, 0, SyncMethod::ORDINARY).map(drop);
+    whole::create(dir, CLUSTER, fill).map(drop)
+}
+
+/// From here on a broker starts in it. Durable on return.
+pub(crate) fn end_restore(dir: &dyn Dir, cluster_id: &str) -> Result<(), plimsoll_sync::Error> {
+    write_id(dir, RESTORED, &random::hex())?;
+    write_id(dir, CLUSTER, cluster_id)
+}
+
+fn write_id(dir: &dyn Dir, name: &str, id: &str) -> Result<(), plimsoll_sync::Error> {
+    let written = id.to_owned() + &check(id);
+    let fill =
+        |file: &dyn File| file.write_sync_at(written.as_bytes(), 0, SyncMethod::ORDINARY).map(drop);
+    whole::create(dir, name, fill).map(drop)
+}
+
+fn id_in(file: &dyn File, name: &str) -> Result<String, Failed> {
+    let mut bytes = [0; ID_DIGITS + CHECK_DIGITS + 1];
+    let read = file.read_at(&mut bytes, 0).map_err(Failed::Directory)?;
+    if bytes[..read] == *RESTORING {
+        return Err(Failed::Unrestored);
+    }
+    let id = cluster_in(&bytes[..read]).ok_or(Failed::Damaged(name.to_owned()))?;
+    Ok(id.to_owned())
+}
+
+/// How long the id of a cluster is.
+pub(crate) const ID_DIGITS: usize = 32;
 const CHECK_DIGITS: usize = 16;
 
 /// The id of the cluster that stands in the file `cluster`, if that is what a broker wrote: 32 digits, and

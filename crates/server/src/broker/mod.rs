@@ -48,7 +48,7 @@ mod ends;
 mod error;
 mod keeper;
 mod lately;
-mod layout;
+pub(crate) mod layout;
 mod leader;
 mod look;
 mod node;
@@ -70,11 +70,12 @@ pub(crate) use self::coordinator::Asked;
 pub(crate) use self::data::{DataShard, Ends};
 pub use self::error::Failed;
 pub use self::layout::cluster_in;
-pub(crate) use self::layout::{GROUPS, SHARED};
+pub(crate) use self::layout::{GROUPS, ID_DIGITS as CLUSTER_DIGITS, SHARED};
 pub(crate) use self::leader::Appended;
 pub use self::look::{Names, chapters_in, names_in, snapshot_of};
 pub use self::node::Node;
 pub use self::options::{Options, Promise};
+pub(crate) use self::snapshot::Snapshot;
 pub use self::overview::{
     ChaptersOverview, GapOverview, GroupOverview, PartitionOverview, SettingOverview,
     ShardOverview, TopicDetails, TopicOverview, Totals,

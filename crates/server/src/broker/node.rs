@@ -11,7 +11,7 @@ use plimsoll_sync::{Access, Dir, Lock, OsDir, Overwrite};
 use super::coordinator::{Asked, Coordinator};
 use super::data::{DataShard, Found};
 use super::error::Failed;
-use super::layout::{DURABLE, SHARED, cluster_id};
+use super::layout::{DURABLE, SHARED, cluster_id, memory_name};
 use super::leader::ChapterSize;
 use super::options::{Options, Promise};
 use super::room::Room;
@@ -71,7 +71,7 @@ impl Node {
         }
         let lock = dir.lock("lock").map_err(Failed::Directory)?;
         let cluster_id = cluster_id(&**dir)?;
-        let memory = memory(&options, &cluster_id);
+        let memory = memory(&options, &**dir, &cluster_id)?;
         let ring_bytes = ring_left(memory.as_ref()).unwrap_or(options.ring_bytes);
         let options = Options { ring_bytes, ..options };
         // A log each, and room for control and groups beside the records'.
@@ -266,9 +266,10 @@ async fn rest(shared: Weak<DataShard>, run: Arc<Run>) {
 }
 
 /// A directory of this node in memory that outlives the process, if there is any.
-fn memory(options: &Options, cluster_id: &str) -> Option<OsDir> {
-    let dir = OsDir::create_all(options.memory.as_ref()?.join(cluster_id)).ok()?;
-    Some(dir).filter(|dir| dir.overwrite() == Overwrite::Memory)
+fn memory(options: &Options, dir: &dyn Dir, cluster_id: &str) -> Result<Option<OsDir>, Failed> {
+    let Some(path) = &options.memory else { return Ok(None) };
+    let path = path.join(memory_name(dir, cluster_id)?);
+    Ok(OsDir::create_all(path).ok().filter(|dir| dir.overwrite() == Overwrite::Memory))
 }
 
 /// The size of the ring that is there: it may hold records, and is opened as it is or not at all.

@@ -34,9 +34,9 @@ pub(super) const EVERY_BYTES: u64 = 128 << 20;
 
 /// A state, and where it stands.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Snapshot {
-    pub(super) place: Place,
-    pub(super) state: Vec<u8>,
+pub(crate) struct Snapshot {
+    pub(crate) place: Place,
+    pub(crate) state: Vec<u8>,
 }
 
 /// The state of a shard, and where it stands; a new one if there is no snapshot.
@@ -64,7 +64,7 @@ impl Snapshot {
     }
 
     /// The same, and changes nothing: of a directory that a node may have open.
-    pub(super) fn look(dir: &dyn Dir, number: u32) -> Result<Option<Self>, Failed> {
+    pub(crate) fn look(dir: &dyn Dir, number: u32) -> Result<Option<Self>, Failed> {
         let name = layout::state(number);
         let file = match dir.open(&name, SyncMethod::ORDINARY.access()) {
             Ok(file) => file,
@@ -76,7 +76,7 @@ impl Snapshot {
     }
 
     /// Makes it the snapshot of a shard. Durable on return; it takes the place of the one before.
-    pub(super) fn write(&self, dir: &dyn Dir, number: u32) -> Result<(), Failed> {
+    pub(crate) fn write(&self, dir: &dyn Dir, number: u32) -> Result<(), Failed> {
         let written = whole::create(dir, &layout::state(number), |file| self.save(file));
         written.map(drop).map_err(Failed::Directory)
     }

@@ -93,7 +93,7 @@ impl Manifest {
     }
 
     /// The same, and changes nothing: of a directory that a node may have open.
-    pub(super) fn look(dir: &dyn Dir, shard: u32) -> Result<Self, Error> {
+    pub(crate) fn look(dir: &dyn Dir, shard: u32) -> Result<Self, Error> {
         match dir.open(NAME, SyncMethod::ORDINARY.access()) {
             Ok(file) => Self::load(&*file, shard),
             Err(error) if error.kind() == Some(ErrorKind::NotFound) => Ok(Self::default()),
@@ -113,7 +113,7 @@ impl Manifest {
     }
 
     /// Makes it the manifest of the shard. Durable on return.
-    pub(super) fn write(&self, dir: &dyn Dir, shard: u32) -> Result<(), Error> {
+    pub(crate) fn write(&self, dir: &dyn Dir, shard: u32) -> Result<(), Error> {
         let bytes = self.encode(shard);
         let fill = |file: &dyn File| file.write_sync_at(&bytes, 0, SyncMethod::ORDINARY).map(drop);
         Ok(whole::create(dir, NAME, fill).map(drop)?)

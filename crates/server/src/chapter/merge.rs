@@ -22,6 +22,19 @@ pub(super) fn merge(
     shard: u32,
     from: &[(Arc<Chapter>, Run)],
 ) -> Result<Footer, Error> {
+    merge_while(file, shard, from, &mut |_bytes| true)
+}
+
+/// The same, as long as `goes_on` says when it is told of so many bytes more.
+///
+/// # Errors
+/// And [`Error::Stopped`].
+pub(super) fn merge_while(
+    file: &Arc<dyn File>,
+    shard: u32,
+    from: &[(Arc<Chapter>, Run)],
+    goes_on: &mut dyn FnMut(u64) -> bool,
+) -> Result<Footer, Error> {
     let bytes: u64 = from.iter().map(|(_, run)| run.bytes).sum();
     let blocks_at = HEADER_BYTES as u64 + bytes;
     file.allocate(0, blocks_at, Allocation::Reserved)?;
@@ -36,6 +49,9 @@ pub(super) fn merge(
             let piece = PIECE_BYTES.min(run.bytes - copied);
             file.write_at(&chapter.piece(run, copied, piece)?, place + copied)?;
             copied += piece;
+            if !goes_on(piece) {
+                return Err(Error::Stopped);
+            }
         }
         place += run.bytes;
         blocks.extend(of_run);

@@ -30,6 +30,7 @@
 //! | `compact.rs` | of each key of a partition the newest record |
 //! | `reread.rs` | all of a shelf, read again |
 //! | `hot.rs` | where a shelf was read last, drawn: a start reads on from there |
+//! | `mirror.rs` | the runs of a shelf, copied into another directory: those that it lacks |
 //! | `survey.rs` | the chapters of a shard looked at from outside: nothing is changed |
 //! | `scrub.rs` | the same, file by file past the page cache, while a node goes on |
 //! | `error.rs` | why a chapter cannot be written or read |
@@ -49,6 +50,7 @@ mod lookup;
 mod manifest;
 mod merge;
 mod ranges;
+mod mirror;
 mod reader;
 mod reread;
 mod rollup;
@@ -64,6 +66,8 @@ pub use format::{BLOCK_BYTES, Block, Footer, Run, VERSION};
 pub use free::Expiring;
 pub use manifest::{Manifest, NAME as MANIFEST, Named, Settled};
 pub use ranges::Ranges;
+pub use mirror::Filled;
+pub(crate) use mirror::{Mirror, Wanted};
 pub use reader::Chapter;
 pub use scrub::Scrub;
 pub use shelf::Shelf;

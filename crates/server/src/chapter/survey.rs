@@ -94,12 +94,20 @@ impl Survey {
     /// # Errors
     /// [`Error::File`]: the manifest is damaged. What is wrong with a file stands at that.
     pub fn of(dir: &dyn Dir, shard: u32) -> Result<Self, Error> {
-        let mut manifest = Manifest::look(dir, shard)?;
+        Self::beside(dir, dir, shard)
+    }
+
+    /// The same, where the manifest is in a directory of its own, as in a backup.
+    ///
+    /// # Errors
+    /// As [`Survey::of`].
+    pub fn beside(manifests: &dyn Dir, dir: &dyn Dir, shard: u32) -> Result<Self, Error> {
+        let mut manifest = Manifest::look(manifests, shard)?;
         for reads_left in (0..READS_MAX).rev() {
             let files = manifest.files.iter().map(|named| Found::of(dir, shard, named.clone()));
             let files: Vec<Found> = files.collect::<Result<_, _>>()?;
             let names = dir.list()?;
-            let newer = Manifest::look(dir, shard)?;
+            let newer = Manifest::look(manifests, shard)?;
             let is_missing =
                 files.iter().any(|found| matches!(found.opened, Err(Error::Missing { .. })));
             if is_missing && newer != manifest && reads_left > 0 {

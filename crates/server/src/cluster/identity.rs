@@ -85,7 +85,11 @@ impl IdentityFile {
 }
 
 /// Writes one slot after the other, each durable before the next is touched.
-fn write(file: &dyn File, sequence: u64, identity: &Identity) -> plimsoll_sync::Result<()> {
+pub(super) fn write(
+    file: &dyn File,
+    sequence: u64,
+    identity: &Identity,
+) -> plimsoll_sync::Result<()> {
     let slot = slot::encode(sequence, identity);
     for byte_offset in SLOTS {
         file.write_sync_at(&slot, byte_offset, SyncMethod::ORDINARY)?;
@@ -94,7 +98,7 @@ fn write(file: &dyn File, sequence: u64, identity: &Identity) -> plimsoll_sync::
 }
 
 /// The newest sequence and identity, and whether both slots hold it.
-fn read(file: &dyn File) -> Result<(u64, Identity, bool)> {
+pub(super) fn read(file: &dyn File) -> Result<(u64, Identity, bool)> {
     let mut slots = Vec::new();
     for byte_offset in SLOTS {
         let mut bytes = [0; SLOT_BYTES];

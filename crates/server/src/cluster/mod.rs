@@ -15,6 +15,7 @@
 //! | `storage`, `tail` | the log, the identity, the newest entries in memory |
 //! | `record`, `membership` | an entry as a record of the log |
 //! | `place` | where a snapshot stands among the entries |
+//! | `copy` | log and identity, copied while a node may be changing them |
 //! | `identity`, `slot` | who this replica is and what it promised |
 //! | `options`, `error` | what a group is opened with; why it does not go on |
 //! | `patience` | how long whoever opens or ends one waits for a disk that is full |
@@ -31,6 +32,7 @@
 //! * the engine neither snapshots nor purges (`state`, `settings`): whoever has the state does.
 
 mod apply;
+mod copy;
 mod core;
 mod error;
 mod group;
@@ -54,8 +56,10 @@ mod tail;
 mod types;
 
 pub use self::apply::{Apply, Stop};
+pub(crate) use self::copy::{Copied, LogCopy, end_of};
 pub use self::error::{Error, Result};
 pub use self::group::{Committed, Group};
+pub(crate) use self::identity::IDENTITY;
 pub use self::options::Options;
 pub(crate) use self::patience::patient;
 pub use self::place::Place;
@@ -64,6 +68,7 @@ pub(crate) use self::record::payload;
 #[cfg(fuzzing)]
 pub use self::record::record_again;
 pub use self::recovered::Recovered;
+pub(crate) use self::slot::Identity;
 #[cfg(fuzzing)]
 pub use self::slot::slot_again;
 pub use self::state::Leadership;

@@ -47,7 +47,7 @@ impl Broker {
     }
 
     /// Offset, key and value of each record that can be read.
-    fn keyed(&mut self, topic: &str) -> Vec<(i64, String, Option<String>)> {
+    pub(super) fn keyed(&mut self, topic: &str) -> Vec<(i64, String, Option<String>)> {
         let (mut all, mut from) = (Vec::new(), 0);
         loop {
             let fetched = self.fetch(topic, from, UNCOMMITTED);
@@ -70,7 +70,7 @@ impl Broker {
     }
 }
 
-fn keyed(records: &[(&str, Option<&str>)], compression: Compression) -> Bytes {
+pub(super) fn keyed(records: &[(&str, Option<&str>)], compression: Compression) -> Bytes {
     let mut draft = Draft::default();
     for (key, value) in records {
         draft.push(1_000, Some(key.as_bytes()), value.map(str::as_bytes), &[]);
