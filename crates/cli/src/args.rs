@@ -11,6 +11,7 @@ use plimsoll_lab::experiments;
 use plimsoll_lab::session::{Options, PATIENCE};
 use plimsoll_lab::usage::Usage;
 
+use crate::backup_args::{BackupArgs, RestoreArgs};
 use crate::broker_args::BrokerCommand;
 use crate::chapter_args::ChapterCommand;
 use crate::client_args::{ConsumeArgs, GroupCommand, ProduceArgs, TopicCommand};
@@ -36,6 +37,7 @@ use crate::serve_args::ServeArgs;
   plimsoll topic list              what a broker has, Plimsoll's or Kafka's
   plimsoll broker status           what would a power cut take of it now?
   plimsoll chapter verify DIR      is all that it has settled still there?
+  plimsoll backup DIR DEST         of a broker that runs; `plimsoll restore` brings it back
 
 Exit status: 0 ok, 1 a check failed, 2 wrong usage or cannot run here, 3 disk explore tested nothing,
 129, 130 or 143 interrupted (hangup, Ctrl-C, SIGTERM)."
@@ -146,6 +148,29 @@ They change nothing, take no lock, and work beside the broker that runs there."
         #[command(subcommand)]
         command: ChapterCommand,
     },
+    /// Take a backup of a broker's data, while it runs: again into the same place, and only what is new is copied
+    #[command(after_help = "Examples:
+  plimsoll backup /var/lib/plimsoll /mnt/backup        the first copies all, the next what is new
+  plimsoll backup DIR DEST --json | jq '.shards[].copied_bytes'
+  plimsoll chapter verify DEST                         is all that it has settled still there?
+  plimsoll restore DEST /var/lib/plimsoll-2            and back
+
+SOURCE is only read, and no lock is taken. DEST has all that was durable in it when the command began: topics, settings,
+offsets of groups, records. Records that are deleted there go here too. Each run of a chapter is verified as it is
+copied. If it is stopped or killed, DEST has the backup that was; the next goes on.
+
+Exit status: 0 ok; 1 something in SOURCE or DEST is damaged; 2 it cannot run; 130 interrupted (143 by SIGTERM).")]
+    Backup(BackupArgs),
+    /// Make a broker's data directory of a backup
+    #[command(after_help = "Examples:
+  plimsoll restore /mnt/backup /var/lib/plimsoll
+  plimsoll serve --dir /var/lib/plimsoll               it goes on as after a power cut
+
+All that is copied is verified; if something is damaged, nothing is restored. What was written after the backup is
+gone, and the broker says so to consumers.
+
+Exit status: 0 ok; 1 the backup is damaged; 2 it cannot run; 130 interrupted (143 by SIGTERM).")]
+    Restore(RestoreArgs),
     /// Print a completion script for a shell
     #[command(after_help = "Examples:
   echo 'source <(plimsoll completions bash)' >> ~/.bashrc

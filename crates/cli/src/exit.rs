@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use plimsoll_lab::Error as LabError;
 use plimsoll_log::Error as LogError;
+use plimsoll_server::backup::Error as BackupError;
 use plimsoll_server::broker::Failed;
 use plimsoll_server::chapter::Error as ChapterError;
 
@@ -51,6 +52,9 @@ impl Exit {
         if chapter.is_some_and(is_damage)
             || matches!(error.downcast_ref::<Failed>(), Some(Failed::Damaged(_)))
         {
+            return Self::CheckFailed;
+        }
+        if error.downcast_ref::<BackupError>().is_some_and(BackupError::is_damage) {
             return Self::CheckFailed;
         }
         match error.downcast_ref::<LabError>() {

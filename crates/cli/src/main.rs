@@ -4,6 +4,7 @@
 //! failed was tested; 129, 130 or 143 interrupted, by a hangup, Ctrl-C or SIGTERM.
 
 mod args;
+mod backup_args;
 mod broker_args;
 mod chapter_args;
 mod client_args;
@@ -29,6 +30,8 @@ fn main() -> ExitCode {
         Command::Disk { command } => commands::disk::run(*command),
         Command::Broker { command } => commands::broker::run(command),
         Command::Chapter { command } => commands::chapter::run(command),
+        Command::Backup(args) => commands::backup::backup(&args),
+        Command::Restore(args) => commands::backup::restore(&args),
         Command::Serve(serve) => commands::serve::run(&serve),
         Command::Topic { command } => commands::client::topic::run(command),
         Command::Group { command } => commands::client::group::run(command),

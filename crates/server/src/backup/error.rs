@@ -19,13 +19,17 @@ pub enum Error {
     #[error("it is not a backup: it has no file 'backup'")]
     NotABackup,
     /// There is something else where a backup, or a broker's directory, is to be made.
-    #[error("it is not empty: there is '{found}'; name a directory that is empty, or not there yet")]
+    #[error(
+        "it is not empty: there is '{found}'; name a directory that is empty, or not there yet"
+    )]
     NotEmpty {
         /// A name.
         found: String,
     },
     /// The backup was begun, and no generation of it is whole.
-    #[error("the backup is not finished: run `plimsoll backup` once more, which goes on where it ended")]
+    #[error(
+        "the backup is not finished: run `plimsoll backup` once more, which goes on where it ended"
+    )]
     Unfinished,
     /// The backup is of another broker.
     #[error("it is a backup of the broker {there}, and this one is {here}: each needs its own")]
@@ -95,6 +99,29 @@ pub enum Error {
 }
 
 impl Error {
+    /// Whether something is not what was written there.
+    #[must_use]
+    pub fn is_damage(&self) -> bool {
+        use cluster::Error::{Gap, IdentityLost, Log, NotAnEntry};
+
+        match self {
+            Self::Damaged { .. } | Self::OtherLog { .. } | Self::Snapshot(Failed::Damaged(_)) => {
+                true
+            }
+            Self::Chapters { why, .. } => {
+                !matches!(why, chapter::Error::Disk(_) | chapter::Error::Stopped)
+            }
+            Self::Shard { why, .. } => matches!(
+                why,
+                Log(plimsoll_log::Error::Corrupt(_))
+                    | NotAnEntry { .. }
+                    | IdentityLost { .. }
+                    | Gap { .. }
+            ),
+            _ => false,
+        }
+    }
+
     pub(super) fn of_shard(number: u32) -> impl Fn(cluster::Error) -> Self {
         move |why| Self::Shard { number, why }
     }

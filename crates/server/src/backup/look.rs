@@ -6,8 +6,7 @@ use plimsoll_sync::Dir;
 
 use super::error::Error;
 use super::head::{Head, OfShard, Slot};
-use crate::broker::layout::{self, DURABLE};
-use crate::broker::SHARED;
+use crate::broker::layout;
 use crate::chapter::Survey;
 use crate::{chapter, cluster};
 
@@ -36,17 +35,11 @@ impl Look {
         &self.rest
     }
 
-    /// The shards of records, and their chapters.
+    /// The chapters of a shard of records.
     ///
     /// # Errors
     /// As of [`Survey::of`].
-    pub fn chapters(&self) -> Vec<(u32, Result<Survey, chapter::Error>)> {
-        let of_shard = |number| (number, self.survey(number));
-        [SHARED, DURABLE].map(of_shard).into()
-    }
-
-    /// The chapters of a shard.
-    pub(super) fn survey(&self, number: u32) -> Result<Survey, chapter::Error> {
+    pub fn survey(&self, number: u32) -> Result<Survey, chapter::Error> {
         let name = layout::chapters(number);
         let (manifests, files) = (self.rest.open_dir(&name)?, self.dir.open_dir(&name)?);
         Survey::beside(&*manifests, &*files, number)
@@ -55,11 +48,7 @@ impl Look {
 
 impl OfShard {
     /// What is in a generation of a shard, of whose log this was copied.
-    pub(super) fn of(
-        rest: &dyn Dir,
-        number: u32,
-        log: cluster::Copied,
-    ) -> Result<Self, Error> {
+    pub(super) fn of(rest: &dyn Dir, number: u32, log: cluster::Copied) -> Result<Self, Error> {
         let in_dir = |dir: String, name: &str| match rest.open_dir(&dir) {
             Ok(dir) => hash_of(&*dir, name),
             Err(why) if why.kind() == Some(std::io::ErrorKind::NotFound) => Ok(0),

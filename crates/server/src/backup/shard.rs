@@ -64,8 +64,7 @@ impl Source {
     fn wanted(&self, snapshot: Option<&Snapshot>) -> Result<Option<Wanted>, Error> {
         let Some(chapters) = &self.chapters else { return Ok(None) };
         let state = snapshot.map(|snapshot| State::decode(&snapshot.state)).transpose();
-        let state =
-            state.map_err(|_malformed| Failed::Damaged(layout::state(self.number)))?;
+        let state = state.map_err(|_malformed| Failed::Damaged(layout::state(self.number)))?;
         let wanted = Survey::of(&**chapters, self.number)
             .and_then(|survey| Wanted::of(survey, state.as_ref()));
         wanted.map(Some).map_err(Error::of_chapters(self.number))
@@ -131,7 +130,11 @@ impl Taken {
     }
 
     /// Takes snapshot and chapters, and what of the log these need.
-    pub(super) fn go_on(&mut self, mirror: Option<&mut Mirror>, tell: Tell<'_>) -> Result<(), Error> {
+    pub(super) fn go_on(
+        &mut self,
+        mirror: Option<&mut Mirror>,
+        tell: Tell<'_>,
+    ) -> Result<(), Error> {
         self.state = self.source.snapshot()?;
         let mut needed = 0;
         if let Some(mirror) = mirror {

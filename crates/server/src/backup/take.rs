@@ -83,11 +83,15 @@ pub fn backup(
     };
     head.write(&**dest)?;
     // It is whole. What is not freed now is freed by the next.
-    backup.free(&manifests).and_then(|()| {
-        let Some(slot) = old.slot else { return Ok(()) };
-        clear(&*dest.create_dir(&slot.name())?, &sources, true)
-    })
-    .unwrap_or_else(|why| tracing::warn!(%why, "what the backup does not need any more is not all removed"));
+    backup
+        .free(&manifests)
+        .and_then(|()| {
+            let Some(slot) = old.slot else { return Ok(()) };
+            clear(&*dest.create_dir(&slot.name())?, &sources, true)
+        })
+        .unwrap_or_else(
+            |why| tracing::warn!(%why, "what the backup does not need any more is not all removed"),
+        );
     Ok(report)
 }
 
@@ -198,8 +202,7 @@ impl Backup {
     }
 
     fn free(&mut self, manifests: &[Option<Manifest>]) -> Result<(), Error> {
-        for ((number, mirror), manifest) in
-            self.mirrors.iter_mut().zip(manifests.iter().flatten())
+        for ((number, mirror), manifest) in self.mirrors.iter_mut().zip(manifests.iter().flatten())
         {
             mirror.free(manifest).map_err(Error::of_chapters(*number))?;
         }
@@ -222,10 +225,9 @@ fn refuse_others(dest: &dyn Dir) -> Result<(), Error> {
 fn clear(rest: &dyn Dir, sources: &[Source], and_manifests: bool) -> Result<(), Error> {
     empty(rest)?;
     for source in sources {
-        for (name, goes) in [
-            (layout::shard(source.number), true),
-            (layout::chapters(source.number), and_manifests),
-        ] {
+        for (name, goes) in
+            [(layout::shard(source.number), true), (layout::chapters(source.number), and_manifests)]
+        {
             match rest.open_dir(&name) {
                 Ok(dir) if goes => empty(&*dir)?,
                 Err(why) if why.kind() != Some(ErrorKind::NotFound) => return Err(why.into()),

@@ -75,10 +75,10 @@ pub(crate) use self::leader::Appended;
 pub use self::look::{Names, chapters_in, names_in, snapshot_of};
 pub use self::node::Node;
 pub use self::options::{Options, Promise};
-pub(crate) use self::snapshot::Snapshot;
 pub use self::overview::{
     ChaptersOverview, GapOverview, GroupOverview, PartitionOverview, SettingOverview,
     ShardOverview, TopicDetails, TopicOverview, Totals,
 };
 pub(crate) use self::read::{Read, Reading};
+pub(crate) use self::snapshot::Snapshot;
 pub(crate) use self::topics::Refused;

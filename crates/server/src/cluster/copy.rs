@@ -23,7 +23,7 @@ const READS_MAX: u32 = 100;
 /// What the copy of a log is opened with.
 const RING_BYTES: u64 = 8 << 20;
 const RING_BYTES_MAX: u64 = 512 << 20;
-const SEGMENT_BYTES: u64 = 8 << 20;
+const SEGMENT_BYTES: u64 = 4 << 20;
 /// More than the head of a frame.
 const FRAME_ROOM: u64 = 4096;
 

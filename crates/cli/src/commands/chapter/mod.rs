@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
+use plimsoll_server::backup::{HEAD, Look};
 use plimsoll_server::broker::{Failed, Names, chapters_in, names_in, snapshot_of};
 use plimsoll_server::chapter::{Error, MANIFEST, Opened, Run, Survey};
 use plimsoll_server::shard::{State, TopicId};
@@ -32,10 +33,12 @@ pub(crate) fn run(command: ChapterCommand) -> Result<Exit> {
     }
 }
 
-/// The data directory of a broker.
+/// The data directory of a broker, or a backup of it.
 pub(crate) struct Data {
-    pub(crate) dir: OsDir,
+    /// Where logs and snapshots are.
+    pub(crate) dir: Arc<dyn Dir>,
     pub(crate) chapters: Vec<(u32, Option<Arc<dyn Dir>>)>,
+    pub(crate) backup: Option<Look>,
 }
 
 /// A shard of records, as it lies there.
@@ -55,12 +58,18 @@ impl Data {
                 "{shown} has the chapters of one shard: name the directory of the broker above it"
             );
         }
-        let dir = OsDir::open(path)?;
-        let chapters = chapters_in(&dir)?;
+        let dir: Arc<dyn Dir> = Arc::new(OsDir::open(path)?);
+        if path.join(HEAD).is_file() {
+            let backup = Look::open(&dir).with_context(|| shown.to_string())?;
+            let dir = Arc::clone(backup.rest());
+            let chapters = chapters_in(&*dir)?;
+            return Ok(Self { dir, chapters, backup: Some(backup) });
+        }
+        let chapters = chapters_in(&*dir)?;
         if chapters.iter().all(|(_, dir)| dir.is_none()) && !path.join("cluster").is_file() {
             bail!("there are no chapters in {shown}: it is not the data directory of a broker");
         }
-        Ok(Self { dir, chapters })
+        Ok(Self { dir, chapters, backup: None })
     }
 
     /// Its shards of records. What is wrong with one stands there; an error is the disk's.
@@ -68,12 +77,15 @@ impl Data {
         let shards = self.chapters.iter().map(|(number, dir)| {
             let number = *number;
             // First the snapshot: of what it says is settled the manifest, which is read later, knows.
-            let state = match snapshot_of(&self.dir, number) {
+            let state = match snapshot_of(&*self.dir, number) {
                 Err(error @ Failed::Directory(_)) => return Err(error.into()),
                 state => state,
             };
-            let survey =
-                dir.as_ref().map_or(Ok(Survey::default()), |dir| Survey::of(&**dir, number));
+            let survey = match (&self.backup, dir) {
+                (Some(backup), _) => backup.survey(number),
+                (None, Some(dir)) => Survey::of(&**dir, number),
+                (None, None) => Ok(Survey::default()),
+            };
             match survey {
                 Err(error @ Error::Disk(_)) => Err(error.into()),
                 survey => Ok(Shard { number, state, survey }),
@@ -84,7 +96,7 @@ impl Data {
 
     /// What topics are called, as far as that can be known.
     pub(crate) fn names(&self) -> Names {
-        names_in(&self.dir).unwrap_or_default()
+        names_in(&*self.dir).unwrap_or_default()
     }
 }
 
@@ -102,8 +114,7 @@ fn open_file(path: &Path) -> Result<Opened> {
 
 /// What topics are called, if the file is where its broker put it.
 fn names_above(file: &Path) -> Names {
-    let data = OsDir::open(above(file).join("..")).ok();
-    data.and_then(|data| names_in(&data).ok()).unwrap_or_default()
+    Data::open(&above(file).join("..")).map(|data| data.names()).unwrap_or_default()
 }
 
 fn above(path: &Path) -> &Path {
