@@ -11,8 +11,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Pages that show commands.
-const PAGES: [&str; 8] = [
+const PAGES: [&str; 9] = [
     "README.md",
+    "docs/backup.md",
     "docs/broker.md",
     "docs/chapters-cli.md",
     "docs/comparing.md",

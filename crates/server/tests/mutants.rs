@@ -20,7 +20,7 @@ fn hunt() -> Hunt {
         mutants: "crates/server/mutants",
         crates: &["crates/sync", "crates/simdisk", "crates/log", "crates/server"],
         package: "plimsoll-server",
-        programs: &["simulation", "shard", "chapter"],
+        programs: &["simulation", "shard", "chapter", "broker"],
         campaigns: vec![
             story("stories::what_was_deleted_stays_so_though_less_expires_later"),
             story("stories::what_is_deleted_while_a_chapter_waits_is_in_it"),
@@ -30,6 +30,10 @@ fn hunt() -> Hunt {
             story("crashes::after_a_crash_at_any_moment_all_is_as_before_or_after"),
             story("flipped::a_flipped_byte_of_a_chapter_is_an_error_and_never_other_bytes"),
             story("flipped::a_damaged_file_is_left_and_the_others_are_merged"),
+            story("backup::what_was_deleted_stays_deleted"),
+            story("backup::a_backup_that_is_killed_at_any_moment_is_the_old_one_or_the_new_one"),
+            story("backup::only_what_lacks_is_copied_and_what_is_gone_is_dropped"),
+            story("backup::a_backup_beside_everything_else_is_what_was_there_at_some_moment"),
             lives("200"),
         ],
         healthy: vec![lives("30")],
@@ -39,7 +43,7 @@ fn hunt() -> Hunt {
 
 #[test]
 fn every_mutant_still_fits() {
-    hunt().check(50);
+    hunt().check(52);
 }
 
 #[test]

@@ -187,10 +187,9 @@ fn text(report: &Report, is_backup: bool) -> String {
     let sum = |of: fn(&ShardReport) -> u64| report.shards.iter().map(of).sum::<u64>();
     let runs = |runs: u64, bytes: u64| format!("{}, {}", counted(runs, "run"), units::bytes(bytes));
     text += &format!(
-        "copied: {} of chapters; {} of {}\n",
+        "copied: {} of chapters; {} of what is not settled\n",
         runs(sum(|shard| shard.runs.copied_runs), sum(|shard| shard.runs.copied_bytes)),
-        units::bytes(sum(|shard| shard.log_bytes)),
-        "logs"
+        units::bytes(sum(|shard| shard.log_bytes))
     );
     if is_backup {
         text += &format!(
@@ -202,12 +201,8 @@ fn text(report: &Report, is_backup: bool) -> String {
     for shard in &report.shards {
         let ShardReport { number, last_index, log_entries, chapter, .. } = shard;
         text += &format!(
-            "shard {number} ({}): up to log index {last_index}, the last {} as a log",
-            whose(*number),
-            match log_entries {
-                1 => "one".to_owned(),
-                n => n.to_string(),
-            }
+            "shard {number} ({}): up to log index {last_index}, {log_entries} of them in the log",
+            whose(*number)
         );
         if *chapter > 0 {
             text += &format!(", chapters up to {chapter}");

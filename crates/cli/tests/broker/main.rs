@@ -1,6 +1,7 @@
 //! `plimsoll serve` as a process, and the commands that ask it.
 #![cfg(unix)]
 
+mod backup;
 mod chapters;
 mod client;
 mod operator;

@@ -1,6 +1,7 @@
 //! A backup of a broker that runs, or does not, and what comes back of it.
 
 use std::collections::BTreeSet;
+use std::io::ErrorKind;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -10,7 +11,7 @@ use plimsoll_server::broker::Options;
 use plimsoll_server::chapter::{self, Filled, Survey};
 use plimsoll_server::kafka::compression::Compression;
 use plimsoll_server::kafka::error::ErrorCode;
-use plimsoll_simdisk::{DiskOptions, Operation, SimDir};
+use plimsoll_simdisk::{DiskOptions, Fault, FaultKind, Operation, SimDir};
 use plimsoll_sync::{Access, Crash, Dir};
 
 use super::chapters::{chapters_of, keyed};
@@ -432,7 +433,9 @@ fn whoever_stops_a_backup_keeps_what_was_copied() {
 #[test]
 fn a_restore_that_is_killed_is_no_broker() {
     let disk = Arc::new(SimDir::new());
-    filled(&disk).close();
+    let mut broker = filled(&disk);
+    let orders = broker.consume("orders", UNCOMMITTED);
+    broker.close();
     let kept = Arc::new(SimDir::new());
     take(&disk, &kept).unwrap();
     let to = Arc::new(SimDir::new());
@@ -453,8 +456,13 @@ fn a_restore_that_is_killed_is_no_broker() {
         if names.is_empty() || names == ["cluster.new"] {
             continue;
         }
-        let why = Broker::start(&left, Options::default()).map(drop);
-        assert!(why.is_err(), "{names:?}");
+        // It was finished, and nobody was told yet.
+        if let Ok(mut broker) = Broker::start(&left, Options::default()) {
+            assert_eq!(broker.consume("orders", UNCOMMITTED), orders);
+            assert!(names.contains(&"restored".to_owned()));
+            broker.close();
+            continue;
+        }
         assert!(matches!(
             restore(&dir(&kept), &dir(&left), &mut |_| true),
             Err(Error::NotEmpty { .. })
@@ -477,4 +485,36 @@ fn a_backup_takes_no_place_that_is_anothers() {
     assert!(matches!(put(&disk), Err(Error::NotABackup)));
     let full = restore(&dir(&kept), &dir(&other), &mut |_| true);
     assert!(matches!(full, Err(Error::NotEmpty { .. })));
+}
+
+/// A disk that is full, or fails, takes nothing of the backup that was.
+#[test]
+fn a_disk_that_fails_under_a_backup_leaves_the_one_before() {
+    let disk = Arc::new(SimDir::new());
+    let mut broker = filled(&disk);
+    let first = Arc::new(SimDir::new());
+    take(&disk, &first).unwrap();
+    let before = of_backup(&first);
+    let settled = broker.chapters().settled;
+    for number in 0..40 {
+        broker.produced("orders", &format!("later {number}"));
+    }
+    broker.until_settled(settled + 2);
+    broker.close();
+    let mut failed = 0;
+    for on in [Operation::Create, Operation::Write, Operation::Sync, Operation::Rename] {
+        for nth in [1, 2, 5, 11] {
+            let kept = Arc::new(first.crash(Crash::Process, 0));
+            let full = FaultKind::Fail(ErrorKind::StorageFull);
+            kept.inject(Fault::new(on, full).nth(nth));
+            let Err(why) = take(&disk, &kept) else { continue };
+            println!("{on} {nth}: {why}");
+            failed += 1;
+            let kept = Arc::new(kept.power_cut(nth));
+            assert_eq!(of_broker(&put(&kept).unwrap()), before);
+            take(&disk, &kept).unwrap();
+            assert_eq!(of_broker(&put(&kept).unwrap()), of_broker(&disk));
+        }
+    }
+    assert!(failed > 8, "{failed}");
 }

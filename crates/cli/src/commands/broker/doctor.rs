@@ -185,7 +185,14 @@ fn last_run(dir: &Path, memory: &Path) -> Vec<Finding> {
         return said(State::Bad, format!("{} is not what a broker wrote there", file.display()));
     };
     let whose = Finding { what, state: State::Good, said: format!("of the broker {cluster}") };
-    vec![whose, end_of(dir, &memory.join(cluster))]
+    if dir.join("restored").exists() && !dir.join("run").exists() {
+        let restored = "restored from a backup, and not started since".to_owned();
+        return vec![whose, Finding { what: "last run", state: State::Note, said: restored }];
+    }
+    // One that was restored has a name of its own for what it has in memory.
+    let restored = fs::read(dir.join("restored")).unwrap_or_default();
+    let rings = memory.join(cluster_in(&restored).unwrap_or(cluster));
+    vec![whose, end_of(dir, &rings)]
 }
 
 /// How the last run ended, as far as its directory tells.

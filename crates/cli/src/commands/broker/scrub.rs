@@ -149,7 +149,7 @@ impl Pass<'_> {
 
     /// What the newest snapshot of a shard says. One that is damaged is noted once, and says nothing.
     fn state(&mut self, shard: u32) -> Result<Option<State>> {
-        match snapshot_of(&self.data.dir, shard) {
+        match snapshot_of(&*self.data.dir, shard) {
             Err(why @ plimsoll_server::broker::Failed::Directory(_)) => Err(why.into()),
             Err(why) => {
                 let damaged = (format!("state-{shard}"), why.to_string());
