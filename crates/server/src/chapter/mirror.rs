@@ -16,9 +16,9 @@ use plimsoll_sync::{Dir, SyncMethod};
 
 use super::error::Error;
 use super::format::Run;
-use super::gone::Gone;
 use super::manifest::{Manifest, Named, Settled, name_of};
 use super::merge::merge_while;
+use super::ranges::Ranges;
 use super::reader::Chapter;
 use super::survey::{Opened, Survey};
 use crate::shard::{Opening, State};
@@ -90,7 +90,7 @@ struct Held {
     chapter: Arc<Chapter>,
     runs: Vec<Run>,
     /// The finished generation names it: what is gone of it may have been given back.
-    was_gone: Gone,
+    was_gone: Ranges,
 }
 
 /// What of the runs that are wanted was there, and what was not.
@@ -124,7 +124,7 @@ impl Mirror {
         let next_file = finished.next_file.max(begun.next_file);
         let (files, before) = (BTreeMap::new(), HashSet::new());
         let mut mirror = Self { dir, shard, next_file, files, before };
-        let all = begun.files.iter().map(|named| (named, Gone::default()));
+        let all = begun.files.iter().map(|named| (named, Ranges::default()));
         let all = all.chain(finished.files.iter().map(|named| (named, named.gone.clone())));
         for (named, was_gone) in all {
             match Opened::of(&*mirror.dir, &named.name()) {
@@ -292,8 +292,8 @@ impl Mirror {
             let chapter = Chapter::open(&name, Arc::clone(&file))?;
             let runs = chapter.runs()?;
             let (bytes, checksum) = (footer.file_bytes, footer.checksum());
-            let named = Named { number, bytes, checksum, gone: Gone::default() };
-            let was_gone = Gone::default();
+            let named = Named { number, bytes, checksum, gone: Ranges::default() };
+            let was_gone = Ranges::default();
             Ok(Held { named, chapter: Arc::new(chapter), runs, was_gone })
         });
         if made.is_err() {
@@ -322,8 +322,8 @@ impl Mirror {
                 if gone.len() == held.runs.len() {
                     continue;
                 }
-                named.gone = Gone::default();
-                named.gone.add(&gone);
+                named.gone = Ranges::default();
+                named.gone.add(&gone.into_iter().collect());
             }
             files.push((held.chapter.footer().first_chapter, named));
         }
