@@ -122,8 +122,13 @@ impl Chapter {
     }
 
     /// The number of the last block for which this holds, as it holds for none behind another for which it does
-    /// not; the first if it holds for none. Believed only as far as what is read from there is verified.
-    fn search(&self, run: &Run, holds: impl Fn(&Block) -> bool) -> Result<u32, Error> {
+    /// not; the first if it holds for none; with some blocks from that one on. Believed only as far as what is read from
+    /// there is verified.
+    fn search(
+        &self,
+        run: &Run,
+        holds: impl Fn(&Block) -> bool,
+    ) -> Result<(u32, Vec<Block>), Error> {
         let (mut from, mut to) = (0, run.blocks);
         while to - from > LOOK_BLOCKS {
             let middle = from + (to - from) / 2;
@@ -132,8 +137,10 @@ impl Chapter {
                 false => to = middle,
             }
         }
-        let behind = self.blocks(run, from, to - from)?.iter().take_while(|b| holds(b)).count();
-        Ok(from + u32::try_from(behind).unwrap_or(0).saturating_sub(1))
+        let mut blocks = self.blocks(run, from, to - from)?;
+        let last = blocks.iter().take_while(|block| holds(block)).count().saturating_sub(1);
+        let found = from + u32::try_from(last).unwrap_or(0);
+        Ok((found, blocks.split_off(last.min(blocks.len()))))
     }
 
     /// Batches of a run from the one on that holds this offset, or else the next: of about so many bytes, at least
@@ -159,10 +166,12 @@ impl Chapter {
         end: i64,
         bytes_max: usize,
     ) -> Result<(Vec<Bytes>, bool), Error> {
-        let mut number = self.search(run, |block| block.base_offset <= from)?;
+        let (mut number, first) = self.search(run, |block| block.base_offset <= from)?;
+        let mut first = Some(first);
         let (mut found, mut found_bytes, mut read_bytes) = (Vec::new(), 0, 0);
         while number < run.blocks && (found.is_empty() || found_bytes < bytes_max) {
-            let blocks = self.blocks(run, number, LOOK_BLOCKS)?;
+            let blocks = first.take().filter(|blocks| !blocks.is_empty());
+            let blocks = blocks.map_or_else(|| self.blocks(run, number, LOOK_BLOCKS), Ok)?;
             let mut wanted = blocks_within(&blocks, bytes_max.saturating_sub(found_bytes));
             let batches = match self.verified(run, &blocks, wanted) {
                 // What was found before it is good.
@@ -195,7 +204,7 @@ impl Chapter {
     /// The first batch from which on a record with this timestamp or a later one may be: its base offset.
     pub fn offset_at(&self, run: &Run, timestamp: i64) -> Result<i64, Error> {
         // The maximum runs on: what is below it in one block is below it in all before.
-        let below = self.search(run, |block| block.max_timestamp < timestamp)?;
+        let (below, _) = self.search(run, |block| block.max_timestamp < timestamp)?;
         let blocks = self.blocks(run, below, 2)?;
         self.verified(run, &blocks, blocks.len())?;
         let first = blocks.iter().find(|block| block.max_timestamp >= timestamp);

@@ -38,12 +38,7 @@ struct Parts {
 
 pub(super) fn run(args: &CatArgs) -> Result<Exit> {
     on_interrupt(|| {})?;
-    let Parts { mut parts, is_wrong } = match args.path.is_dir() {
-        true => of_directory(args)?,
-        false => of_file(args)?,
-    };
-    // By stay and chapter: so offsets go on.
-    parts.sort_by_key(|part| (part.run.opening, part.run.chapter));
+    let Parts { mut parts, mut is_wrong } = parts(args)?;
     match (parts.last(), args.from) {
         (None, _) if is_wrong => return Ok(Exit::CheckFailed),
         (None, _) => bail!(
@@ -59,8 +54,23 @@ pub(super) fn run(args: &CatArgs) -> Result<Exit> {
         ),
         _ => {}
     }
-    let mut out = output::stream();
-    let printed = parts.iter().try_for_each(|part| print(part, args, &mut out));
+    let (mut out, mut next) = (output::stream(), args.from.unwrap_or(0));
+    let printed = loop {
+        let mut part = None;
+        let printed = parts.iter().try_for_each(|of| {
+            part = Some((of.chapter.name().to_owned(), of.run));
+            print(of, &mut next, args, &mut out)
+        });
+        let Some((name, run)) = part.filter(|_| is_damage(&printed) && args.path.is_dir()) else {
+            break printed;
+        };
+        // A broker may have freed the run meanwhile, or put it elsewhere: then it goes on with what there is now.
+        let now = self::parts(args)?;
+        if now.parts.iter().any(|of| of.chapter.name() == name && of.run == run) {
+            break printed;
+        }
+        (parts, is_wrong) = (now.parts, is_wrong || now.is_wrong);
+    };
     out.flush()?;
     match printed {
         Err(wrong) if wrong.is::<batch::Wrong>() || wrong.is::<records::Wrong>() => {
@@ -74,6 +84,18 @@ pub(super) fn run(args: &CatArgs) -> Result<Exit> {
         (false, true) => Exit::CheckFailed,
         (false, false) => Exit::Ok,
     })
+}
+
+/// What there is, by stay and chapter: so offsets go on.
+fn parts(args: &CatArgs) -> Result<Parts> {
+    let mut all = if args.path.is_dir() { of_directory(args)? } else { of_file(args)? };
+    all.parts.sort_by_key(|part| (part.run.opening, part.run.chapter));
+    Ok(all)
+}
+
+fn is_damage(printed: &Result<()>) -> bool {
+    let why = printed.as_ref().err().and_then(|why| why.downcast_ref::<Error>());
+    matches!(why, Some(Error::Run { .. }))
 }
 
 fn whose(args: &CatArgs) -> String {
@@ -145,13 +167,13 @@ impl Parts {
     }
 }
 
-/// Prints the records of a run, up to what is damaged.
-fn print(part: &Part, args: &CatArgs, out: &mut impl Write) -> Result<()> {
+/// Prints the records of a run from this offset on, up to what is damaged: that is next then.
+fn print(part: &Part, next: &mut i64, args: &CatArgs, out: &mut impl Write) -> Result<()> {
     let Part { chapter, run, start } = part;
-    let from = args.from.unwrap_or(0).max(*start);
-    let mut next = from.max(run.base_offset);
-    while next < run.end_offset && !interrupted() && !output::reader_is_gone() {
-        let batches = chapter.read(run, next, run.end_offset, READ_BYTES).map_err(|why| {
+    *next = (*next).max(*start);
+    while *next < run.end_offset && !interrupted() && !output::reader_is_gone() {
+        let from = *next;
+        let batches = chapter.read(run, from, run.end_offset, READ_BYTES).map_err(|why| {
             let goes_on = match why {
                 Error::Run { last, .. } => format!("--from {} goes on behind it", last + 1),
                 _ => "nothing more is printed".to_owned(),
@@ -167,7 +189,7 @@ fn print(part: &Part, args: &CatArgs, out: &mut impl Write) -> Result<()> {
             let batch = batch.with_context(|| format!("{} of {}", chapter.name(), whose(args)))?;
             print_batch(&batch, from, args, out)?;
         }
-        next = behind;
+        *next = behind;
     }
     Ok(())
 }
