@@ -117,7 +117,7 @@ impl Pass<'_> {
             self.cached.push(file.to_owned());
         }
         self.verdict.files += 1;
-        if !self.pace.goes_on(footer.file_bytes - footer.blocks_at) {
+        if !self.pace.goes_on(footer.file_bytes.saturating_sub(footer.blocks_at)) {
             return Ok(false);
         }
         for run in &opened.runs {
