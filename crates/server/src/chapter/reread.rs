@@ -13,7 +13,8 @@ impl Shelf {
     /// if there is one.
     ///
     /// # Errors
-    /// The disk. What is damaged is noted ([`Shelf::damaged`]), and others are read on.
+    /// The file cannot be opened. What is damaged is noted ([`Shelf::damaged`]), what the disk gives an error for is said, and
+    /// others are read on.
     pub fn scrub(&self, file: u64, from: u32, bytes_max: u64) -> Result<Option<u32>, Error> {
         let Some(chapter) = self.files_now().get(&file).map(|book| book.chapter.clone()) else {
             return Ok(None);
@@ -26,7 +27,13 @@ impl Shelf {
         let chapter = Chapter::open(name, opened)?;
         let mut bytes = 0;
         for page in from / FENCED_RUNS..chapter.pages() {
-            let page = chapter.page(page)?;
+            let page = match chapter.page(page) {
+                Ok(page) => page,
+                Err(why) => {
+                    tracing::error!(shard = self.shard, file = name, %why, "a chapter cannot be read");
+                    continue;
+                }
+            };
             if let Some((why, number)) = page.damage()
                 && number >= from
                 && self.read_books().has(file, number)
@@ -45,10 +52,13 @@ impl Shelf {
                 if read.is_err() && !self.read_books().has(file, number) {
                     continue;
                 }
-                bytes += match self.note(run.opening, read) {
-                    Err(Error::Run { .. } | Error::File { .. }) => 0,
-                    read => read?,
-                };
+                let read = self.note(run.opening, read);
+                if let Err(why @ Error::Disk(_)) = &read {
+                    let (shard, opening) = (self.shard, run.opening);
+                    let (from, end) = (run.base_offset, run.end_offset);
+                    tracing::error!(shard, %opening, from, end, file = name, %why, "a run cannot be read");
+                }
+                bytes += read.unwrap_or(0);
             }
         }
         Ok(None)
