@@ -53,14 +53,17 @@ impl Shelf {
             let (footer, numbers) = compact(file, self.shard, &runs, rules)?;
             replaced = numbers;
             Ok(footer)
-        })?;
+        });
+        let made = match made {
+            // It was freed while it was read: what is left is compacted with the next chapter.
+            Err(Error::Run { .. }) if !self.has_all(&placed.iter().collect::<Vec<_>>()) => {
+                return Ok(());
+            }
+            made => made?,
+        };
         let replaced: Vec<&Placed> = replaced.into_iter().map(|number| &placed[number]).collect();
         let mut manifest = self.turn();
-        let are_there = {
-            let books = self.read_books();
-            replaced.iter().all(|placed| books.has(placed.file, placed.number))
-        };
-        if !are_there {
+        if !self.has_all(&replaced) {
             return Ok(self.dir.remove(&made.named.name())?);
         }
         let of = self.without(opening, &replaced, &made.runs)?;
@@ -77,6 +80,12 @@ impl Shelf {
             self.dir.remove(&name)?;
         }
         self.give_back(&gone)
+    }
+
+    /// Whether these are where they were.
+    fn has_all(&self, runs: &[&Placed]) -> bool {
+        let books = self.read_books();
+        runs.iter().all(|placed| books.has(placed.file, placed.number))
     }
 
     /// The runs of a partition, in their order.
