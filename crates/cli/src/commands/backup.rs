@@ -31,6 +31,7 @@ pub(crate) fn backup(args: &BackupArgs) -> Result<Exit> {
     if !dest.join(HEAD).is_file() {
         refuse_what_is_there(dest, &OURS)?;
     }
+    let is_new = !dest.exists();
     let to: Arc<dyn Dir> = Arc::new(OsDir::create_all(dest)?);
     let bar = bar();
     let taken = backup::backup(&from, &to, now_ms(), &mut |progress| show(&bar, progress));
@@ -47,6 +48,10 @@ pub(crate) fn backup(args: &BackupArgs) -> Result<Exit> {
             return Ok(Exit::Interrupted);
         }
         Err(why) => {
+            if is_new {
+                // Only if nothing is in it.
+                fs::remove_dir(dest).ok();
+            }
             let of_dest = matches!(
                 why,
                 Error::NotEmpty { .. } | Error::OtherBroker { .. } | Error::Damaged { .. }

@@ -40,7 +40,7 @@ pub enum Error {
         here: String,
     },
     /// A file of the backup is not what was written there.
-    #[error("the file '{file}' of the backup is damaged: {why}")]
+    #[error("the file '{file}' of the backup is damaged")]
     Damaged {
         /// Its name.
         file: String,
