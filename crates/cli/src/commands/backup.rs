@@ -90,6 +90,10 @@ pub(crate) fn restore(args: &RestoreArgs) -> Result<Exit> {
             }
             return Ok(Exit::Ok);
         }
+        // What is there is somebody else's.
+        Err(why @ Error::NotEmpty { .. }) => {
+            return Err(why).with_context(|| dest.display().to_string());
+        }
         Err(why) => why,
     };
     drop(to);

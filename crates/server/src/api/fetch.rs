@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use futures_util::stream::FuturesUnordered;
+use futures_util::stream::{FuturesOrdered, FuturesUnordered};
 use futures_util::{FutureExt, StreamExt};
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
@@ -24,6 +24,8 @@ use crate::shard::let_go;
 
 /// The most that one answer holds, unless one batch is larger.
 const BYTES_MAX: usize = 64 << 20;
+/// Partitions that are read at once for one client.
+const READS_MAX: usize = 8;
 /// So long a client waits for room, though it would not wait for records: less than clients wait for an answer.
 const ROOM_WAIT: Duration = Duration::from_secs(20);
 
@@ -51,6 +53,8 @@ struct Found {
     has_error: bool,
     /// There are records, and there was no room for any.
     has_no_room: bool,
+    /// Some were left out, as they had less room than their first batch takes.
+    has_left_out: bool,
     /// Shards that have records which are asked for and are not durable yet, and how far each was.
     waits_for_disk: BTreeMap<u32, u64>,
 }
@@ -170,35 +174,71 @@ fn locate(session: &Session, request: &FetchRequest) -> Vec<WantedTopic> {
 
 /// Looks for records of at most so many bytes, or one batch that is larger; for none where there is no room.
 async fn look(wanted: &[WantedTopic], room_bytes: Option<usize>) -> Found {
-    let (mut left, mut found) = (room_bytes, Found::default());
-    for (name, partitions) in wanted {
-        let mut topic = FetchedTopic { topic: name.clone(), ..FetchedTopic::default() };
-        for (number, wanted) in partitions {
-            let place = (found.response.responses.len(), topic.partitions.len());
-            let fetched = match wanted {
-                Ok(wanted) => one(wanted, place, &mut left, &mut found).await,
-                Err(code) => Err((*code, None)),
-            };
-            topic.partitions.push(match fetched {
-                Ok(fetched) => FetchedPartition { partition_index: *number, ..fetched },
-                Err((code, ends)) => {
-                    found.has_error = true;
-                    refused(*number, code, ends)
-                }
-            });
-        }
-        found.response.responses.push(topic);
-    }
-    found
+    let found = look_at_once(wanted, room_bytes, READS_MAX).await;
+    // Nothing came before what was too large.
+    let is_stuck = found.bytes == 0 && found.has_left_out;
+    if is_stuck { look_at_once(wanted, room_bytes, 1).await } else { found }
 }
 
-/// One partition, in what room is left.
-async fn one(
-    wanted: &Wanted,
-    (topic, partition): (usize, usize),
+/// The same, with so many partitions read at once: who reads many that are on the disk waits for it less often.
+async fn look_at_once(
+    wanted: &[WantedTopic],
+    room_bytes: Option<usize>,
+    reads_max: usize,
+) -> Found {
+    let (mut left, mut found) = (room_bytes, Found::default());
+    let topics =
+        wanted.iter().map(|(name, _)| FetchedTopic { topic: name.clone(), ..Default::default() });
+    found.response.responses = topics.collect();
+    let all = wanted.iter().enumerate();
+    let all = all.flat_map(|(topic, (_, all))| all.iter().map(move |one| (topic, one)));
+    let mut all = all.collect::<Vec<_>>().into_iter();
+    let mut next = all.next();
+    let mut reads = FuturesOrdered::new();
+    loop {
+        while let Some((topic, (number, wanted))) = next.filter(|_| reads.len() < reads_max) {
+            // Those that are read may leave some of their room.
+            if left == Some(0) && !reads.is_empty() {
+                break;
+            }
+            let is_first = found.bytes == 0 && reads.is_empty();
+            let begun = match wanted {
+                Ok(wanted) => begin(wanted, is_first, &mut left, &mut found),
+                Err(code) => Err((*code, None)),
+            };
+            reads.push_back(async move { (topic, *number, ended(begun).await) });
+            next = all.next();
+        }
+        let Some((topic, number, ended)) = reads.next().await else { return found };
+        let fetched = ended.map(|ended| found.take(topic, ended, &mut left));
+        let partition = match fetched {
+            Ok(fetched) => FetchedPartition { partition_index: number, ..fetched },
+            Err((code, ends)) => {
+                found.has_error = true;
+                refused(number, code, ends)
+            }
+        };
+        found.response.responses[topic].partitions.push(partition);
+    }
+}
+
+/// A partition that is read.
+struct Begun<'a> {
+    at: &'a Located,
+    ends: Ends,
+    /// What, and whether it may be larger than its room; nothing, where it is at its end, or there is no room.
+    reading: Option<(Reading, bool)>,
+}
+
+type Refused = (ErrorCode, Option<Ends>);
+
+/// One partition, in what room is left: that is taken until it is read.
+fn begin<'a>(
+    wanted: &'a Wanted,
+    is_first: bool,
     left: &mut Option<usize>,
     found: &mut Found,
-) -> Result<FetchedPartition, (ErrorCode, Option<Ends>)> {
+) -> Result<Begun<'a>, Refused> {
     let Wanted { at, from, epoch, bytes_max, isolation_level } = wanted;
     let Located { shard, opening, .. } = at;
     // A sync that ends from here on is heard of.
@@ -212,33 +252,57 @@ async fn one(
     if end < ends.committed {
         found.waits_for_disk.entry(shard.number).or_insert(durable);
     }
-    let is_first = found.bytes == 0;
     let reading = Reading { opening: *opening, from: *from, end, bytes_max: *bytes_max };
     found.has_no_room |= left.is_none() && *from < end && shard.has(reading);
-    let mut read = Read::default();
     let room = left.map(|left| left.min(*bytes_max)).filter(|room| *room > 0 || is_first);
-    if let Some(room) = room.filter(|_| *from < end) {
-        let reading = Reading { bytes_max: room, ..reading };
-        let storage = |_| (ErrorCode::KafkaStorageError, Some(ends));
-        read = shard.read(reading).await.map_err(storage)?;
-        // Only what comes first may be larger than what is asked for.
-        if read.bytes > room && !is_first {
-            read = Read { has_more: true, ..Read::default() };
+    let reading = room.filter(|_| *from < end).map(|room| {
+        *left = left.map(|left| left.saturating_sub(room));
+        (Reading { bytes_max: room, ..reading }, is_first)
+    });
+    Ok(Begun { at, ends, reading })
+}
+
+/// With what was read of it.
+async fn ended(begun: Result<Begun<'_>, Refused>) -> Result<(Begun<'_>, Read), Refused> {
+    let begun = begun?;
+    let Some((reading, _)) = begun.reading else { return Ok((begun, Read::default())) };
+    let read = begun.at.shard.read(reading).await;
+    let read = read.map_err(|_why| (ErrorCode::KafkaStorageError, Some(begun.ends)))?;
+    Ok((begun, read))
+}
+
+impl Found {
+    /// What was read of a partition.
+    fn take(
+        &mut self,
+        topic: usize,
+        (begun, mut read): (Begun<'_>, Read),
+        left: &mut Option<usize>,
+    ) -> FetchedPartition {
+        let Begun { at, ends, reading } = begun;
+        if let Some((Reading { bytes_max: room, .. }, is_first)) = reading {
+            // Only what comes first may be larger than what is asked for.
+            if read.bytes > room && !is_first {
+                read = Read { has_more: true, ..Read::default() };
+                self.has_left_out = true;
+            }
+            if read.has_more {
+                self.left_bytes += room.saturating_sub(read.bytes);
+            }
+            // One that is larger takes of the others' room.
+            *left = left.map(|left| (left + room).saturating_sub(read.bytes));
         }
-        if read.has_more {
-            found.left_bytes += room.saturating_sub(read.bytes);
+        let partition = self.response.responses[topic].partitions.len();
+        self.bytes += read.bytes;
+        self.thin.extend(read.thin.into_iter().map(|batches| (topic, partition, batches)));
+        FetchedPartition {
+            high_watermark: ends.committed,
+            last_stable_offset: at.end(ends, READ_COMMITTED),
+            log_start_offset: ends.start,
+            records: Gathered(read.batches),
+            ..FetchedPartition::default()
         }
     }
-    *left = left.map(|left| left.saturating_sub(read.bytes));
-    found.bytes += read.bytes;
-    found.thin.extend(read.thin.into_iter().map(|batches| (topic, partition, batches)));
-    Ok(FetchedPartition {
-        high_watermark: ends.committed,
-        last_stable_offset: at.end(ends, READ_COMMITTED),
-        log_start_offset: ends.start,
-        records: Gathered(read.batches),
-        ..FetchedPartition::default()
-    })
 }
 
 fn refused(number: i32, error_code: ErrorCode, ends: Option<Ends>) -> FetchedPartition {

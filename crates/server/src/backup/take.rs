@@ -11,9 +11,10 @@ use super::shard::{Source, Taken};
 use super::{Report, Tell};
 use crate::broker::layout::{self, CONTROL, DURABLE};
 use crate::broker::{GROUPS, SHARED};
-use crate::chapter::{Manifest, Mirror};
+use crate::chapter::{MANIFEST, Manifest, Mirror};
 use crate::cluster;
 use crate::control::Change;
+use crate::cursor::Malformed;
 
 /// How often all but the runs is begun again, where something went before it was read.
 const ROUNDS_MAX: u32 = 20;
@@ -113,6 +114,13 @@ impl Backup {
             let finished = match old.slot {
                 Some(slot) => {
                     let of_slot = dest.open_dir(&slot.name())?.open_dir(&name)?;
+                    let of_head = old.shards.iter().find(|shard| shard.number == number);
+                    let is_there = of_slot.list()?.iter().any(|name| name == MANIFEST);
+                    // Without it all that it names would be nobody's.
+                    if !is_there && of_head.is_some_and(|of| of.manifest != 0) {
+                        let why = Malformed::Short("a manifest");
+                        return Err(Error::Damaged { file: name + "/manifest", why });
+                    }
                     Manifest::look(&*of_slot, number).map_err(&of_chapters)?
                 }
                 None => Manifest::default(),
@@ -172,7 +180,8 @@ impl Backup {
         loop {
             // What it has by now it has before the others are read.
             control.catch_up(control.end()?, tell)?;
-            for taken in &mut *others {
+            // Groups before records: what was committed is of records that are read after it.
+            for taken in others.iter_mut().rev() {
                 taken.catch_up(taken.end()?, tell)?;
             }
             let mut has_gone = false;

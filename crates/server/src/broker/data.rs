@@ -375,6 +375,8 @@ impl DataShard {
         let Self { number, group, asks, leader, keeper, keeping, settling, compacting, .. } = self;
         drop(asks);
         leader.join();
+        // What one of them waits for may be what the other does.
+        [&compacting, &settling].iter().for_each(|(_, ends)| ends.tell());
         for (task, ends) in [compacting, settling] {
             ends.come();
             task.join();

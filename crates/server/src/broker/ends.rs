@@ -22,7 +22,8 @@ impl Ends {
         drop(self.begin());
     }
 
-    fn tell(&self) {
+    /// Has it end, and does not wait.
+    pub(super) fn tell(&self) {
         *self.has_come.lock().unwrap_or_else(PoisonError::into_inner) = true;
         self.changed.notify_all();
         self.told.notify_one();

@@ -67,6 +67,11 @@ pub(super) fn memory_name(dir: &dyn Dir, cluster_id: &str) -> Result<String, Fai
     id_in(&*file, RESTORED)
 }
 
+/// Whether it was restored, once.
+pub(super) fn is_restored(dir: &dyn Dir) -> Result<bool, Failed> {
+    Ok(dir.list().map_err(Failed::Directory)?.iter().any(|name| name == RESTORED))
+}
+
 /// No broker starts in this directory before it is [restored](end_restore). Durable on return.
 pub(crate) fn begin_restore(dir: &dyn Dir) -> Result<(), plimsoll_sync::Error> {
     let fill = |file: &dyn File| file.write_sync_at(RESTORING, 0, SyncMethod::ORDINARY).map(drop);

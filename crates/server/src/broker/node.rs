@@ -11,7 +11,7 @@ use plimsoll_sync::{Access, Dir, Lock, OsDir, Overwrite};
 use super::coordinator::{Asked, Coordinator};
 use super::data::{DataShard, Found};
 use super::error::Failed;
-use super::layout::{DURABLE, SHARED, cluster_id, memory_name};
+use super::layout::{DURABLE, SHARED, cluster_id, is_restored, memory_name};
 use super::leader::ChapterSize;
 use super::options::{Options, Promise};
 use super::room::Room;
@@ -105,6 +105,10 @@ impl Node {
         let shared = shared.begin(dir)?;
         if let Verdict::MayHaveLost(loss) = &verdict {
             shared.fence(loss.fence(SHARED), now())?;
+            // What was acknowledged after the backup was durable, and is not here.
+            if is_restored(&**dir)? {
+                durable.fence(loss.fence(DURABLE), now())?;
+            }
             run.fenced(&[(SHARED, shared.durable())].into(), now())?;
         }
         let run = Arc::new(run);

@@ -128,7 +128,8 @@ impl Settler {
             self.copy(writer, from, end, group, &mut pace, &mut unread)
         });
         let number = self.number;
-        if settled.is_ok() && is_pressed {
+        // A small one says how fast a sync is.
+        if settled.is_ok() && is_pressed && bytes >= BYTES_A_SECOND_MIN {
             let ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX).max(1);
             let bytes_a_second = bytes.saturating_mul(1000) / ms;
             self.replica.settled_a_second.store(bytes_a_second, Ordering::Relaxed);

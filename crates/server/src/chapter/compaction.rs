@@ -79,7 +79,8 @@ impl Shelf {
         if let Some(name) = nothing {
             self.dir.remove(&name)?;
         }
-        self.give_back(&gone)
+        self.give_back(&gone);
+        Ok(())
     }
 
     /// Whether these are where they were.

@@ -57,8 +57,8 @@ impl Shelf {
         let expired = expiring.into_iter().filter_map(|of| {
             let (mut bytes, mut start) = (of.bytes, of.start);
             for chapter in of.chapters.iter() {
-                // It may be gone by now.
-                let Ok(placed) = lookup.find(of.opening, chapter) else { break };
+                let found = lookup.find(of.opening, chapter);
+                let Ok(placed) = self.note(of.opening, found) else { break };
                 if !of.is_over(&Oldest::of(&placed.run), bytes) {
                     break;
                 }
@@ -77,7 +77,7 @@ impl Shelf {
     /// The disk. What was not freed is freed by another call.
     pub fn free(&self, state: &State) -> Result<(), Error> {
         let mut manifest = self.turn();
-        let change = self.deleted(state)?;
+        let (change, unread) = self.deleted(state);
         let gone: BTreeMap<u64, Ranges> =
             change.leaving.iter().map(|(file, of)| (*file, of.numbers.clone())).collect();
         if !gone.is_empty() {
@@ -85,7 +85,7 @@ impl Shelf {
             self.publish(&mut manifest, next, change)?;
             drop(manifest);
             self.roll_up();
-            self.give_back(&gone)?;
+            self.give_back(&gone);
         } else {
             drop(manifest);
         }
@@ -94,7 +94,7 @@ impl Shelf {
             let mut manifest = self.turn();
             let group = self.read_books().next_to_merge();
             if group.is_empty() || self.is_ending.load(Ordering::Relaxed) {
-                return Ok(());
+                return unread.map_or(Ok(()), Err);
             }
             match self.merge(&mut manifest, &group) {
                 // It stays as it is; the others go on.
@@ -106,8 +106,8 @@ impl Shelf {
         }
     }
 
-    /// What a state says is deleted. What it does not know yet is not.
-    fn deleted(&self, state: &State) -> Result<Change, Error> {
+    /// What a state says is deleted. What it does not know yet is not. And an error of the disk, if there was one.
+    fn deleted(&self, state: &State) -> (Change, Option<Error>) {
         let (begun, files) = {
             let books = self.read_books();
             let begun = books.partitions.iter().filter_map(|(opening, of)| {
@@ -118,13 +118,16 @@ impl Shelf {
             (begun, Arc::clone(&books.files))
         };
         let mut lookup = Lookup::of(files);
-        let mut change = Change::default();
+        let (mut change, mut unread) = (Change::default(), None);
         for (opening, start, mut of) in begun {
             for chapter in of.chapters.clone().iter() {
+                // What cannot be found stays, and what is behind it.
                 let placed = match self.note(opening, lookup.find(opening, chapter)) {
-                    // It stays, and what is behind it.
-                    Err(Error::File { .. }) => break,
-                    placed => placed?,
+                    Ok(placed) => placed,
+                    Err(why) => {
+                        unread = unread.or(Some(why).filter(|why| matches!(why, Error::Disk(_))));
+                        break;
+                    }
                 };
                 let is_known = placed.chapter.footer().last_index <= state.applied();
                 of.oldest = Oldest::of(&placed.run);
@@ -139,21 +142,18 @@ impl Shelf {
             let is_left = of.chapters.first().is_some();
             change.partitions.push((opening, is_left.then_some(of)));
         }
-        Ok(change)
+        (change, unread)
     }
 
     /// Gives the blocks of runs back that are gone, where the filesystem can. It says nothing of how many: what counts
     /// for whether a file is merged is what lives in it.
-    pub(super) fn give_back(&self, gone: &BTreeMap<u64, Ranges>) -> Result<(), Error> {
+    pub(super) fn give_back(&self, gone: &BTreeMap<u64, Ranges>) {
         let files = self.files_now();
         for (file, numbers) in gone {
-            match files.get(file).map(|book| book.chapter.punch(numbers)) {
-                // Where it lies is not known: it goes with its file.
-                None | Some(Err(Error::File { .. })) => {}
-                Some(punched) => punched?,
+            if let Some(Err(why)) = files.get(file).map(|book| book.chapter.punch(numbers)) {
+                tracing::warn!(shard = self.shard, %why, "room is given back only with its file");
             }
         }
-        Ok(())
     }
 
     /// Puts what is left of these files into one, or nothing where nothing is left.

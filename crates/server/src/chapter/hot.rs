@@ -100,7 +100,7 @@ impl Shelf {
                 break;
             }
             // What is damaged was noted there.
-            let read = self.read(opening, from, i64::MAX, AHEAD_BYTES).unwrap_or_default();
+            let read = self.read_from(opening, from, i64::MAX, AHEAD_BYTES).unwrap_or_default();
             bytes += read.iter().map(bytes::Bytes::len).sum::<usize>();
         }
         bytes

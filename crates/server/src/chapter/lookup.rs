@@ -39,7 +39,7 @@ impl Lookup {
     /// The run of a partition in a chapter, which it has. Waits for the disk.
     ///
     /// # Errors
-    /// [`Error::File`]: no file has it, or the table of one that may have is damaged there.
+    /// [`Error::File`], [`Error::Disk`]: no file has it, or the table of one that may have cannot be read there.
     pub(super) fn find(&mut self, opening: Opening, chapter: u32) -> Result<Placed, Error> {
         let key = (opening, u64::from(chapter));
         let files = &self.files;
@@ -55,7 +55,14 @@ impl Lookup {
             let book = &files[file];
             let Some(number) = book.chapter.fences().page(key) else { continue };
             if self.pages.get(file).is_none_or(|(last, _)| *last != number) {
-                self.pages.insert(*file, (number, book.chapter.page(number)?));
+                match book.chapter.page(number) {
+                    Ok(page) => drop(self.pages.insert(*file, (number, page))),
+                    // Another file may have it.
+                    Err(why) => {
+                        damage = damage.or(Some(why));
+                        continue;
+                    }
+                }
             }
             let page = &self.pages[file].1;
             match page.find(key).filter(|(number, _)| !book.gone.has(*number)) {

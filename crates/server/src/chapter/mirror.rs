@@ -124,8 +124,8 @@ impl Mirror {
         let next_file = finished.next_file.max(begun.next_file);
         let (files, before) = (BTreeMap::new(), HashSet::new());
         let mut mirror = Self { dir, shard, next_file, files, before };
-        let all = begun.files.iter().map(|named| (named, Ranges::default()));
-        let all = all.chain(finished.files.iter().map(|named| (named, named.gone.clone())));
+        let all = begun.files.iter().chain(&finished.files);
+        let all = all.map(|named| (named, named.gone.clone()));
         for (named, was_gone) in all {
             match Opened::of(&*mirror.dir, &named.name()) {
                 Ok(opened) => {

@@ -52,13 +52,17 @@ impl Shelf {
                 if read.is_err() && !self.read_books().has(file, number) {
                     continue;
                 }
-                let read = self.note(run.opening, read);
                 if let Err(why @ Error::Disk(_)) = &read {
                     let (shard, opening) = (self.shard, run.opening);
-                    let (from, end) = (run.base_offset, run.end_offset);
-                    tracing::error!(shard, %opening, from, end, file = name, %why, "a run cannot be read");
+                    tracing::error!(shard, %opening, file = name, %why, "a run cannot be read");
                 }
-                bytes += read.unwrap_or(0);
+                // What the disk gives an error for is damaged too.
+                let (from, last) = (run.base_offset, run.end_offset - 1);
+                let damaged =
+                    || Error::Run { file: name.to_owned(), opening: run.opening, from, last };
+                let read =
+                    read.map_err(|why| if matches!(why, Error::Disk(_)) { damaged() } else { why });
+                bytes += self.note(run.opening, read).unwrap_or(0);
             }
         }
         Ok(None)

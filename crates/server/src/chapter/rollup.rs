@@ -4,7 +4,7 @@
 //!  0 magic       8   "PLIMROLL"
 //!  8 version    u32  1
 //! 12 shard      u32
-//! 16 manifest   u64  the checksum of the manifest that it is of
+//! 16 manifest   u64  the checksum of the manifest that it is of, with 0 for its next file
 //! 24 files      u32  count, then each: number u64 · bytes of its runs that live u64
 //! .. partitions u32  count, then each, sorted:
 //!                    topic id 16 · partition u32 · opening u32

@@ -14,6 +14,9 @@ use super::manifest::{Manifest, Named};
 use super::survey::{Found, Opened};
 use crate::shard::State;
 
+/// A broker that writes all of it again so often leaves nothing that is old.
+const LOOKS_MAX: u32 = 100;
+
 /// The files that are still to be read.
 #[derive(Debug)]
 pub struct Scrub<'a> {
@@ -24,8 +27,8 @@ pub struct Scrub<'a> {
     due: VecDeque<Named>,
     /// Files that were given out, or are due.
     known: BTreeSet<u64>,
-    /// Files that took the place of others were looked for.
-    is_second_look: bool,
+    /// How often files that took the place of others were looked for.
+    looks: u32,
 }
 
 impl<'a> Scrub<'a> {
@@ -37,14 +40,7 @@ impl<'a> Scrub<'a> {
         let manifest = Manifest::look(dir, shard)?;
         let known = manifest.files.iter().map(|named| named.number).collect();
         let last_chapter = manifest.settled.chapter;
-        Ok(Self {
-            dir,
-            shard,
-            last_chapter,
-            due: manifest.files.into(),
-            known,
-            is_second_look: false,
-        })
+        Ok(Self { dir, shard, last_chapter, due: manifest.files.into(), known, looks: 0 })
     }
 
     /// The last chapter that was settled when it began.
@@ -66,12 +62,12 @@ impl<'a> Scrub<'a> {
     pub fn next_file(&mut self) -> Result<Option<Found>, Error> {
         loop {
             let Some(named) = self.due.pop_front() else {
-                if self.is_second_look {
-                    return Ok(None);
-                }
-                self.is_second_look = true;
                 let newer = Manifest::look(self.dir, self.shard)?.files;
                 self.due.extend(newer.into_iter().filter(|named| self.known.insert(named.number)));
+                self.looks += 1;
+                if self.due.is_empty() || self.looks > LOOKS_MAX {
+                    return Ok(None);
+                }
                 continue;
             };
             let Some(named) = self.named(&named)? else { continue };
@@ -79,7 +75,7 @@ impl<'a> Scrub<'a> {
             let is_newer =
                 |opened: &Opened| opened.chapter.footer().first_chapter > self.last_chapter;
             match &found.opened {
-                Ok(opened) if self.is_second_look && is_newer(opened) => {}
+                Ok(opened) if self.looks > 0 && is_newer(opened) => {}
                 Err(_) if self.named(&found.named)?.is_none() => {}
                 _ => return Ok(Some(found)),
             }

@@ -204,6 +204,22 @@ impl Shelf {
         end: i64,
         bytes_max: usize,
     ) -> Result<Vec<Bytes>, Error> {
+        let found = self.read_from(opening, from, end, bytes_max)?;
+        let last = found.last().and_then(|last| Batch::read(last).ok()?.end());
+        if let Some(last) = last {
+            self.hot.note(opening, last);
+        }
+        Ok(found)
+    }
+
+    /// The same, and nobody is known to read there.
+    pub(super) fn read_from(
+        &self,
+        opening: Opening,
+        from: i64,
+        end: i64,
+        bytes_max: usize,
+    ) -> Result<Vec<Bytes>, Error> {
         let (mut found, mut found_bytes, mut next) = (Vec::new(), 0, from);
         let Some((mut lookup, chapters)) = self.looked_up(opening) else { return Ok(found) };
         let first = self.note(opening, first_behind(&mut lookup, opening, &chapters, from))?;
@@ -223,7 +239,7 @@ impl Shelf {
             };
             let Some((batches, is_all)) = read else {
                 // What is gone by now was given back while it was read.
-                return self.read(opening, from, end, bytes_max);
+                return self.read_from(opening, from, end, bytes_max);
             };
             let bytes = batches.iter().map(Bytes::len).sum::<usize>();
             if !found.is_empty() && bytes > room {
@@ -232,10 +248,6 @@ impl Shelf {
             found_bytes += bytes;
             found.extend(batches);
             next = if is_all { end_offset } else { end };
-        }
-        let last = found.last().and_then(|last| Batch::read(last).ok()?.end());
-        if let Some(last) = last {
-            self.hot.note(opening, last);
         }
         Ok(found)
     }
@@ -271,7 +283,7 @@ impl Shelf {
         Some((Lookup::of(Arc::clone(&books.files)), chapters))
     }
 
-    /// Runs that were found damaged since the shelf was opened, and are still here.
+    /// Runs that were found damaged since the shelf was opened, whose files are still here.
     #[must_use]
     pub fn damaged(&self) -> Vec<Error> {
         self.lock_damaged().values().cloned().collect()
@@ -279,10 +291,17 @@ impl Shelf {
 
     /// Notes what is damaged of a partition, and says it once.
     pub(super) fn note<T>(&self, opening: Opening, found: Result<T, Error>) -> Result<T, Error> {
-        if let Err(why @ (Error::Run { file, .. } | Error::File { file, .. })) = &found
-            && self.lock_damaged().insert((file.clone(), opening), why.clone()).is_none()
-        {
-            tracing::error!(shard = self.shard, %opening, %why, "a run of a chapter is damaged");
+        match &found {
+            Err(why @ (Error::Run { file, .. } | Error::File { file, .. })) => {
+                let before = self.lock_damaged().insert((file.clone(), opening), why.clone());
+                if before.is_none() {
+                    tracing::error!(shard = self.shard, %opening, %why, "a run of a chapter is damaged");
+                }
+            }
+            Err(why @ Error::Disk(_)) => {
+                tracing::error!(shard = self.shard, %opening, %why, "a run of a chapter cannot be read");
+            }
+            _ => {}
         }
         found
     }
