@@ -38,7 +38,7 @@ pub use error::{Error, Result};
 pub use method::{Access, SyncMethod, System, Through};
 pub use os::{
     Batch, BatchWrite, Batched, Held, OsDir, Process, Words, boot_id, device_number, finest_timer,
-    keep_freed_memory, space, thread_cpu_time,
+    keep_freed_memory, space, step_back, thread_cpu_time,
 };
 #[cfg(target_os = "linux")]
 pub use os::{BlockWrites, LoopDevice, start_write_out};

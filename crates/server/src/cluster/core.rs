@@ -98,7 +98,10 @@ fn run<S: Apply>(
 ) {
     // Who started it waits for the word.
     let tell = |begun| drop(ready.send(begun));
-    let runtime = match runtime::Builder::new_current_thread().enable_all().build() {
+    let mut builder = runtime::Builder::new_current_thread();
+    // Threads of its own read what is settled, and write chapters: who produces goes first.
+    builder.enable_all().on_thread_start(plimsoll_sync::step_back);
+    let runtime = match builder.build() {
         Ok(runtime) => runtime,
         Err(error) => return tell(Err(Error::Thread(Arc::new(error)))),
     };

@@ -21,6 +21,7 @@ mod lock;
 #[cfg(target_os = "linux")]
 mod loop_device;
 mod place;
+mod priority;
 mod regular;
 #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "there is no ring to call it"))]
 mod requests;
@@ -73,6 +74,7 @@ pub use heap::keep_freed_memory;
 #[cfg(target_os = "linux")]
 pub use loop_device::LoopDevice;
 pub use place::{boot_id, device_number, finest_timer, space, thread_cpu_time};
+pub use priority::step_back;
 #[cfg(target_os = "linux")]
 pub use sys::start_write_out;
 pub use words::{Held, Words};
