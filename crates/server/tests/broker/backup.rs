@@ -244,6 +244,7 @@ fn a_backup_beside_everything_else_is_what_was_there_at_some_moment() {
     broker.create("orders", &[]);
     let value = "value ".repeat(20);
     broker.produced("orders", "0");
+    broker.create("paid", &[("flush.messages", "1")]);
     let acknowledged = Arc::new(Mutex::new(1));
     let ends = Arc::new(AtomicBool::new(false));
     let backups = {
@@ -263,6 +264,10 @@ fn a_backup_beside_everything_else_is_what_was_there_at_some_moment() {
     for number in 1..1500_i64 {
         broker.produced("orders", &format!("{number} {value}"));
         *acknowledged.lock().unwrap() = number + 1;
+        if number % 3 == 0 {
+            let offset = broker.produced("paid", "paid");
+            broker.commit("paid", offset + 1);
+        }
         if number % 100 == 0 {
             broker.trim("orders", number - 80);
             let name = format!("passing {number}");
@@ -290,6 +295,9 @@ fn a_backup_beside_everything_else_is_what_was_there_at_some_moment() {
                 .iter()
                 .all(|(offset, value)| value.split(' ').next() == Some(&offset.to_string()))
         );
+        // What a group had read by then is there.
+        let end = broker.consume("paid", UNCOMMITTED).last().map_or(0, |(last, _)| last + 1);
+        assert!(broker.committed("paid") <= end, "{} and {end}", broker.committed("paid"));
         broker.close();
     }
 }
