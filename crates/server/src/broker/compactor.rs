@@ -53,24 +53,33 @@ impl Compactor {
             }
             let compactor = Arc::clone(&self);
             // A panic there was printed there.
-            spawn_blocking(move || compactor.compact_all(dirty)).await.ok();
+            if !spawn_blocking(move || compactor.compact_all(dirty)).await.unwrap_or(true) {
+                seen = 0;
+            }
             // Files that lost much of what they had are merged then.
             self.keeper.keep_soon();
         }
     }
 
-    fn compact_all(&self, dirty: Vec<(Opening, u64)>) {
+    /// Whether none of it is to be tried again.
+    fn compact_all(&self, dirty: Vec<(Opening, u64)>) -> bool {
         let _writing = self.ends.begin();
+        let mut is_done = true;
         for (opening, stays_ms) in dirty {
             let goes_on = || !self.ends.has_come() && !self.room.is_short();
             match self.shelf.compact(opening, stays_ms, (self.clock)(), goes_on) {
-                Ok(()) => {}
-                Err(Error::Stopped) => break,
+                Ok(is_compacted) => is_done &= is_compacted,
+                // For want of room, or as it ends.
+                Err(Error::Stopped) => {
+                    is_done = false;
+                    break;
+                }
                 Err(why) => {
                     tracing::error!(shard = self.number, %opening, %why, "it cannot be compacted");
                 }
             }
         }
         self.shelf.roll_up();
+        is_done
     }
 }

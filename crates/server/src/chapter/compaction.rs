@@ -28,7 +28,8 @@ impl Shelf {
 
     /// Keeps of each key of a partition the newest record, in what is settled of it; and tombstones for so many ms
     /// after they were compacted first. Others change the shelf meanwhile: where a run that was compacted is not where
-    /// it was, all stays as it is. Durable on return. Waits for the disk, as long as `goes_on` says.
+    /// it was, all stays as it is, and it is to be tried again: whether it is not. Durable on return. Waits for the disk, as
+    /// long as `goes_on` says.
     ///
     /// # Errors
     /// [`Error::Run`]: some of it is damaged, and all stays as it was. [`Error::Stopped`].
@@ -38,10 +39,10 @@ impl Shelf {
         stays_ms: u64,
         now: u64,
         goes_on: impl Fn() -> bool,
-    ) -> Result<(), Error> {
+    ) -> Result<bool, Error> {
         let placed = self.all_of(opening)?;
         if placed.iter().all(|placed| placed.run.compacted != 0) {
-            return Ok(());
+            return Ok(true);
         }
         let runs: Vec<(Arc<Chapter>, Run)> =
             placed.iter().map(|placed| (Arc::clone(&placed.chapter), placed.run)).collect();
@@ -55,16 +56,17 @@ impl Shelf {
             Ok(footer)
         });
         let made = match made {
-            // It was freed while it was read: what is left is compacted with the next chapter.
+            // It was freed while it was read.
             Err(Error::Run { .. }) if !self.has_all(&placed.iter().collect::<Vec<_>>()) => {
-                return Ok(());
+                return Ok(false);
             }
             made => made?,
         };
         let replaced: Vec<&Placed> = replaced.into_iter().map(|number| &placed[number]).collect();
         let mut manifest = self.turn();
         if !self.has_all(&replaced) {
-            return Ok(self.dir.remove(&made.named.name())?);
+            self.dir.remove(&made.named.name())?;
+            return Ok(false);
         }
         let of = self.without(opening, &replaced, &made.runs)?;
         let mut change = Change { partitions: vec![(opening, of)], ..Change::default() };
@@ -80,7 +82,7 @@ impl Shelf {
             self.dir.remove(&name)?;
         }
         self.give_back(&gone);
-        Ok(())
+        Ok(true)
     }
 
     /// Whether these are where they were.

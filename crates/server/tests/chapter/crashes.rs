@@ -51,7 +51,7 @@ impl Act {
         match self {
             Self::SettleFirst | Self::SettleSecond => log.settle_next(shelf, &mut state.clone()),
             Self::Merge => shelf.free(state),
-            Self::Compact => shelf.compact(OF_SMALL[0](), 0, 1_000, || true),
+            Self::Compact => shelf.compact(OF_SMALL[0](), 0, 1_000, || true).map(|_| ()),
         }
     }
 
