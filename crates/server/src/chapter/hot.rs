@@ -13,29 +13,22 @@
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
-use std::io::ErrorKind;
-use std::sync::atomic::Ordering;
 use std::sync::{Mutex, PoisonError};
 
-use plimsoll_sync::{File, SyncMethod};
 use twox_hash::XxHash3_64;
 
-use super::error::Error;
-use super::shelf::Shelf;
 use crate::cursor::{Cursor, Malformed};
 use crate::shard::Opening;
-use crate::whole;
 
 const MAGIC: [u8; 8] = *b"PLIMSHOT";
 const VERSION: u32 = 1;
 /// Its name in the directory of the chapters.
-const NAME: &str = "hot";
+pub(super) const NAME: &str = "hot";
 const PLACE_BYTES: usize = 32;
 /// Places that are known at once.
 const PLACES_MAX: usize = 1024;
-/// Bytes that are read from one of them on, and of all.
-const AHEAD_BYTES: usize = 4 << 20;
-const ALL_BYTES: usize = 256 << 20;
+/// The file has no more bytes.
+pub(super) const BYTES_MAX: usize = 64 + PLACES_MAX * PLACE_BYTES;
 
 /// Of each partition that was read lately the offset behind what was.
 #[derive(Debug, Default)]
@@ -63,7 +56,7 @@ impl Hot {
     }
 
     /// Places, the one that was read last first.
-    fn places(&self) -> Vec<(Opening, i64)> {
+    pub(super) fn places(&self) -> Vec<(Opening, i64)> {
         let places = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut all: Vec<_> = places.of.iter().collect();
         all.sort_unstable_by_key(|(_, (read, _))| Reverse(*read));
@@ -71,55 +64,7 @@ impl Hot {
     }
 }
 
-impl Shelf {
-    /// Writes down where it was read last. Without that a start is colder.
-    pub fn remember(&self) {
-        let places = self.hot.places();
-        let bytes = encode(&places, self.shard);
-        let fill = |file: &dyn File| file.write_sync_at(&bytes, 0, SyncMethod::ORDINARY).map(drop);
-        if !places.is_empty()
-            && let Err(why) = whole::create(&*self.dir, NAME, fill)
-        {
-            tracing::warn!(shard = self.shard, %why, "where chapters were read cannot be noted");
-        }
-    }
-
-    /// Reads on where it was read last before it was stopped: some MiB from each place on, which are in the page cache
-    /// then. Returns how many bytes that were. Waits for the disk, until it is told to end.
-    pub fn warm(&self) -> usize {
-        let places = match self.remembered() {
-            Ok(places) => places,
-            Err(why) => {
-                tracing::warn!(shard = self.shard, %why, "where chapters were read is not known");
-                return 0;
-            }
-        };
-        let mut bytes = 0;
-        for (opening, from) in places {
-            if bytes >= ALL_BYTES || self.is_ending.load(Ordering::Relaxed) {
-                break;
-            }
-            // What is damaged was noted there.
-            let read = self.read_from(opening, from, i64::MAX, AHEAD_BYTES).unwrap_or_default();
-            bytes += read.iter().map(bytes::Bytes::len).sum::<usize>();
-        }
-        bytes
-    }
-
-    fn remembered(&self) -> Result<Vec<(Opening, i64)>, Error> {
-        let file = match self.dir.open(NAME, SyncMethod::ORDINARY.access()) {
-            Ok(file) => file,
-            Err(error) if error.kind() == Some(ErrorKind::NotFound) => return Ok(Vec::new()),
-            Err(error) => return Err(error.into()),
-        };
-        let mut bytes = vec![0; 64 + PLACES_MAX * PLACE_BYTES];
-        let read = file.read_at(&mut bytes, 0)?;
-        let damaged = |why| Error::File { file: NAME.to_owned(), why };
-        decode(&bytes[..read], self.shard).map_err(damaged)
-    }
-}
-
-fn encode(places: &[(Opening, i64)], shard: u32) -> Vec<u8> {
+pub(super) fn encode(places: &[(Opening, i64)], shard: u32) -> Vec<u8> {
     let mut to = MAGIC.to_vec();
     let count = u32::try_from(places.len()).expect("no more than are known at once");
     for field in [VERSION, shard, count] {
@@ -134,7 +79,7 @@ fn encode(places: &[(Opening, i64)], shard: u32) -> Vec<u8> {
     to
 }
 
-fn decode(bytes: &[u8], shard: u32) -> Result<Vec<(Opening, i64)>, Malformed> {
+pub(super) fn decode(bytes: &[u8], shard: u32) -> Result<Vec<(Opening, i64)>, Malformed> {
     let (body, checksum) = bytes.split_last_chunk().ok_or(Malformed::Short("places"))?;
     let (expected, found) = (u64::from_le_bytes(*checksum), XxHash3_64::oneshot(body));
     if expected != found {

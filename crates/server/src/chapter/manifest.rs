@@ -17,13 +17,11 @@
 //! not name is nobody's: of a chapter that was not settled, or of one that was freed. A run that is gone is never read
 //! again: it stands here before its bytes are given back.
 
-use std::collections::BTreeMap;
 use std::io::ErrorKind;
 
 use plimsoll_sync::{Dir, File, SyncMethod};
 use twox_hash::XxHash3_64;
 
-use super::books::Leaving;
 use super::error::Error;
 use super::ranges::Ranges;
 use crate::cursor::{Cursor, Malformed};
@@ -132,12 +130,10 @@ impl Manifest {
         self.next_file - 1
     }
 
-    /// These runs of files are not read any more.
-    pub(super) fn forget(&mut self, leaving: &BTreeMap<u64, Leaving>) {
-        for file in &mut self.files {
-            if let Some(leaving) = leaving.get(&file.number) {
-                file.gone.add(&leaving.numbers);
-            }
+    /// These runs of a file are not read any more.
+    pub(super) fn forget(&mut self, number: u64, runs: &Ranges) {
+        if let Some(file) = self.files.iter_mut().find(|file| file.number == number) {
+            file.gone.add(runs);
         }
     }
 

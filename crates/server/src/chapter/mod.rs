@@ -29,7 +29,8 @@
 //! | `compaction.rs` | a partition on the shelf that is compacted |
 //! | `compact.rs` | of each key of a partition the newest record |
 //! | `reread.rs` | all of a shelf, read again |
-//! | `hot.rs` | where a shelf was read last, drawn: a start reads on from there |
+//! | `hot.rs` | where a shelf was read last, drawn |
+//! | `warm.rs` | a start reads on from there |
 //! | `mirror.rs` | the runs of a shelf, copied into another directory: those that it lacks |
 //! | `survey.rs` | the chapters of a shard looked at from outside: nothing is changed |
 //! | `scrub.rs` | the same, file by file past the page cache, while a node goes on |
@@ -58,6 +59,7 @@ mod scrub;
 mod shelf;
 mod survey;
 mod table;
+mod warm;
 mod writer;
 
 pub use books::Size;

@@ -8,10 +8,11 @@ use twox_hash::XxHash3_64;
 
 use super::error::Error;
 use super::format::{
-    self, BLOCK_HEAD_BYTES, Block, FENCE_BYTES, FOOTER_BYTES, Footer, HEADER_BYTES, RUN_BYTES, Run,
+    self, BLOCK_HEAD_BYTES, Block, FENCE_BYTES, FENCED_RUNS, FOOTER_BYTES, Footer, HEADER_BYTES,
+    RUN_BYTES, Run,
 };
 use super::ranges::Ranges;
-use super::table::Fences;
+use super::table::{Fences, Page};
 use crate::cursor::Malformed;
 use crate::shard::{Batch, let_go};
 
@@ -109,6 +110,27 @@ impl Chapter {
     pub fn run(&self, number: u32) -> Result<Run, Error> {
         let at = self.footer.runs_at + u64::from(number) * RUN_BYTES as u64;
         self.row(&self.read_at(at, RUN_BYTES)?).map_err(|why| self.damaged(why))
+    }
+
+    /// A page of the table. What is damaged on it stands there.
+    pub(super) fn page(&self, page: u32) -> Result<Page, Error> {
+        let first = page.saturating_mul(FENCED_RUNS);
+        let count = FENCED_RUNS.min(self.footer.runs.saturating_sub(first));
+        let at = self.footer.runs_at + u64::from(first) * RUN_BYTES as u64;
+        let bytes = self.read_at(at, count as usize * RUN_BYTES)?;
+        let rows = bytes.chunks_exact(RUN_BYTES).map(|row| self.row(row));
+        Ok(Page::of(first, rows.collect()))
+    }
+
+    /// How many pages the table has.
+    pub(super) fn pages(&self) -> u32 {
+        self.footer.runs.div_ceil(FENCED_RUNS)
+    }
+
+    /// A run that lies where there can be one.
+    fn row(&self, row: &[u8]) -> Result<Run, Malformed> {
+        let run = Run::decode(row.first_chunk().ok_or(Malformed::Short("a run"))?)?;
+        self.check(&run).map(|()| run)
     }
 
     /// The blocks of a run from this number on, up to some. Not verified.
@@ -316,7 +338,7 @@ impl Chapter {
     }
 
     /// Whether a run lies where there can be one.
-    pub(super) fn check(&self, run: &Run) -> Result<(), Malformed> {
+    fn check(&self, run: &Run) -> Result<(), Malformed> {
         let end = run.place.saturating_add(run.bytes);
         let last_block = run.first_block.saturating_add(u64::from(run.blocks));
         let is_within = run.place >= HEADER_BYTES as u64
@@ -325,7 +347,7 @@ impl Chapter {
         if is_within { Ok(()) } else { Err(Malformed::Field("the place of a run", run.place)) }
     }
 
-    pub(super) fn read_at(&self, at: u64, bytes: usize) -> Result<Vec<u8>, Error> {
+    fn read_at(&self, at: u64, bytes: usize) -> Result<Vec<u8>, Error> {
         let buffer = read_at(&*self.file, at, bytes)?;
         if buffer.len() < bytes {
             return Err(self.damaged(Malformed::Short("a chapter")));

@@ -342,7 +342,7 @@ impl Shelf {
     ) -> Result<(), Error> {
         let Change { made, leaving, partitions } = change;
         next.files.extend(made.as_ref().map(|made| made.named.clone()));
-        next.forget(&leaving);
+        leaving.iter().for_each(|(file, of)| next.forget(*file, &of.numbers));
         next.next_file = manifest.next_file;
         if let Err(why) = next.write(&*self.dir, self.shard) {
             let on_disk = Manifest::read(&*self.dir, self.shard);

@@ -4,9 +4,7 @@
 //! found with one read of 8 KiB. Each row has a checksum of its own: one that is damaged takes none of the others
 //! with it.
 
-use super::error::Error;
-use super::format::{FENCE_BYTES, FENCED_RUNS, Key, RUN_BYTES, Run};
-use super::reader::Chapter;
+use super::format::{FENCE_BYTES, FENCED_RUNS, Key, Run};
 use crate::cursor::{Cursor, Malformed};
 use crate::shard::Opening;
 
@@ -56,6 +54,11 @@ impl Fences {
 }
 
 impl Page {
+    /// Of rows from this number on.
+    pub(super) fn of(first: u32, rows: Vec<Result<Run, Malformed>>) -> Self {
+        Self { first, rows }
+    }
+
     /// Number and run of this name, if it is there.
     pub(super) fn find(&self, key: Key) -> Option<(u32, Run)> {
         self.runs().find(|(_, run)| run.key() == key)
@@ -71,28 +74,5 @@ impl Page {
     pub(super) fn damage(&self) -> Option<(Malformed, u32)> {
         let mut rows = (self.first..).zip(&self.rows);
         rows.find_map(|(number, row)| Some((*row.as_ref().err()?, number)))
-    }
-}
-
-impl Chapter {
-    /// A page of the table. What is damaged on it stands there.
-    pub(super) fn page(&self, page: u32) -> Result<Page, Error> {
-        let first = page.saturating_mul(FENCED_RUNS);
-        let count = FENCED_RUNS.min(self.footer().runs.saturating_sub(first));
-        let at = self.footer().runs_at + u64::from(first) * RUN_BYTES as u64;
-        let bytes = self.read_at(at, count as usize * RUN_BYTES)?;
-        let rows = bytes.chunks_exact(RUN_BYTES).map(|row| self.row(row));
-        Ok(Page { first, rows: rows.collect() })
-    }
-
-    /// A run that lies where there can be one.
-    pub(super) fn row(&self, row: &[u8]) -> Result<Run, Malformed> {
-        let run = Run::decode(row.first_chunk().ok_or(Malformed::Short("a run"))?)?;
-        self.check(&run).map(|()| run)
-    }
-
-    /// How many pages the table has.
-    pub(super) fn pages(&self) -> u32 {
-        self.footer().runs.div_ceil(FENCED_RUNS)
     }
 }
