@@ -3,22 +3,33 @@
 //! them.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Weak, mpsc};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
-use openraft::{BasicNode, Raft, RaftState};
+use openraft::{AsyncRuntime, BasicNode, Raft, RaftState};
+use plimsoll_log::Ack;
+use rand_core::Rng;
 use tokio::runtime;
 use tokio::sync::oneshot;
+use tokio::task::AbortHandle;
 
 use super::apply::Apply;
+use super::durability::{self, Durability};
 use super::error::{Error, Result};
 use super::log_store::LogStore;
-use super::network::Nobody;
+use super::network::Network;
 use super::patience::patient;
+use super::reentry::re_enter;
+use super::runtime::Runtime;
 use super::settings::settings;
+use super::standing::Standing;
 use super::state::State;
 use super::storage::Storage;
 use super::types::Types;
+
+/// How seldom the steps of a log without threads are taken.
+const DRIVEN_EVERY_MS: u64 = 8;
 
 pub(crate) type Engine<S> = Raft<Types, State<S>>;
 
@@ -30,19 +41,28 @@ pub(crate) struct Core {
     running: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
     runtime: runtime::Handle,
+    /// What runs beside the engine on a runtime that is not its own.
+    beside: Vec<AbortHandle>,
+}
+
+/// What an engine begins with.
+pub(crate) struct Setting<S> {
+    pub(crate) node: u64,
+    pub(crate) storage: Arc<Storage>,
+    pub(crate) state: State<S>,
+    pub(crate) network: Network,
+    pub(crate) founds: bool,
+    pub(crate) standing: Arc<Standing>,
+    pub(crate) durability: Arc<Durability>,
 }
 
 impl Core {
-    /// Starts the engine of a node on what it has stored. An empty log becomes a cluster of one,
-    /// and a sole voter asks for its own vote at once: there is no one to wait for.
-    pub(crate) fn start<S: Apply>(
-        node: u64,
-        storage: Arc<Storage>,
-        state: State<S>,
-    ) -> Result<(Self, Engine<S>)> {
+    /// Starts the engine of a node on what it has stored, on a thread of its own. A sole voter asks for its
+    /// own vote at once: there is no one to wait for.
+    pub(crate) fn start<S: Apply>(setting: Setting<S>) -> Result<(Self, Engine<S>)> {
         let (ready, started) = mpsc::channel();
         let (running, closed) = oneshot::channel();
-        let run = move || run(node, &storage, state, &ready, closed);
+        let run = move || run(setting, &ready, closed);
         let thread = thread::Builder::new()
             .name("plimsoll-raft".to_owned())
             .spawn(run)
@@ -57,7 +77,15 @@ impl Core {
                 return Err(error);
             }
         };
-        Ok((Self { running: Some(running), thread: Some(thread), runtime }, engine))
+        let beside = Vec::new();
+        Ok((Self { running: Some(running), thread: Some(thread), runtime, beside }, engine))
+    }
+
+    /// Starts it on the runtime that this is called on.
+    pub(crate) async fn start_here<S: Apply>(setting: Setting<S>) -> Result<(Self, Engine<S>)> {
+        let (engine, beside) = begin(setting).await?;
+        let runtime = runtime::Handle::current();
+        Ok((Self { running: None, thread: None, runtime, beside }, engine))
     }
 
     /// Stops the engine, and waits until all of its tasks have ended. Must not be called on its runtime.
@@ -82,6 +110,7 @@ impl Core {
 impl Drop for Core {
     fn drop(&mut self) {
         drop(self.running.take());
+        self.beside.iter().for_each(AbortHandle::abort);
         if runtime::Handle::try_current().is_err() {
             self.end();
         }
@@ -90,9 +119,7 @@ impl Drop for Core {
 
 /// The thread of an engine: until the group is closed or dropped.
 fn run<S: Apply>(
-    node: u64,
-    storage: &Arc<Storage>,
-    state: State<S>,
+    setting: Setting<S>,
     ready: &mpsc::Sender<Result<(runtime::Handle, Engine<S>)>>,
     closed: oneshot::Receiver<()>,
 ) {
@@ -105,10 +132,10 @@ fn run<S: Apply>(
         Ok(runtime) => runtime,
         Err(error) => return tell(Err(Error::Thread(Arc::new(error)))),
     };
+    let storage = Arc::clone(&setting.storage);
     runtime.block_on(async {
-        let begun = begin(node, Arc::clone(storage), state);
-        match patient(|| storage.lacks_room(), begun).await {
-            Ok(engine) => {
+        match patient(|| storage.lacks_room(), begin(setting)).await {
+            Ok((engine, _)) => {
                 tell(Ok((runtime::Handle::current(), engine.clone())));
                 drop(closed.await);
                 // What waits for room on a disk that has none is given up.
@@ -122,12 +149,19 @@ fn run<S: Apply>(
     // storage.
 }
 
-async fn begin<S: Apply>(node: u64, storage: Arc<Storage>, state: State<S>) -> Result<Engine<S>> {
+async fn begin<S: Apply>(setting: Setting<S>) -> Result<(Engine<S>, Vec<AbortHandle>)> {
+    let Setting { node, storage, state, network, founds, standing, durability } = setting;
     let stopped = |why: &dyn std::fmt::Display| Error::Stopped { why: why.to_string() };
+    let mut beside = Vec::new();
+    if storage.is_inline {
+        beside.push(tokio::spawn(drive(Arc::downgrade(&storage))).abort_handle());
+    }
     let settings = Arc::new(settings().validate().expect("they are tested"));
-    let store = LogStore::new(storage);
-    let engine = Raft::new(node, settings, Nobody, store, state).await.map_err(|e| stopped(&e))?;
-    if !engine.is_initialized().await.map_err(|e| stopped(&e))? {
+    let store = LogStore::new(Arc::clone(&storage));
+    let engine = Raft::new(node, settings, network.clone(), store, state).await;
+    let engine = engine.map_err(|e| stopped(&e))?;
+    let is_new = !engine.is_initialized().await.map_err(|e| stopped(&e))?;
+    if is_new && founds {
         let alone = BTreeMap::from([(node, BasicNode::new(""))]);
         engine.initialize(alone).await.map_err(|e| stopped(&e))?;
     }
@@ -135,13 +169,39 @@ async fn begin<S: Apply>(node: u64, storage: Arc<Storage>, state: State<S>) -> R
         state.membership_state.effective().voter_ids().collect::<Vec<_>>()
     };
     let voters = engine.with_raft_state(voters).await.map_err(|e| stopped(&e))?;
-    if voters.is_empty() {
+    if voters.is_empty() && founds {
         return Err(Error::MembersLost);
     }
-    // The membership that it campaigns under is durable.
-    engine.runtime_config().elect(true);
-    if voters == [node] {
+    let is_alone = voters == [node];
+    if is_alone {
+        standing.is_clean_from_here();
+    }
+    if standing.is_dirty() {
+        let (engine, storage) = (engine.clone(), Arc::downgrade(&storage));
+        let entering = re_enter(node, engine, storage, network.clone(), standing);
+        beside.push(tokio::spawn(entering).abort_handle());
+    } else {
+        // The membership that it campaigns under is durable.
+        engine.runtime_config().elect(true);
+    }
+    if storage.promise != Ack::Durable {
+        let (engine, storage) = (engine.clone(), Arc::downgrade(&storage));
+        let finding = durability::find(node, engine, storage, network, durability);
+        beside.push(tokio::spawn(finding).abort_handle());
+    }
+    if is_alone {
         engine.trigger().elect(true).await.map_err(|e| stopped(&e))?;
     }
-    Ok(engine)
+    Ok((engine, beside))
+}
+
+/// Takes the steps of a log that has no threads.
+async fn drive(storage: Weak<Storage>) {
+    while let Some(storage) = storage.upgrade() {
+        // A log that has stopped says so to whoever waits for it.
+        while storage.log.drive().unwrap_or(false) {}
+        drop(storage);
+        let rest = Runtime::thread_rng().next_u64() % DRIVEN_EVERY_MS;
+        tokio::time::sleep(Duration::from_millis(1 + rest)).await;
+    }
 }

@@ -1,26 +1,30 @@
 //! [`Group`]: one consensus group, as a shard sees it.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use openraft::EntryPayload;
-use openraft::ServerState;
 use openraft::async_runtime::WatchReceiver;
-use openraft::errors::ClientWriteError;
+use openraft::errors::{ClientWriteError, RaftError};
 use openraft::impls::ProgressResponder;
+use openraft::{BasicNode, EntryPayload, ServerState};
 use plimsoll_log::Ack;
 use tokio::sync::watch;
 
 use super::apply::Apply;
 use super::core::{Core, Engine};
+use super::durability::Durability;
 use super::error::{Error, Result};
+use super::network::Network;
 use super::place::Place;
+use super::receiver::Receiver;
 use super::record::{HEAD_BYTES, from_log, to_log};
+use super::standing::Standing;
 use super::state::{Leadership, Progress};
 use super::storage::Storage;
-use super::types::{Entry, Payload};
+use super::types::{Entry, Payload, Types};
 
 /// An entry that is committed and applied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,9 +44,13 @@ pub struct Committed<A> {
 /// process, but that what was buffered is written if that is possible; [`Group::close`] says how it
 /// went.
 pub struct Group<S: Apply> {
+    pub(super) node: u64,
     pub(super) engine: Engine<S>,
     pub(super) storage: Arc<Storage>,
     pub(super) progress: watch::Receiver<Progress>,
+    pub(super) standing: Arc<Standing>,
+    pub(super) durability: Arc<Durability>,
+    pub(super) network: Network,
     /// Ends before the storage is closed.
     pub(super) core: Core,
 }
@@ -54,6 +62,98 @@ impl<S: Apply> Group<S> {
     pub fn leadership(&self) -> Option<Leadership> {
         let term = self.leads_in()?;
         self.progress.borrow().began.filter(|began| began.term == term)
+    }
+
+    /// The node whose replica leads, as far as it is known here.
+    #[must_use]
+    pub fn leader(&self) -> Option<u64> {
+        self.engine.metrics().borrow_watched().current_leader
+    }
+
+    /// The nodes whose replicas vote, ascending.
+    #[must_use]
+    pub fn voters(&self) -> Vec<u64> {
+        let metrics = self.engine.metrics();
+        let members = &metrics.borrow_watched().membership_config;
+        let voters: BTreeSet<_> = members.membership().voter_ids().collect();
+        voters.into_iter().collect()
+    }
+
+    /// Whether this replica is the only one that votes.
+    #[must_use]
+    pub fn is_alone(&self) -> bool {
+        self.voters() == [self.node]
+    }
+
+    /// Answers what other replicas ask.
+    #[must_use]
+    pub fn receiver(&self) -> Receiver<S> {
+        Receiver {
+            node: self.node,
+            engine: self.engine.clone(),
+            storage: Arc::downgrade(&self.storage),
+            standing: Arc::clone(&self.standing),
+            durability: Arc::clone(&self.durability),
+            incarnations: Arc::clone(&self.network.incarnations),
+        }
+    }
+
+    /// Whether this replica may have forgotten what it acknowledged, and does not vote yet.
+    #[must_use]
+    pub fn is_dirty(&self) -> bool {
+        self.standing.is_dirty()
+    }
+
+    /// Waits until this replica votes.
+    pub async fn wait_clean(&self) {
+        let mut standing = self.standing.watch();
+        // It is held here.
+        standing.wait_for(|is_dirty| !is_dirty).await.ok();
+    }
+
+    /// Whether the leader's quorum is so thin that what is committed is durable before anybody is told.
+    #[must_use]
+    pub fn is_guarded(&self) -> bool {
+        self.durability.is_guarded()
+    }
+
+    /// Adds the replica of a node, which gets the log and does not vote yet. It has all of it on return.
+    ///
+    /// # Errors
+    /// [`Error::NotLeader`], [`Error::Stopped`].
+    pub async fn add(&self, node: u64, address: &str) -> Result<()> {
+        let added = self.engine.add_learner(node, BasicNode::new(address), true).await;
+        added.map(drop).map_err(|why| self.why_unchanged(why))
+    }
+
+    /// Makes these nodes the voters, each of which was [added](Group::add); who is none of them is let go.
+    /// Durable on a quorum on return.
+    ///
+    /// # Errors
+    /// As [`Group::add`].
+    pub async fn set_voters(&self, voters: impl IntoIterator<Item = u64>) -> Result<()> {
+        let voters: BTreeSet<u64> = voters.into_iter().collect();
+        let changed = self.engine.change_membership(voters, false).await;
+        changed.map(drop).map_err(|why| self.why_unchanged(why))
+    }
+
+    /// Has the replica of another node lead in place of this one, if that has all of the log. It returns before
+    /// that happens, if it does.
+    ///
+    /// # Errors
+    /// [`Error::Stopped`].
+    pub async fn hand_over(&self, to: u64) -> Result<()> {
+        let handed = self.engine.trigger().transfer_leader(to).await;
+        handed.map_err(|why| Error::Stopped { why: why.to_string() })
+    }
+
+    fn why_unchanged(&self, why: RaftError<Types, ClientWriteError<Types>>) -> Error {
+        match why {
+            RaftError::APIError(ClientWriteError::ForwardToLeader(_)) => {
+                Error::NotLeader { term: self.engine.metrics().borrow_watched().current_term }
+            }
+            why => Error::Stopped { why: why.to_string() },
+        }
     }
 
     /// Waits until this replica leads, and the first entry of its term is applied.
@@ -112,7 +212,7 @@ impl<S: Apply> Group<S> {
         let (responder, answered) = ProgressResponder::complete_only();
         let write = self.engine.write(Payload(payload)).with_leader(term).responder(responder);
         write.await.map_err(|why| Error::Stopped { why: why.to_string() })?;
-        let engine = self.engine.clone();
+        let (engine, durability) = (self.engine.clone(), Arc::clone(&self.durability));
         Ok(async move {
             let answered = answered.await.map_err(|_ended| why_stopped(&engine))?;
             let written = answered.map_err(|error| match error {
@@ -121,6 +221,9 @@ impl<S: Apply> Group<S> {
                 error => Error::Stopped { why: error.to_string() },
             })?;
             let answer = written.data.0.downcast().expect("it comes from this group's state");
+            if durability.is_guarded() {
+                durability.wait(written.log_id.index, true).await;
+            }
             Ok(Committed { index: written.log_id.index, answer: *answer })
         })
     }
@@ -145,22 +248,49 @@ impl<S: Apply> Group<S> {
         self.progress.borrow().applied
     }
 
-    /// D: the last entry that is committed and durable on a quorum. Alone, that is this replica's
-    /// disk.
+    /// D: the last entry that is committed and known here to be durable on a quorum. Alone, that is this
+    /// replica's disk.
     #[must_use]
     pub fn durable(&self) -> Option<u64> {
-        from_log(self.storage.log.durable()).min(self.committed())
+        if self.storage.promise == Ack::Durable {
+            // What counts as being here is durable here.
+            return self.committed();
+        }
+        if self.is_alone() {
+            return from_log(self.storage.log.durable()).min(self.committed());
+        }
+        self.durability.known().min(self.committed())
     }
 
-    /// Waits until an entry of this replica's log is durable, and asks for that. One sync serves
-    /// everybody who waits. The future does not hold the group.
+    /// Waits until an entry of this replica's log is durable, here and on a quorum, and asks for that. One
+    /// sync serves everybody who waits. The future does not hold the group.
     ///
     /// # Errors
     /// [`Error::Log`]: `OutOfRange` if there is no such entry, `Truncated` if it was cut off, or
-    /// the log has stopped.
+    /// the log has stopped. [`Error::Stopped`].
     pub fn wait_durable(&self, index: u64) -> impl Future<Output = Result<()>> + Send + use<S> {
         let wait = self.storage.log.wait(to_log(index), Ack::Durable);
-        async move { Ok(wait?.await?) }
+        let quorum = self.wait_quorum(index, true);
+        async move {
+            wait?.await?;
+            quorum.await
+        }
+    }
+
+    fn wait_quorum(
+        &self,
+        index: u64,
+        asks: bool,
+    ) -> impl Future<Output = Result<()>> + Send + use<S> {
+        let is_alone = self.is_alone() || self.storage.promise == Ack::Durable;
+        let quorum = (!is_alone).then(|| self.durability.wait(index, asks));
+        async move {
+            let is_there = match quorum {
+                Some(quorum) => quorum.await,
+                None => true,
+            };
+            if is_there { Ok(()) } else { Err(Error::Stopped { why: "it was closed".to_owned() }) }
+        }
     }
 
     /// As [`Group::wait_durable`], but asks for nothing: it comes when the log's policy, or somebody
@@ -170,7 +300,11 @@ impl<S: Apply> Group<S> {
     /// As [`Group::wait_durable`].
     pub fn watch_durable(&self, index: u64) -> impl Future<Output = Result<()>> + Send + use<S> {
         let wait = self.storage.log.watch(to_log(index), Ack::Durable);
-        async move { Ok(wait?.await?) }
+        let quorum = self.wait_quorum(index, false);
+        async move {
+            wait?.await?;
+            quorum.await
+        }
     }
 
     /// Payloads of entries from this index on, each with its index, until they have `max_bytes`: at
@@ -262,7 +396,7 @@ impl<S: Apply> Group<S> {
     /// # Errors
     /// [`Error::Log`] as of closing a log: what was not durable may be lost.
     pub fn close(self) -> Result<()> {
-        let Self { engine, storage, progress, core } = self;
+        let Self { engine, storage, progress, core, .. } = self;
         drop((engine, progress));
         core.stop();
         let storage = Arc::into_inner(storage).expect("the engine's tasks have ended");

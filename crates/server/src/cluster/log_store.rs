@@ -32,7 +32,8 @@ use plimsoll_log::{Ack, Error as LogError};
 
 use super::error::{Error, Result};
 use super::log_reader::LogReader;
-use super::record::{self, to_log};
+use super::options::Testimony;
+use super::record::{self, from_log, to_log};
 use super::storage::Storage;
 use super::types::{Entry, LogId, Types, Vote};
 
@@ -106,21 +107,40 @@ impl LogStore {
             pending if pending > log.durable() => Ack::Durable,
             _ => self.storage.promise,
         };
+        let testimony =
+            self.storage.testimony.get().filter(|_| self.storage.promise != Ack::Durable);
+        let told = Told { callback, testimony: testimony.cloned(), log_index };
         if level == Ack::Buffered {
-            return callback.io_completed(Ok(()));
+            return told.complete(Ok(()));
         }
         match log.wait(log_index, level) {
-            Ok(wait) => wait.then(|how| complete(callback, how)),
-            Err(error) => complete(callback, Err(error)),
+            Ok(wait) => wait.then(|how| told.complete(how)),
+            Err(error) => told.complete(Err(error)),
         }
     }
 }
 
-/// What was cut off is not here, and that is no failure: whoever cut it knows.
-fn complete(callback: IOFlushed<Types>, how: plimsoll_log::Result<()>) {
-    match how {
-        Err(LogError::Truncated { .. }) => {}
-        how => callback.io_completed(how.map_err(io::Error::other)),
+/// Who is told that a record is as far as was promised.
+struct Told {
+    callback: IOFlushed<Types>,
+    testimony: Option<Arc<dyn Testimony>>,
+    log_index: u64,
+}
+
+impl Told {
+    /// What was cut off is not here, and that is no failure: whoever cut it knows.
+    fn complete(self, how: plimsoll_log::Result<()>) {
+        let Self { callback, testimony, log_index } = self;
+        let index = from_log(log_index).expect("the log counts from 1");
+        let how = match how {
+            Err(LogError::Truncated { .. }) => return,
+            Err(error) => Err(io::Error::other(error)),
+            // An acknowledgement is known before it leaves.
+            Ok(()) => testimony
+                .map_or(Ok(()), |testimony| testimony.acknowledges(index))
+                .map_err(io::Error::other),
+        };
+        callback.io_completed(how);
     }
 }
 
@@ -178,7 +198,13 @@ impl RaftLogStorage<Types> for LogStore {
         };
         self.storage.must_be_durable.fetch_min(next_index, Relaxed);
         // The record before the next entry's.
-        self.block(move |storage| Ok(storage.log.truncate_after(next_index)?)).await
+        self.block(move |storage| Ok(storage.log.truncate_after(next_index)?)).await?;
+        // Not before: until then some of it may still be acknowledged. Who dies in between is taken for one
+        // that forgot.
+        match self.storage.testimony.get() {
+            Some(testimony) => testimony.cuts(next_index).map_err(io::Error::other),
+            None => Ok(()),
+        }
     }
 
     async fn purge(&mut self, purged: LogId) -> io::Result<()> {
@@ -192,6 +218,9 @@ impl LogStore {
         &self,
         work: impl FnOnce(&Storage) -> Result<()> + Send + 'static,
     ) -> io::Result<()> {
+        if self.storage.is_inline {
+            return Ok(work(&self.storage)?);
+        }
         let storage = Arc::clone(&self.storage);
         match tokio::task::spawn_blocking(move || work(&storage)).await {
             Ok(done) => Ok(done?),

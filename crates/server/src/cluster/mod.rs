@@ -9,7 +9,11 @@
 //! | --- | --- |
 //! | `group`, `recovered` | the door, and what is behind it before it opens |
 //! | `core` | the engine on its thread |
-//! | `settings`, `network`, `types` | what it is told, whom it talks to, its types |
+//! | `settings`, `types`, `runtime` | what it is told, its types, what it draws from |
+//! | `carrier`, `network`, `message` | how messages come to other replicas, and what they say |
+//! | `receiver` | what a replica does that another asks for |
+//! | `standing`, `reentry` | whether it may vote, and how one that may have forgotten comes to vote again |
+//! | `durability`, `quorum` | D, and whether the quorum is so thin that all waits for it |
 //! | `state`, `apply` | committed entries on their way to the shard |
 //! | `log_store`, `log_reader` | what the engine writes and reads |
 //! | `storage`, `tail` | the log, the identity, the newest entries in memory |
@@ -28,26 +32,37 @@
 //! * the engine is told of an entry once it is as far as the promise says; of memberships and what
 //!   must sync, and all behind them, once they are durable (`log_store`);
 //! * a leader never resumes its term after a restart (`settings`);
+//! * a replica that may have forgotten what it acknowledged neither votes nor leads before it has what a
+//!   leader named (`standing`, `receiver`);
+//! * an acknowledgement is known to the [`Testimony`] before it leaves (`log_store`);
 //! * a payload commits in the leadership it was proposed in, or not at all (`group`);
 //! * the engine neither snapshots nor purges (`state`, `settings`): whoever has the state does.
 
 mod apply;
+mod carrier;
 mod copy;
 mod core;
+mod durability;
 mod error;
 mod group;
 mod identity;
 mod log_reader;
 mod log_store;
 mod membership;
+mod message;
 mod network;
 mod options;
 mod patience;
 mod place;
+mod quorum;
+mod receiver;
 mod record;
 mod recovered;
+mod reentry;
+mod runtime;
 mod settings;
 mod slot;
+mod standing;
 mod state;
 mod storage;
 #[cfg(test)]
@@ -56,18 +71,21 @@ mod tail;
 mod types;
 
 pub use self::apply::{Apply, Stop};
+pub use self::carrier::{Answered, Carrier, Nobody, Unreached};
 pub(crate) use self::copy::{Copied, LogCopy, end_of};
 pub use self::error::{Error, Result};
 pub use self::group::{Committed, Group};
 pub(crate) use self::identity::IDENTITY;
-pub use self::options::Options;
+pub use self::options::{Begin, Options, Testimony};
 pub(crate) use self::patience::patient;
 pub use self::place::Place;
+pub use self::receiver::Receiver;
 pub use self::record::NotAnEntry;
 pub(crate) use self::record::payload;
 #[cfg(fuzzing)]
 pub use self::record::record_again;
 pub use self::recovered::Recovered;
+pub use self::runtime::draw_from;
 pub(crate) use self::slot::Identity;
 #[cfg(fuzzing)]
 pub use self::slot::slot_again;

@@ -1,57 +1,170 @@
-//! [`Nobody`]: the network of a cluster of one. It has nobody to talk to, and says so: above all it
-//! grants no pre-vote, which the engine's own default would.
+//! [`Network`]: the engine's messages, on their way through a [`Carrier`].
+//!
+//! Invariant: no answer of an incarnation reaches the engine once a newer one of that node is known here.
 
-use openraft::errors::{RPCError, ReplicationClosed, StreamingError, Unreachable};
-use openraft::network::RPCOption;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use futures_util::stream::BoxStream;
+use futures_util::{Stream, StreamExt};
+use openraft::errors::{NetworkError, RPCError, ReplicationClosed, StreamingError, Unreachable};
+use openraft::network::{Backoff, RPCOption};
 use openraft::raft::{
-    AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, VoteRequest, VoteResponse,
+    AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, StreamAppendResult,
+    TransferLeaderRequest, TransferLeaderResponse, VoteRequest, VoteResponse,
 };
 use openraft::type_config::alias::SnapshotOf;
 use openraft::{AnyError, BasicNode, OptionalSend, RaftNetworkFactory, RaftNetworkV2};
+use tokio::time::timeout;
 
+use super::carrier::{Carrier, Incarnations};
+use super::message::{Answer, Request};
 use super::types::{Types, Vote};
 
-/// No other node can be reached.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Nobody;
+type Result<T> = std::result::Result<T, RPCError<Types>>;
+type Appended = Result<StreamAppendResult<Types>>;
 
-fn unreachable() -> Unreachable<Types> {
-    Unreachable::new(&AnyError::error("a cluster of one has nobody to talk to"))
+/// How long a replica may take: a sync of a slow disk is waited for, and the carrier sees a dead node sooner.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How long an unreachable node is left alone.
+const REST: Duration = Duration::from_millis(100);
+/// Appends that are on their way to a replica at once.
+const IN_FLIGHT_MAX: usize = 16;
+/// An append with fewer bytes waits behind nothing.
+const URGENT_BYTES_MAX: usize = 64 << 10;
+
+/// Makes a [`Link`] for each other replica.
+#[derive(Debug, Clone)]
+pub(crate) struct Network {
+    pub(crate) carrier: Arc<dyn Carrier>,
+    pub(crate) incarnations: Arc<Incarnations>,
 }
 
-impl RaftNetworkFactory<Types> for Nobody {
-    type Network = Self;
+/// The way to one replica.
+#[derive(Debug, Clone)]
+pub(crate) struct Link {
+    to: u64,
+    network: Network,
+}
 
-    async fn new_client(&mut self, _: u64, _: &BasicNode) -> Self {
-        Self
+impl Network {
+    /// Asks the replica on a node.
+    pub(crate) fn ask(
+        &self,
+        to: u64,
+        request: &Request,
+    ) -> impl Future<Output = std::result::Result<Answer, AnyError>> + Send + use<> {
+        let pieces = request.encode();
+        let urgent = pieces.iter().map(bytes::Bytes::len).sum::<usize>() < URGENT_BYTES_MAX;
+        let asked = self.carrier.ask(to, urgent, pieces);
+        let incarnations = Arc::clone(&self.incarnations);
+        async move {
+            let answered = match timeout(PATIENCE, asked).await {
+                Ok(answered) => answered.map_err(|why| AnyError::new(&why))?,
+                Err(late) => return Err(AnyError::new(&late)),
+            };
+            if !incarnations.is_current(to, answered.incarnation) {
+                return Err(AnyError::error("what answered has ended since"));
+            }
+            match Answer::decode(&answered.answer).map_err(|why| AnyError::new(&why))? {
+                Answer::Refused(why) => Err(AnyError::new(&why)),
+                answer => Ok(answer),
+            }
+        }
     }
 }
 
-impl RaftNetworkV2<Types> for Nobody {
+impl RaftNetworkFactory<Types> for Network {
+    type Network = Link;
+
+    async fn new_client(&mut self, to: u64, _: &BasicNode) -> Link {
+        Link { to, network: self.clone() }
+    }
+}
+
+impl Link {
+    fn ask(&self, request: &Request) -> impl Future<Output = Result<Answer>> + Send + use<> {
+        let asked = self.network.ask(self.to, request);
+        async move { asked.await.map_err(|why| Unreachable::new(&why).into()) }
+    }
+
+    fn append(
+        &self,
+        request: AppendEntriesRequest<Types>,
+    ) -> impl Future<Output = Result<AppendEntriesResponse<Types>>> + Send + use<> {
+        let asked = self.ask(&Request::Append(request));
+        async move {
+            match asked.await? {
+                Answer::Appended(appended) => Ok(appended),
+                other => Err(unexpected(&other)),
+            }
+        }
+    }
+
+    async fn ask_vote(&self, request: Request) -> Result<VoteResponse<Types>> {
+        match self.ask(&request).await? {
+            Answer::Voted(voted) => Ok(voted),
+            other => Err(unexpected(&other)),
+        }
+    }
+}
+
+fn unexpected(answer: &Answer) -> RPCError<Types> {
+    NetworkError::new(&AnyError::error(format!("this answers no such question: {answer:?}"))).into()
+}
+
+impl RaftNetworkV2<Types> for Link {
     type SnapshotData = ();
 
     async fn append_entries(
         &mut self,
-        _: AppendEntriesRequest<Types>,
+        request: AppendEntriesRequest<Types>,
         _: RPCOption,
-    ) -> Result<AppendEntriesResponse<Types>, RPCError<Types>> {
-        Err(unreachable().into())
+    ) -> Result<AppendEntriesResponse<Types>> {
+        self.append(request).await
+    }
+
+    /// Several are on their way at once; they are answered in order.
+    fn stream_append<'s, S>(
+        &'s mut self,
+        input: S,
+        _: RPCOption,
+    ) -> BoxFuture<'s, Result<BoxStream<'s, Appended>>>
+    where
+        S: Stream<Item = AppendEntriesRequest<Types>> + OptionalSend + Unpin + 'static,
+    {
+        let link = self.clone();
+        let appended = input.map(move |request| {
+            let before = request.prev_log_id;
+            let last = request.entries.last().map(|entry| entry.log_id).or(before);
+            let appended = link.append(request);
+            async move { (appended.await.map(|how| how.into_stream_result(before, last)), last) }
+        });
+        // What follows one that was not taken whole is not looked at.
+        let answers = appended.buffered(IN_FLIGHT_MAX).scan(false, |has_ended, (how, last)| {
+            let goes_on = !*has_ended;
+            *has_ended = !matches!(&how, Ok(Ok(through)) if *through == last);
+            std::future::ready(goes_on.then_some(how))
+        });
+        let answers: BoxStream<'s, Appended> = Box::pin(answers);
+        Box::pin(std::future::ready(Ok(answers)))
     }
 
     async fn vote(
         &mut self,
-        _: VoteRequest<Types>,
+        request: VoteRequest<Types>,
         _: RPCOption,
-    ) -> Result<VoteResponse<Types>, RPCError<Types>> {
-        Err(unreachable().into())
+    ) -> Result<VoteResponse<Types>> {
+        self.ask_vote(Request::Vote(request)).await
     }
 
     async fn pre_vote(
         &mut self,
-        _: VoteRequest<Types>,
+        request: VoteRequest<Types>,
         _: RPCOption,
-    ) -> Result<VoteResponse<Types>, RPCError<Types>> {
-        Err(unreachable().into())
+    ) -> Result<VoteResponse<Types>> {
+        self.ask_vote(Request::PreVote(request)).await
     }
 
     async fn full_snapshot(
@@ -60,7 +173,23 @@ impl RaftNetworkV2<Types> for Nobody {
         _: SnapshotOf<Types, ()>,
         _: impl Future<Output = ReplicationClosed> + OptionalSend + 'static,
         _: RPCOption,
-    ) -> Result<SnapshotResponse<Types>, StreamingError<Types>> {
-        Err(unreachable().into())
+    ) -> std::result::Result<SnapshotResponse<Types>, StreamingError<Types>> {
+        let why = "who lacks what is not in the log any more is seeded before its engine starts";
+        Err(Unreachable::new(&AnyError::error(why)).into())
+    }
+
+    async fn transfer_leader(
+        &mut self,
+        request: TransferLeaderRequest<Types>,
+        _: RPCOption,
+    ) -> Result<TransferLeaderResponse<Types>> {
+        match self.ask(&Request::TakeOver(request)).await? {
+            Answer::Taken => Ok(Ok(())),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    fn backoff(&self) -> Option<Backoff> {
+        Some(Backoff::new(std::iter::repeat(REST)))
     }
 }

@@ -1,9 +1,11 @@
 //! [`Options`]: what a group is opened with.
 
+use std::fmt::Debug;
 use std::sync::Arc;
 
 use plimsoll_log::{Ack, Crew};
 
+use super::carrier::{Carrier, Nobody};
 use super::place::Place;
 
 /// What a group is opened with.
@@ -28,4 +30,44 @@ pub struct Options {
     pub log: plimsoll_log::Options,
     /// Whose threads and memory the log shares; it has its own unless set.
     pub crew: Option<Arc<Crew>>,
+}
+
+/// How a replica begins, once its log was looked at.
+#[derive(Debug, Clone)]
+pub struct Begin {
+    /// How it reaches the others.
+    pub carrier: Arc<dyn Carrier>,
+    /// Whether an empty log becomes a cluster of one. Otherwise it waits until a leader adds it.
+    pub founds: bool,
+    /// Whether it may have forgotten what it acknowledged: then it does not vote before a leader has told it
+    /// how far it must come, and it has come there. One that is the only voter has nobody to ask, and votes;
+    /// whoever opened it says what may be lost.
+    pub is_dirty: bool,
+    /// Is told what this replica acknowledges, where that is before it is durable.
+    pub testimony: Option<Arc<dyn Testimony>>,
+}
+
+impl Begin {
+    /// A replica that knows of nobody else, and found an empty log's cluster.
+    #[must_use]
+    pub fn alone() -> Self {
+        Self { carrier: Arc::new(Nobody), founds: true, is_dirty: false, testimony: None }
+    }
+}
+
+/// Keeps in memory that outlives the process how far this replica has acknowledged entries, by the engine's
+/// index.
+pub trait Testimony: Debug + Send + Sync + 'static {
+    /// All up to this entry is about to be acknowledged. If this fails it is not.
+    ///
+    /// # Errors
+    /// Why it cannot be kept; the replica stops.
+    fn acknowledges(&self, index: u64) -> Result<(), String>;
+
+    /// All from this entry on was cut off, durably: another leader's entries take its place. From here on it
+    /// counts as never acknowledged.
+    ///
+    /// # Errors
+    /// As [`Testimony::acknowledges`].
+    fn cuts(&self, from: u64) -> Result<(), String>;
 }

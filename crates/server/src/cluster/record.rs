@@ -67,15 +67,13 @@ pub(crate) const fn from_log(index: u64) -> Option<u64> {
 
 /// Puts the record into `record`, in place of what was there.
 pub(crate) fn encode(entry: &Entry, record: &mut Vec<u8>) {
-    let kind = match &entry.payload {
-        EntryPayload::Blank => BLANK,
-        EntryPayload::Normal(_) => NORMAL,
-        EntryPayload::Membership(_) => MEMBERSHIP,
-    };
     record.clear();
-    record.extend_from_slice(&[VERSION, kind, 0, 0, 0, 0, 0, 0]);
-    record.extend_from_slice(&entry.log_id.leader_id.term.to_le_bytes());
-    record.extend_from_slice(&entry.log_id.index.to_le_bytes());
+    encode_more(entry, record);
+}
+
+/// Puts the record behind what is there.
+pub(crate) fn encode_more(entry: &Entry, record: &mut Vec<u8>) {
+    encode_head(entry, record);
     match &entry.payload {
         EntryPayload::Blank => {}
         EntryPayload::Normal(Payload(payload)) => record.extend_from_slice(payload),
@@ -83,8 +81,37 @@ pub(crate) fn encode(entry: &Entry, record: &mut Vec<u8>) {
     }
 }
 
+/// The same without a payload or members.
+pub(crate) fn encode_head(entry: &Entry, record: &mut Vec<u8>) {
+    let kind = match &entry.payload {
+        EntryPayload::Blank => BLANK,
+        EntryPayload::Normal(_) => NORMAL,
+        EntryPayload::Membership(_) => MEMBERSHIP,
+    };
+    record.extend_from_slice(&[VERSION, kind, 0, 0, 0, 0, 0, 0]);
+    record.extend_from_slice(&entry.log_id.leader_id.term.to_le_bytes());
+    record.extend_from_slice(&entry.log_id.index.to_le_bytes());
+}
+
 /// The entry that a record holds which was read as the engine's `index`.
 pub(crate) fn decode(index: u64, record: &[u8]) -> Result<Entry, NotAnEntry> {
+    decode_as(index, record, Bytes::copy_from_slice)
+}
+
+/// The same of a record that lies within a message, which its payload shares.
+pub(crate) fn decode_within(
+    index: u64,
+    record: &[u8],
+    message: &Bytes,
+) -> Result<Entry, NotAnEntry> {
+    decode_as(index, record, |payload| message.slice_ref(payload))
+}
+
+fn decode_as(
+    index: u64,
+    record: &[u8],
+    own: impl FnOnce(&[u8]) -> Bytes,
+) -> Result<Entry, NotAnEntry> {
     let (head, body) = record.split_first_chunk::<HEAD_BYTES>().ok_or(NotAnEntry::Length)?;
     let word = |at: usize| {
         let bytes = head[at..].first_chunk().expect("the head has 24 bytes");
@@ -103,7 +130,7 @@ pub(crate) fn decode(index: u64, record: &[u8]) -> Result<Entry, NotAnEntry> {
     let payload = match head[1] {
         BLANK if body.is_empty() => EntryPayload::Blank,
         BLANK => return Err(NotAnEntry::Length),
-        NORMAL => EntryPayload::Normal(Payload(Bytes::copy_from_slice(body))),
+        NORMAL => EntryPayload::Normal(Payload(own(body))),
         MEMBERSHIP => {
             EntryPayload::Membership(membership::decode(body).ok_or(NotAnEntry::Membership)?)
         }

@@ -7,11 +7,14 @@ use plimsoll_sync::Dir;
 use tokio::sync::watch;
 
 use super::apply::Apply;
-use super::core::Core;
+use super::core::{Core, Engine, Setting};
+use super::durability::Durability;
 use super::error::{Error, Result};
 use super::group::Group;
-use super::options::Options;
+use super::network::Network;
+use super::options::{Begin, Options};
 use super::place::Place;
+use super::standing::Standing;
 use super::state::{Progress, State};
 use super::storage::Storage;
 
@@ -62,17 +65,71 @@ impl Recovered {
         self.storage.lacks_room()
     }
 
+    /// Begins alone, with a state to apply entries to.
+    ///
+    /// # Errors
+    /// As [`Recovered::start_as`].
+    pub fn start<S: Apply>(self, state: S) -> Result<Group<S>> {
+        self.start_as(Begin::alone(), state)
+    }
+
     /// Begins, with a state to apply entries to.
     ///
     /// # Errors
     /// [`Error::MembersLost`], [`Error::Stopped`], [`Error::Thread`].
-    pub fn start<S: Apply>(self, state: S) -> Result<Group<S>> {
+    pub fn start_as<S: Apply>(self, begin: Begin, state: S) -> Result<Group<S>> {
+        let (setting, rest) = self.set(begin, state);
+        let (core, engine) = Core::start(setting)?;
+        Ok(rest.group(core, engine))
+    }
+
+    /// As [`Recovered::start_as`], on the runtime that this is called on, whose tasks all share one thread.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn start_here<S: Apply>(self, begin: Begin, state: S) -> Result<Group<S>> {
+        let (setting, rest) = self.set(begin, state);
+        let (core, engine) = Core::start_here(setting).await?;
+        Ok(rest.group(core, engine))
+    }
+
+    fn set<S: Apply>(self, begin: Begin, state: S) -> (Setting<S>, Rest) {
         let Self { node, start, storage, .. } = self;
+        let Begin { carrier, founds, is_dirty, testimony } = begin;
+        if let Some(testimony) = testimony {
+            storage.testimony.set(testimony).expect("it is set once");
+        }
         let storage = Arc::new(storage);
         let (sender, progress) = watch::channel(Progress::default());
         let state = State::new(state, start, sender);
-        let (core, engine) = Core::start(node, Arc::clone(&storage), state)?;
-        Ok(Group { engine, storage, progress, core })
+        let (standing, durability) = (Arc::new(Standing::new(is_dirty)), Arc::default());
+        let network = Network { carrier, incarnations: Arc::default() };
+        let rest = Rest {
+            node,
+            storage: Arc::clone(&storage),
+            progress,
+            standing: Arc::clone(&standing),
+            durability: Arc::clone(&durability),
+            network: network.clone(),
+        };
+        (Setting { node, storage, state, network, founds, standing, durability }, rest)
+    }
+}
+
+/// A group but for its engine.
+struct Rest {
+    node: u64,
+    storage: Arc<Storage>,
+    progress: watch::Receiver<Progress>,
+    standing: Arc<Standing>,
+    durability: Arc<Durability>,
+    network: Network,
+}
+
+impl Rest {
+    fn group<S: Apply>(self, core: Core, engine: Engine<S>) -> Group<S> {
+        let Self { node, storage, progress, standing, durability, network } = self;
+        Group { node, engine, storage, progress, standing, durability, network, core }
     }
 }
 

@@ -3,14 +3,14 @@
 
 use std::ops::Range;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use plimsoll_log::{Ack, Log, Recovery, Retain};
 use plimsoll_sync::Dir;
 
 use super::error::{Error, Result};
 use super::identity::IdentityFile;
-use super::options::Options;
+use super::options::{Options, Testimony};
 use super::patience::PATIENCE;
 use super::record::{self, from_log, to_log};
 use super::tail::{self, Tail};
@@ -29,6 +29,10 @@ pub(crate) struct Storage {
     /// The last record that must be durable before the engine is told of it or of what comes behind
     /// it.
     pub(crate) must_be_durable: AtomicU64,
+    /// Who keeps what is acknowledged before it is durable.
+    pub(crate) testimony: OnceLock<Arc<dyn Testimony>>,
+    /// No other thread works for the log: what waits for the disk does so here.
+    pub(crate) is_inline: bool,
 }
 
 impl Storage {
@@ -36,6 +40,7 @@ impl Storage {
     /// there is a log without one, it was lost.
     pub(crate) fn open(dir: &Arc<dyn Dir>, options: Options) -> Result<(Self, Recovery)> {
         let Options { node, promise, must_sync, log, crew, start: _ } = options;
+        let is_inline = !log.threads && crew.is_none();
         let (log, recovery) = match crew {
             Some(crew) => crew.open_in(Arc::clone(dir), log)?,
             None => Log::open_in(Arc::clone(dir), log)?,
@@ -43,7 +48,7 @@ impl Storage {
         let identity = IdentityFile::open(&**dir, node, log.last_index() == 0)?;
         let storage = Self::of(log, identity, promise, must_sync)?;
         storage.check_ends()?;
-        Ok((storage, recovery))
+        Ok((Self { is_inline, ..storage }, recovery))
     }
 
     fn of(
@@ -61,7 +66,8 @@ impl Storage {
         let first_index = from_log(log.first_index()).expect("the log counts from 1");
         let tail = Mutex::new(Tail::new(first_index, last, identity.known().purged));
         let must_be_durable = AtomicU64::new(0);
-        Ok(Self { log, identity, tail, promise, must_sync, must_be_durable })
+        let (testimony, is_inline) = (OnceLock::new(), false);
+        Ok(Self { log, identity, tail, promise, must_sync, must_be_durable, testimony, is_inline })
     }
 
     /// What was not taken out of the log is in it, and what was is before its next entry.

@@ -16,7 +16,7 @@ openraft::declare_raft_types!(
         D = Payload,
         R = Answer,
         LeaderId = leader_id_std::LeaderId<u64, u64>,
-        AsyncRuntime = openraft_rt_tokio::TokioRuntime,
+        AsyncRuntime = super::runtime::Runtime,
 );
 
 pub(crate) type Entry = alias::EntryOf<Types>;

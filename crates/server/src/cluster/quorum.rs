@@ -1,0 +1,36 @@
+//! D: up to where a quorum has the log on its disks. Pure.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The last index that a majority of each set of voters has reported to be durable.
+pub(crate) fn durable(voters: &[BTreeSet<u64>], reports: &BTreeMap<u64, u64>) -> Option<u64> {
+    let of = |set: &BTreeSet<u64>| {
+        let mut known: Vec<_> = set.iter().map(|node| reports.get(node).copied()).collect();
+        // What a majority has at least: as many have more as are fewer than half.
+        known.sort_unstable_by(|one, other| other.cmp(one));
+        known.get(set.len() / 2).copied().flatten()
+    };
+    voters.iter().map(of).min().flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_majority_of_every_set_has_it() {
+        let three = [BTreeSet::from([1, 2, 3])];
+        let joint = [BTreeSet::from([1]), BTreeSet::from([1, 2, 3])];
+        let reports = |known: &[(u64, u64)]| known.iter().copied().collect::<BTreeMap<_, _>>();
+        assert_eq!(durable(&three, &reports(&[(1, 9)])), None);
+        assert_eq!(durable(&three, &reports(&[(1, 9), (3, 4)])), Some(4));
+        assert_eq!(durable(&three, &reports(&[(1, 9), (2, 7), (3, 4)])), Some(7));
+        assert_eq!(durable(&three, &reports(&[(1, 9), (8, 8)])), None, "who does not vote");
+        assert_eq!(durable(&joint, &reports(&[(2, 9), (3, 9)])), None);
+        assert_eq!(durable(&joint, &reports(&[(1, 3), (2, 9), (3, 9)])), Some(3));
+        assert_eq!(durable(&joint[..1], &reports(&[(1, 3)])), Some(3));
+        let four = [BTreeSet::from([1, 2, 3, 4])];
+        assert_eq!(durable(&four, &reports(&[(1, 5), (2, 5)])), None, "two of four are none");
+        assert_eq!(durable(&[], &BTreeMap::new()), None);
+    }
+}

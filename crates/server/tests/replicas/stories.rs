@@ -1,0 +1,145 @@
+//! One story each, which the engine's defaults would end otherwise.
+
+use std::time::Duration;
+
+use plimsoll_log::Ack;
+use tokio::time::sleep;
+
+use super::world::{End, World, run};
+
+#[test]
+fn one_becomes_three_and_each_applies_the_same() {
+    run(async {
+        let mut world = World::new(1, Ack::Buffered, [1, 2, 3]);
+        world.form().await;
+        let mut last = 0;
+        for number in 0..50 {
+            last = world.agree(&format!("number {number}")).await;
+        }
+        world.settle(last).await;
+        let expected: Vec<_> = (0..50).map(|number| format!("number {number}")).collect();
+        for id in [1, 2, 3] {
+            assert_eq!(world.payloads(id), expected, "node {id}");
+        }
+        sleep(Duration::from_secs(5)).await;
+        for id in [1, 2, 3] {
+            assert_eq!(world.group(id).durable(), Some(last), "D at node {id}");
+        }
+    });
+}
+
+#[test]
+fn a_leader_that_loses_its_power_takes_nothing_that_was_acknowledged_along() {
+    run(async {
+        let mut world = World::new(2, Ack::Buffered, [1, 2, 3]);
+        world.form().await;
+        // Until it is guarded no more.
+        sleep(Duration::from_secs(12)).await;
+        let leader = world.leader().await;
+        assert!(!world.group(leader).is_guarded());
+        for number in 0..50 {
+            world.agree(&format!("number {number}")).await;
+        }
+        world.end(leader, End::PowerCut);
+        let last = world.agree("after").await;
+        world.start(leader, false).await;
+        assert!(world.group(leader).is_dirty());
+        world.settle(last).await;
+        world.group(leader).wait_clean().await;
+        assert_eq!(world.payloads(leader).len(), 51);
+    });
+}
+
+/// The engine by itself elects the stale follower with the vote of the one that forgot, and what both had
+/// acknowledged is overwritten on all three.
+#[test]
+fn one_that_forgot_elects_nobody_while_the_only_whole_copy_is_away() {
+    run(async {
+        let mut world = World::new(3, Ack::Buffered, [1, 2, 3]);
+        world.form().await;
+        sleep(Duration::from_secs(12)).await;
+        let leader = world.leader().await;
+        let others: Vec<_> = [1, 2, 3].into_iter().filter(|id| *id != leader).collect();
+        let (stale, forgets) = (others[0], others[1]);
+        // One lags, so that the leader and the other are the quorum of what follows.
+        world.net.isolate(stale, [leader, forgets], true);
+        for number in 0..50 {
+            let leadership = world.group(leader).leadership().unwrap();
+            let payload = format!("number {number}").into();
+            let proposed = world.group(leader).submit(leadership, payload).await.unwrap();
+            drop(proposed);
+        }
+        sleep(Duration::from_millis(300)).await;
+        let committed = world.group(leader).committed();
+        world.end(forgets, End::PowerCut);
+        world.start(forgets, false).await;
+        world.net.isolate(stale, [leader, forgets], false);
+        world.net.isolate(leader, others.clone(), true);
+        sleep(Duration::from_secs(60)).await;
+        for id in &others {
+            assert_eq!(world.group(*id).leadership(), None, "node {id} was elected");
+        }
+        world.net.isolate(leader, others, false);
+        let last = world.agree("after").await;
+        assert!(Some(last) > committed);
+        world.settle(last).await;
+        let mut expected: Vec<_> = (0..50).map(|number| format!("number {number}")).collect();
+        expected.push("after".to_owned());
+        for id in [1, 2, 3] {
+            assert_eq!(world.payloads(id), expected, "node {id}");
+        }
+    });
+}
+
+#[test]
+fn two_of_three_that_forgot_come_back_while_their_leader_lives() {
+    run(async {
+        let mut world = World::new(4, Ack::Buffered, [1, 2, 3]);
+        world.form().await;
+        sleep(Duration::from_secs(12)).await;
+        let leader = world.leader().await;
+        world.net.delay_ms(1);
+        for number in 0..50 {
+            world.agree(&format!("number {number}")).await;
+        }
+        let term = world.group(leader).leadership().unwrap().term;
+        for id in [1, 2, 3].into_iter().filter(|id| *id != leader) {
+            world.end(id, End::PowerCut);
+            world.start(id, false).await;
+        }
+        let last = world.agree("after").await;
+        world.settle(last).await;
+        for id in [1, 2, 3] {
+            world.group(id).wait_clean().await;
+            assert_eq!(world.payloads(id).len(), 51, "node {id}");
+        }
+        assert_eq!(world.group(leader).leadership().map(|now| now.term), Some(term));
+    });
+}
+
+#[test]
+fn all_processes_at_once_lose_nothing_that_the_kernel_had() {
+    run(async {
+        let mut world = World::new(5, Ack::Written, [1, 2, 3]);
+        world.form().await;
+        let mut expected = Vec::new();
+        for round in 0..5 {
+            for number in 0..10 {
+                let payload = format!("number {number} of round {round}");
+                world.agree(&payload).await;
+                expected.push(payload);
+            }
+            for id in [1, 2, 3] {
+                world.end(id, End::Killed);
+            }
+            for id in [1, 2, 3] {
+                world.start(id, false).await;
+                assert!(!world.group(id).is_dirty(), "node {id} in round {round}");
+            }
+        }
+        let last = world.agree("after").await;
+        expected.push("after".to_owned());
+        world.settle(last).await;
+        assert_eq!(world.payloads(2), expected);
+    });
+}
