@@ -243,7 +243,7 @@ fn begin<'a>(
     let Located { shard, opening, .. } = at;
     // A sync that ends from here on is heard of.
     let durable = shard.durable();
-    let ends = shard.ends(*opening).ok_or((ErrorCode::UnknownTopicOrPartition, None))?;
+    let ends = at.ends().map_err(|code| (code, None))?;
     check_epoch(*epoch, ends.epoch).map_err(|code| (code, Some(ends)))?;
     if !(ends.start..=ends.committed).contains(from) {
         return Err((ErrorCode::OffsetOutOfRange, Some(ends)));

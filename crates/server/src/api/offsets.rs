@@ -113,7 +113,7 @@ async fn at_time(
 
 fn find(session: &Session, topic: &str, number: i32) -> Result<(Located, Ends), ErrorCode> {
     let at = session.locate(&session.node.topics.catalog(), topic, number)?;
-    let ends = at.shard.ends(at.opening).ok_or(ErrorCode::UnknownTopicOrPartition)?;
+    let ends = at.ends()?;
     Ok((at, ends))
 }
 

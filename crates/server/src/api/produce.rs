@@ -120,19 +120,30 @@ fn stamped(mut batch: Batch, time: u64) -> Bytes {
 async fn wait(submitted: Submitted) -> Result<(i64, Option<u64>, i64), Problem> {
     let Submitted { at, appended, append_time } = submitted;
     let storage = || Problem::from(ErrorCode::KafkaStorageError);
+    let not_leader = || Problem::from(ErrorCode::NotLeaderOrFollower);
     let Appended { answer, index } = appended.await.map_err(|_gone| storage())?;
     let base_offset = match answer {
         shard::Answer::Appended { base_offset, .. } | shard::Answer::Repeated { base_offset } => {
             base_offset
         }
         shard::Answer::Refused(refused) => return Err(told_of(refused)),
-        shard::Answer::NotLeader => return Err(storage()),
+        shard::Answer::NotLeader if at.shard.has_failed() => return Err(storage()),
+        // An idempotent producer sends it again, to whoever leads then.
+        shard::Answer::NotLeader => return Err(not_leader()),
     };
     if at.settings.waits_for_disk {
         // In a shard of its own it is durable by now; a topic that was given this setting later is not
         // in one.
         let index = index.unwrap_or_else(|| at.shard.replica.lock().state.applied());
-        at.shard.wait_durable(index).await.map_err(|_failed| storage())?;
+        let ended = at.shard.until_it_follows();
+        tokio::select! {
+            biased;
+            durable = at.shard.wait_durable(index) => durable.map_err(|_failed| storage())?,
+            // It may never be.
+            () = ended => {
+                return Err(if at.shard.has_failed() { storage() } else { not_leader() });
+            }
+        }
     }
     if let Some(ms) = at.settings.flush_ms {
         at.shard.sync_within(ms);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::sync::watch;
 
 use super::budget::Budget;
-use crate::broker::{DataShard, Ends, Node, Refused};
+use crate::broker::{CONTROL, DataShard, Ends, Failed, Node, Refused};
 use crate::control::{Catalog, FlushClass, Impossible, Topic};
 use crate::kafka::error::ErrorCode;
 use crate::shard::Opening;
@@ -44,6 +44,14 @@ pub(crate) struct Located {
 }
 
 impl Located {
+    /// The offsets of the partition, where its records are read here.
+    pub(crate) fn ends(&self) -> Result<Ends, ErrorCode> {
+        if !self.shard.is_read_here() {
+            return Err(ErrorCode::NotLeaderOrFollower);
+        }
+        self.shard.ends(self.opening).ok_or(ErrorCode::UnknownTopicOrPartition)
+    }
+
     /// The offset that a client reads up to: of what is acknowledged, or with `read_committed` of what is
     /// stable.
     pub(crate) fn end(&self, ends: Ends, isolation_level: i8) -> i64 {
@@ -117,6 +125,8 @@ pub(crate) fn code_of(refused: &Refused) -> ErrorCode {
             Impossible::Exhausted | Impossible::Backwards(..) => ErrorCode::UnknownServerError,
         },
         Refused::Full { .. } => ErrorCode::InvalidPartitions,
+        Refused::Failed(Failed::NotLeader { number: CONTROL }) => ErrorCode::NotController,
+        Refused::Failed(Failed::NotLeader { .. }) => ErrorCode::NotLeaderOrFollower,
         Refused::Failed(_) => ErrorCode::KafkaStorageError,
     }
 }

@@ -1,6 +1,5 @@
 //! [`DataShard`]: a shard of records: its group, its replica, and the door to its leader.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -8,7 +7,7 @@ use bytes::Bytes;
 use plimsoll_log::{Ack, Crew};
 use plimsoll_sync::Dir;
 use tokio::runtime::Handle;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::spawn_blocking;
 
 use super::compactor::Compactor;
@@ -17,7 +16,8 @@ use super::error::Failed;
 use super::keeper::Keeper;
 use super::lately::Lately;
 use super::layout;
-use super::leader::{Appended, Ask, Begin, ChapterSize, lead};
+use super::leader::{Appended, Ask, ChapterSize, Leads};
+use super::leadership::{Standing, lead_whenever, wait_to_begin};
 use super::opening::wait_for;
 use super::replica::{Applier, Replica};
 use super::room::Room;
@@ -26,7 +26,7 @@ use super::settler::Settler;
 use super::snapshot;
 use super::task::Task;
 use crate::chapter::Shelf;
-use crate::cluster::{self, Group, Leadership, Recovered};
+use crate::cluster::{self, Group, Recovered};
 use crate::run::Run;
 use crate::shard::{
     Answer, BATCH_OVERHEAD_BYTES, Entry, Fence, Item, Opening, Partition, Proposer, State,
@@ -50,7 +50,8 @@ pub(crate) struct DataShard {
     pub(crate) replica: Arc<Replica>,
     pub(crate) shelf: Arc<Shelf>,
     keeper: Arc<Keeper>,
-    has_failed: Arc<AtomicBool>,
+    /// What this replica is: changed by the task that leads.
+    standing: watch::Receiver<Standing>,
     room: Arc<Room>,
     pub(super) lately: Lately,
     /// When the next sync is due that a topic asked for by its age.
@@ -77,12 +78,11 @@ pub(super) struct Found {
     tail_bytes: usize,
 }
 
-/// A shard that leads its group, and takes nothing yet.
+/// A shard whose engine runs, and that takes nothing yet.
 pub(super) struct Opened {
     number: u32,
     group: Arc<Group<Applier>>,
     replica: Arc<Replica>,
-    leadership: Leadership,
     keeper: Arc<Keeper>,
     shelf: Arc<Shelf>,
 }
@@ -123,31 +123,28 @@ impl Found {
         Ok(self.recovered.recovery().last_index)
     }
 
-    /// Waits until it leads.
+    /// Has its engine begin.
     pub(super) fn begin(self, root: &Arc<dyn Dir>) -> Result<Opened, Failed> {
         let Self { number, recovered, state, shelf, tail_bytes } = self;
         let failed = |why| Failed::Shard { number, why };
         let replica = Arc::new(Replica::new(state, tail_bytes, shelf.settled().end));
         let group = recovered.start(Applier(Arc::clone(&replica))).map_err(failed)?;
-        let leading = async {
-            let leadership = group.wait_to_lead().await.map_err(failed)?;
-            // A leadership begins once all that it applied is durable.
-            if let Some(applied) = group.applied() {
-                group.wait_durable(applied).await.map_err(failed)?;
-            }
-            Ok(leadership)
-        };
-        let leadership = wait_for(group.runtime(), || group.lacks_room().map(failed), leading)?;
         let applied_bytes = Arc::clone(&replica.applied_bytes);
         let keeper = Keeper::new(root, number, applied_bytes, Some(Arc::clone(&shelf)));
         let (group, keeper) = (Arc::new(group), Arc::new(keeper));
-        Ok(Opened { number, group, replica, leadership, keeper, shelf })
+        Ok(Opened { number, group, replica, keeper, shelf })
     }
 }
 
 impl Opened {
-    /// Goes on behind what may be gone. Durable on return.
+    /// Whether nobody else votes in its group.
+    pub(super) fn is_alone(&self) -> bool {
+        self.group.is_alone()
+    }
+
+    /// Goes on behind what may be gone, as its leader. Durable on return.
     pub(super) fn fence(&self, fence: Fence, now: u64) -> Result<(), Failed> {
+        let leadership = wait_to_begin(self.number, &self.group)?;
         let act = {
             let state = &self.replica.lock().state;
             Proposer::new(state, now).act(state, now, &[Item::Fence(fence)])
@@ -155,7 +152,7 @@ impl Opened {
         let act = act.expect("a fence is something to agree on");
         let failed = |why| Failed::Shard { number: self.number, why };
         let fence = async {
-            let proposed = self.group.propose(self.leadership, act.bytes).await;
+            let proposed = self.group.propose(leadership, act.bytes).await;
             proposed.map(drop).map_err(failed)
         };
         wait_for(self.group.runtime(), || self.group.lacks_room().map(failed), fence)
@@ -173,7 +170,7 @@ impl Opened {
 
     /// Takes what is asked from here on. `run` is told of what is acknowledged, where that is before it is
     /// durable.
-    pub(super) fn lead(
+    pub(super) fn serve(
         self,
         run: Option<Arc<Run>>,
         room: &Arc<Room>,
@@ -181,30 +178,22 @@ impl Opened {
         scrub_every: Option<Duration>,
         clock: fn() -> u64,
     ) -> DataShard {
-        let Self { number, group, replica, leadership, keeper, shelf } = self;
+        let Self { number, group, replica, keeper, shelf } = self;
         if let Some(run) = &run {
             replica.testify(Arc::clone(run), number);
         }
         let (asks, asked) = mpsc::unbounded_channel();
-        let has_failed = Arc::new(AtomicBool::new(false));
-        let begin = Begin {
+        let leads = Leads {
+            number,
             group: Arc::clone(&group),
             replica: Arc::clone(&replica),
-            leadership,
             run,
             room: Arc::clone(room),
             chapter,
             clock,
         };
-        let leading = {
-            let has_failed = Arc::clone(&has_failed);
-            async move {
-                if let Some(why) = lead(begin, asked).await {
-                    tracing::error!(shard = number, %why, "the shard is offline");
-                    has_failed.store(true, Ordering::Relaxed);
-                }
-            }
-        };
+        let (stands, standing) = watch::channel(Standing::default());
+        let leading = lead_whenever(number, Arc::clone(&group), leads, asked, stands);
         let leader = Task::spawn(group.runtime(), leading);
         // What was deleted, and not freed by the end of the last run.
         if !shelf.is_empty() {
@@ -256,7 +245,7 @@ impl Opened {
             replica,
             shelf,
             keeper,
-            has_failed,
+            standing,
             room: Arc::clone(room),
             lately: Lately::default(),
             due: Mutex::new(None),
@@ -268,7 +257,46 @@ impl DataShard {
     /// Whether its disk or its engine has failed: nothing is taken any more, what is in memory or can
     /// be read is served.
     pub(crate) fn has_failed(&self) -> bool {
-        self.has_failed.load(Ordering::Relaxed)
+        *self.standing.borrow() == Standing::Failed
+    }
+
+    /// Whether records are read here: this replica leads, or it has failed, and there is no other.
+    pub(crate) fn is_read_here(&self) -> bool {
+        match *self.standing.borrow() {
+            Standing::Leads(_) => true,
+            Standing::Follows => false,
+            Standing::Failed => self.group.is_alone(),
+        }
+    }
+
+    /// Waits until it leads, on a thread that is not a runtime's.
+    pub(super) fn wait_to_lead(&self) -> Result<(), Failed> {
+        let failed = |why| Failed::Shard { number: self.number, why };
+        let mut standing = self.standing.clone();
+        let leads = async {
+            let stands = standing.wait_for(|standing| *standing != Standing::Follows).await;
+            match stands.map(|standing| *standing) {
+                Ok(Standing::Leads(_)) => Ok(()),
+                _failed => Err(self.why_offline()),
+            }
+        };
+        wait_for(self.group.runtime(), || self.group.lacks_room().map(failed), leads)
+    }
+
+    /// Done when this replica does not lead any more, or has failed.
+    pub(crate) fn until_it_follows(&self) -> impl Future<Output = ()> + Send + use<> {
+        let mut standing = self.standing.clone();
+        async move {
+            let follows = |standing: &Standing| !matches!(standing, Standing::Leads(_));
+            // Where nobody changes it any more it has ended.
+            standing.wait_for(follows).await.ok();
+        }
+    }
+
+    fn why_offline(&self) -> Failed {
+        let number = self.number;
+        let why = self.group.why_offline();
+        why.map_or(Failed::Offline { number }, |why| Failed::Shard { number, why })
     }
 
     /// Whether a batch of so many bytes may be appended, by the room on the disk.
@@ -310,7 +338,7 @@ impl DataShard {
         let (reply, done) = oneshot::channel();
         let offline = || Failed::Offline { number: self.number };
         self.asks.send(Ask::Act { items, reply }).map_err(|_closed| offline())?;
-        done.await.map_err(|_gone| offline())
+        done.await.map_err(|_gone| offline())?
     }
 
     /// The last log index that is durable, as the shard counts.

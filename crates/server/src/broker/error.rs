@@ -21,6 +21,12 @@ pub enum Failed {
         /// Which.
         number: u32,
     },
+    /// Another replica leads a shard, or nobody does: ask there. What was asked for may be done all the same.
+    #[error("shard {number} is not led here")]
+    NotLeader {
+        /// Which.
+        number: u32,
+    },
     /// Topics were durable, and their changes are not in the log any more.
     #[error("shard 0 has lost changes: it does not know of {opening}, which is in shard {number}")]
     Forgotten {

@@ -9,6 +9,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, MissedTickBehavior, sleep};
 
 use super::error::Failed;
+use super::leadership::why_failed;
 use super::room::Room;
 use super::snapshot::{EVERY_BYTES, Snapshot};
 use super::task::Task;
@@ -103,7 +104,7 @@ impl Keeper {
                             tracing::error!(shard = self.number, %why, "its state cannot be kept");
                         }
                     }
-                    if group.why_offline().is_some() {
+                    if why_failed(&group).is_some() {
                         return;
                     }
                     REST_AFTER_FAILURE

@@ -1,4 +1,4 @@
-//! [`lead`]: the task that has a data shard agree on what producers sent, and on acts.
+//! [`Leads`]: has a data shard agree on what producers sent, and on acts, whenever it leads.
 //!
 //! It runs beside the engine of the shard. What producers send while an entry is on its way waits,
 //! and goes with the next one: one entry, and where it has to be durable one sync, serves all of
@@ -16,17 +16,17 @@ use futures_util::stream::FuturesOrdered;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::MissedTickBehavior;
 
+use super::error::Failed;
+use super::leadership::{self, Ended, LOOK, Lead};
 use super::replica::{Applier, Replica};
 use super::room::Room;
 use super::throttle::{Pace, Throttle};
 use crate::cluster::{self, Committed, Group, Leadership};
-use crate::run::{self, Run};
+use crate::run::Run;
 use crate::shard::{Answer, ENTRY_BYTES_MAX, Item, Opening, Proposal, Proposer, Submission};
 
 /// How often time is agreed on, so that what is past its retention goes.
 const ADVANCE: Duration = Duration::from_secs(60);
-/// How often it is looked whether a chapter is to end.
-const LOOK: Duration = Duration::from_millis(250);
 /// What part of a chapter is settled early where the disk is full.
 const SHARE_IN_NEED: u64 = 16;
 /// Entries that are on their way at once.
@@ -40,7 +40,7 @@ pub(crate) enum Ask {
     /// To append a batch.
     Append { connection: u64, opening: Opening, batch: Bytes, reply: oneshot::Sender<Appended> },
     /// To have acts agreed on; answered when they are applied and durable.
-    Act { items: Vec<Item<'static>>, reply: oneshot::Sender<()> },
+    Act { items: Vec<Item<'static>>, reply: Done },
 }
 
 /// What became of a batch, and of which entry it is.
@@ -51,13 +51,14 @@ pub(crate) struct Appended {
     pub(crate) index: Option<u64>,
 }
 
-type Agreed = (cluster::Result<Committed<u64>>, Option<oneshot::Sender<()>>);
+/// Who waits for acts; told nothing where the shard has failed.
+pub(crate) type Done = oneshot::Sender<Result<(), Failed>>;
 
-/// What a leader begins with.
-pub(crate) struct Begin {
+/// What leads a shard of records, whenever this replica does.
+pub(crate) struct Leads {
+    pub(crate) number: u32,
     pub(crate) group: Arc<Group<Applier>>,
     pub(crate) replica: Arc<Replica>,
-    pub(crate) leadership: Leadership,
     /// Must know that more is to be acknowledged before it is, where that is before it is durable.
     pub(crate) run: Option<Arc<Run>>,
     pub(crate) room: Arc<Room>,
@@ -72,84 +73,102 @@ pub(crate) struct ChapterSize {
     pub(crate) age: Duration,
 }
 
-/// Why a leader ends.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum Ended {
-    #[error(transparent)]
-    Group(#[from] cluster::Error),
-    #[error(transparent)]
-    Run(#[from] run::Error),
-}
-
 /// The leadership of a shard.
-struct Leader {
-    begin: Begin,
+struct Leader<'a> {
+    shard: &'a Leads,
+    leadership: Leadership,
     proposer: Proposer,
     replies: HashMap<u64, oneshot::Sender<Appended>>,
     next_ticket: u64,
-    acts: VecDeque<(Vec<Item<'static>>, Option<oneshot::Sender<()>>)>,
-    on_its_way: FuturesOrdered<BoxFuture<'static, Agreed>>,
+    acts: VecDeque<(Vec<Item<'static>>, Option<Done>)>,
+    on_its_way: FuturesOrdered<BoxFuture<'static, cluster::Result<Committed<u64>>>>,
+    /// Who waits for each of them as an act.
+    acting: VecDeque<Option<Done>>,
     /// The last chapter whose end was proposed.
     chapter: u64,
     throttle: Throttle,
 }
 
-/// Leads a shard until nobody can ask any more, or its engine stops; says why it did.
-pub(crate) async fn lead(begin: Begin, mut asks: mpsc::UnboundedReceiver<Ask>) -> Option<Ended> {
-    let (proposer, chapter) = {
-        let shard = begin.replica.lock();
-        (Proposer::new(&shard.state, (begin.clock)()), shard.state.chapter())
-    };
-    let mut leader = Leader {
-        begin,
-        proposer,
-        replies: HashMap::new(),
-        next_ticket: 0,
-        acts: VecDeque::new(),
-        on_its_way: FuturesOrdered::new(),
-        chapter,
-        throttle: Throttle::default(),
-    };
-    let mut looks = tokio::time::interval(LOOK);
-    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut minutes = tokio::time::interval(ADVANCE);
-    minutes.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let why = loop {
-        tokio::select! {
-            biased;
-            Some((committed, reply)) = leader.on_its_way.next() => {
-                if let Err(why) = leader.agreed(committed, reply) {
-                    break Some(why.into());
-                }
+impl Lead for Leads {
+    type Ask = Ask;
+
+    fn refuse(&self, ask: Ask) {
+        // Who does not wait any more misses nothing.
+        match ask {
+            Ask::Append { reply, .. } => {
+                reply.send(Appended { answer: Answer::NotLeader, index: None }).ok();
             }
-            ask = asks.recv() => match ask {
-                Some(ask) => leader.take(ask),
-                None => break None,
-            },
-            _ = minutes.tick() => if let Err(why) = leader.advance().await {
-                break Some(why);
-            },
-            () = leader.throttle.paid() => {}
-            _ = looks.tick() => {}
+            Ask::Act { reply, .. } => {
+                reply.send(Err(Failed::NotLeader { number: self.number })).ok();
+            }
         }
-        if let Err(why) = leader.end_chapter().await {
-            break Some(why);
+    }
+
+    async fn lead(
+        &mut self,
+        leadership: Leadership,
+        asks: &mut mpsc::UnboundedReceiver<Ask>,
+    ) -> Result<(), Ended> {
+        let mut leader = Leader::new(self, leadership);
+        let ended = leader.lead(asks).await;
+        if ended.as_ref().err().is_none_or(Ended::is_lost) {
+            leader.resign();
         }
-        // Whoever else is ready to ask does so now, and goes with the same entry.
-        tokio::task::yield_now().await;
-        while let Ok(ask) = asks.try_recv() {
-            leader.take(ask);
-        }
-        if let Err(why) = leader.propose().await {
-            break Some(why);
-        }
-    };
-    asks.close();
-    leader.resign();
-    why
+        // Readers look again, and are told.
+        self.replica.wake_all();
+        ended
+    }
 }
 
-impl Leader {
+impl<'a> Leader<'a> {
+    /// Knows all that was agreed on before, as the state has it.
+    fn new(shard: &'a Leads, leadership: Leadership) -> Self {
+        let (proposer, chapter) = {
+            let state = &shard.replica.lock().state;
+            (Proposer::new(state, (shard.clock)()), state.chapter())
+        };
+        Self {
+            shard,
+            leadership,
+            proposer,
+            replies: HashMap::new(),
+            next_ticket: 0,
+            acts: VecDeque::new(),
+            on_its_way: FuturesOrdered::new(),
+            acting: VecDeque::new(),
+            chapter,
+            throttle: Throttle::default(),
+        }
+    }
+
+    /// Leads until nobody can ask any more, or something says that it does not lead.
+    async fn lead(&mut self, asks: &mut mpsc::UnboundedReceiver<Ask>) -> Result<(), Ended> {
+        let mut looks = tokio::time::interval(LOOK);
+        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut minutes = tokio::time::interval(ADVANCE);
+        minutes.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                biased;
+                Some(committed) = self.on_its_way.next() => self.agreed(committed)?,
+                ask = asks.recv() => match ask {
+                    Some(ask) => self.take(ask),
+                    None => return Ok(()),
+                },
+                _ = minutes.tick() => self.advance().await?,
+                () = self.throttle.paid() => {}
+                _ = looks.tick() => leadership::check(&self.shard.group, self.leadership)?,
+            }
+            self.end_chapter().await?;
+            // Whoever else is ready to ask does so now, and goes with the same entry.
+            tokio::task::yield_now().await;
+            while let Ok(ask) = asks.try_recv() {
+                self.take(ask);
+            }
+            self.propose().await?;
+        }
+    }
+
     fn take(&mut self, ask: Ask) {
         match ask {
             Ask::Append { connection, opening, batch, reply } => {
@@ -170,9 +189,9 @@ impl Leader {
 
     /// Has time agreed on, where it deletes something, and closes what was idle.
     async fn advance(&mut self) -> Result<(), Ended> {
-        let now = (self.begin.clock)();
+        let now = (self.shard.clock)();
         let closing = {
-            let shard = self.begin.replica.lock();
+            let shard = self.shard.replica.lock();
             if shard.state.is_due(now) {
                 self.acts.push_back((vec![Item::Advance], None));
             }
@@ -186,7 +205,7 @@ impl Leader {
 
     /// Ends the chapter where it is large or old enough; and looks whether those that have ended are settled.
     async fn end_chapter(&mut self) -> Result<(), Ended> {
-        let Begin { replica, room, chapter, clock, .. } = &self.begin;
+        let Leads { replica, room, chapter, clock, .. } = self.shard;
         let (act, unsettled) = {
             let shard = replica.lock();
             let (state, now) = (&shard.state, clock());
@@ -221,19 +240,19 @@ impl Leader {
             return Ok(());
         }
         let Some((items, reply)) = self.acts.pop_front() else { return Ok(()) };
-        let now = (self.begin.clock)();
-        let act = self.proposer.act(&self.begin.replica.lock().state, now, &items);
+        let now = (self.shard.clock)();
+        let act = self.proposer.act(&self.shard.replica.lock().state, now, &items);
         self.send(act.expect("an act is something to agree on"), reply).await
     }
 
     /// An entry of batches that wait, if any do.
     fn draft(&mut self) -> Option<Proposal> {
-        if let Some(durable) = self.begin.group.durable() {
+        if let Some(durable) = self.shard.group.durable() {
             // The shard counts from 1.
             self.proposer.durable(durable + 1);
         }
-        let (mut answers, now) = (Vec::new(), (self.begin.clock)());
-        let draft = self.proposer.draft(&self.begin.replica.lock().state, now, &mut answers);
+        let (mut answers, now) = (Vec::new(), (self.shard.clock)());
+        let draft = self.proposer.draft(&self.shard.replica.lock().state, now, &mut answers);
         self.answer(answers, None);
         draft
     }
@@ -249,35 +268,29 @@ impl Leader {
     }
 
     /// Sends an entry on its way, behind all that were sent before.
-    async fn send(
-        &mut self,
-        proposal: Proposal,
-        reply: Option<oneshot::Sender<()>>,
-    ) -> Result<(), Ended> {
-        let Begin { group, leadership, run, clock, .. } = &self.begin;
+    async fn send(&mut self, proposal: Proposal, reply: Option<Done>) -> Result<(), Ended> {
+        let Leads { group, run, clock, .. } = self.shard;
         if let Some(run) = run.as_ref().filter(|run| run.rests()) {
             let (run, now) = (Arc::clone(run), clock());
             let woken = tokio::task::spawn_blocking(move || run.busy(now)).await;
             woken.unwrap_or(Ok(()))?;
         }
-        let committed = group.submit(*leadership, proposal.bytes).await?;
-        self.on_its_way.push_back(Box::pin(async move { (committed.await, reply) }));
+        // Whatever becomes of it, who waits for it is told.
+        self.acting.push_back(reply);
+        let committed = group.submit(self.leadership, proposal.bytes).await?;
+        self.on_its_way.push_back(Box::pin(committed));
         Ok(())
     }
 
     /// The oldest entry on its way is applied.
-    fn agreed(
-        &mut self,
-        committed: cluster::Result<Committed<u64>>,
-        reply: Option<oneshot::Sender<()>>,
-    ) -> cluster::Result<()> {
+    fn agreed(&mut self, committed: cluster::Result<Committed<u64>>) -> cluster::Result<()> {
         let index = committed?.answer;
         let mut answers = Vec::new();
         self.proposer.applied(index, &mut answers);
         self.answer(answers, Some(index));
-        if let Some(reply) = reply {
+        if let Some(Some(reply)) = self.acting.pop_front() {
             // Who does not wait any more misses nothing.
-            reply.send(()).ok();
+            reply.send(Ok(())).ok();
         }
         Ok(())
     }
@@ -290,10 +303,14 @@ impl Leader {
         }
     }
 
-    /// Answers all who wait.
+    /// Tells all who wait that another leads. What is on its way may be agreed on all the same.
     fn resign(self) {
         for reply in self.replies.into_values() {
             reply.send(Appended { answer: Answer::NotLeader, index: None }).ok();
+        }
+        let waiting = self.acts.into_iter().map(|(_, reply)| reply);
+        for reply in self.acting.into_iter().chain(waiting).flatten() {
+            reply.send(Err(Failed::NotLeader { number: self.shard.number })).ok();
         }
     }
 }

@@ -20,7 +20,8 @@
 //! | `options.rs` | what a node is opened with |
 //! | `data.rs` | a shard of records: its group, its replica, its leader's door |
 //! | `replica.rs` | what a shard's entries have made here, and who waits for more |
-//! | `leader.rs` | the task that has a shard agree on batches and acts |
+//! | `leadership.rs` | how a replica of a shard comes to lead, and stops |
+//! | `leader.rs` | has a shard of records agree on batches and acts, while it leads |
 //! | `snapshot.rs` | the state of a shard in a file |
 //! | `keeper.rs` | the task that writes it, and lets the log go |
 //! | `compactor.rs` | the task that keeps the newest record of each key |
@@ -50,6 +51,7 @@ mod keeper;
 mod lately;
 pub(crate) mod layout;
 mod leader;
+mod leadership;
 mod look;
 mod node;
 mod opening;
@@ -70,7 +72,7 @@ pub(crate) use self::coordinator::Asked;
 pub(crate) use self::data::{DataShard, Ends};
 pub use self::error::Failed;
 pub use self::layout::cluster_in;
-pub(crate) use self::layout::{GROUPS, ID_DIGITS as CLUSTER_DIGITS, SHARED};
+pub(crate) use self::layout::{CONTROL, GROUPS, ID_DIGITS as CLUSTER_DIGITS, SHARED};
 pub(crate) use self::leader::Appended;
 pub use self::look::{Names, chapters_in, names_in, snapshot_of};
 pub use self::node::Node;

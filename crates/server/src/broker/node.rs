@@ -103,7 +103,11 @@ impl Node {
         // Before anything is added to it: a log that has grown since would hide what it has lost.
         let (run, verdict) = Run::begin(start, &ends)?;
         let shared = shared.begin(dir)?;
-        if let Verdict::MayHaveLost(loss) = &verdict {
+        // Where others vote, they may have what this one has lost.
+        let is_alone = shared.is_alone() && durable.is_alone();
+        if let Verdict::MayHaveLost(loss) = &verdict
+            && is_alone
+        {
             shared.fence(loss.fence(SHARED), now())?;
             // What was acknowledged after the backup was durable, and is not here.
             if is_restored(&**dir)? {
@@ -115,8 +119,12 @@ impl Node {
         let room = Arc::new(Room::new(dir, options.reserve_bytes));
         let (bytes, age) = (room.for_chapter(options.chapter_bytes), options.chapter_age);
         let (chapter, every) = (ChapterSize { bytes, age }, options.scrub_every);
-        let shared = Arc::new(shared.lead(Some(Arc::clone(&run)), &room, chapter, every, now));
-        let durable = Arc::new(durable.lead(None, &room, chapter, every, now));
+        let shared = Arc::new(shared.serve(Some(Arc::clone(&run)), &room, chapter, every, now));
+        let durable = Arc::new(durable.serve(None, &room, chapter, every, now));
+        if is_alone {
+            shared.wait_to_lead()?;
+            durable.wait_to_lead()?;
+        }
         let runtime = shared.group.runtime();
         let watching = Task::spawn(runtime, Arc::clone(&room).watch());
         let resting = Task::spawn(runtime, rest(Arc::downgrade(&shared), Arc::clone(&run)));

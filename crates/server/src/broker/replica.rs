@@ -79,6 +79,13 @@ impl Replica {
         readers.push(Arc::downgrade(reader));
     }
 
+    /// Tells all who wait for a partition: they look again.
+    pub(super) fn wake_all(&self) {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let readers = waiting.drain().flat_map(|(_, readers)| readers);
+        readers.filter_map(|reader| reader.upgrade()).for_each(|reader| reader.notify_one());
+    }
+
     /// Tells who waits for these partitions.
     fn wake(&self, outcomes: &[Outcome]) {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);

@@ -13,6 +13,7 @@ use super::ends::Ends;
 use super::error::Failed;
 use super::keeper::Keeper;
 use super::leader::Ask;
+use super::leadership::why_failed;
 use super::replica::{Applier, Replica};
 use super::room::Room;
 use crate::chapter::{self, Footer, Plan, Shelf, Writer};
@@ -77,7 +78,7 @@ impl Settler {
                 self.expire().await;
             }
             let Err(why) = settled else { continue };
-            if self.ends.has_come() || group.why_offline().is_some() {
+            if self.ends.has_come() || why_failed(&group).is_some() {
                 return;
             }
             tracing::error!(shard = self.number, %why, "a chapter cannot be settled");

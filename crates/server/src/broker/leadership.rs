@@ -1,0 +1,299 @@
+//! [`lead_whenever`]: how a replica of a shard comes to lead, and stops.
+//!
+//! ```text
+//!            the group leads, and its first entry is applied
+//!   Follows ───────────────────────────────────────────────► Leads ──► Failed
+//!           ◄───────────────────────────────────────────────   an engine or a disk is at its end
+//!            the engine says so, or refuses what is proposed
+//! ```
+//!
+//! A shard opens, applies, settles and keeps its state whoever leads. What only a leader may do is done by a
+//! [`Lead`]er, which is given one leadership after another. It keeps nothing from one to the next: what was on its
+//! way when a leadership ended may be agreed on or not, and the state says which once the next one begins.
+//!
+//! Who asks while another leads is told so at once, and so is, when a leadership ends, everybody who waits.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{mpsc, watch};
+
+use super::error::Failed;
+use super::opening::wait_for;
+use crate::cluster::{self, Apply, Group, Leadership};
+use crate::run;
+
+/// How often a leader looks whether it still leads, at least.
+pub(super) const LOOK: Duration = Duration::from_millis(250);
+
+/// What a replica of a shard is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// Another leads, or nobody.
+    #[default]
+    Follows,
+    /// It leads.
+    Leads(Leadership),
+    /// Its engine or its disk has failed: it does nothing any more.
+    Failed,
+}
+
+/// What leads a shard, whenever this replica does.
+pub(super) trait Lead: Send + 'static {
+    /// What a leader is asked.
+    type Ask: Send + 'static;
+
+    /// Tells who asked that this replica does not lead.
+    fn refuse(&self, ask: Self::Ask);
+
+    /// Leads until nobody can ask any more, or for as long as it can. Whoever waits is answered on return.
+    fn lead(
+        &mut self,
+        leadership: Leadership,
+        asks: &mut mpsc::UnboundedReceiver<Self::Ask>,
+    ) -> impl Future<Output = Result<(), Ended>> + Send;
+}
+
+/// Why a leadership ends.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Ended {
+    #[error(transparent)]
+    Group(#[from] cluster::Error),
+    #[error(transparent)]
+    Run(#[from] run::Error),
+}
+
+impl Ended {
+    /// Whether another leads now, or will: nothing has failed.
+    pub(super) fn is_lost(&self) -> bool {
+        matches!(self, Self::Group(why) if is_lost(why))
+    }
+}
+
+/// Has a leader lead whenever the group does, until nobody can ask any more or the shard has failed.
+pub(super) async fn lead_whenever<S: Apply, L: Lead>(
+    number: u32,
+    group: Arc<Group<S>>,
+    mut leader: L,
+    mut asks: mpsc::UnboundedReceiver<L::Ask>,
+    standing: watch::Sender<Standing>,
+) {
+    let why = loop {
+        let began = tokio::select! {
+            biased;
+            began = begin(&group) => began,
+            ask = asks.recv() => match ask {
+                Some(ask) => {
+                    leader.refuse(ask);
+                    continue;
+                }
+                None => return,
+            },
+        };
+        let leadership = match began {
+            Ok(leadership) => leadership,
+            Err(why) => break Ended::from(why),
+        };
+        tracing::debug!(shard = number, term = leadership.term, "it leads");
+        standing.send_replace(Standing::Leads(leadership));
+        match leader.lead(leadership, &mut asks).await {
+            Ok(()) => return,
+            Err(why) if why.is_lost() => {
+                tracing::info!(shard = number, %why, "it follows");
+                standing.send_replace(Standing::Follows);
+            }
+            Err(why) => break why,
+        }
+    };
+    tracing::error!(shard = number, %why, "the shard is offline");
+    standing.send_replace(Standing::Failed);
+}
+
+/// Waits until this replica leads and may begin: it knows all that was agreed on before. Who is alone has all of that
+/// durable first: nobody else has what a power cut would take.
+async fn begin<S: Apply>(group: &Group<S>) -> cluster::Result<Leadership> {
+    loop {
+        let leadership = group.wait_to_lead().await?;
+        if let Some(applied) = group.applied().filter(|_| group.is_alone()) {
+            group.wait_durable(applied).await?;
+        }
+        if group.leadership() == Some(leadership) {
+            return Ok(leadership);
+        }
+    }
+}
+
+/// As a leadership [begins](begin), of a shard that is being opened. Not to be called on a runtime.
+pub(super) fn wait_to_begin<S: Apply>(number: u32, group: &Group<S>) -> Result<Leadership, Failed> {
+    let failed = |why| Failed::Shard { number, why };
+    let leading = async { begin(group).await.map_err(failed) };
+    wait_for(group.runtime(), || group.lacks_room().map(failed), leading)
+}
+
+/// Whether the replica still leads in this leadership.
+///
+/// # Errors
+/// Why it does not.
+pub(super) fn check<S: Apply>(group: &Group<S>, leadership: Leadership) -> cluster::Result<()> {
+    if group.leadership() == Some(leadership) {
+        return Ok(());
+    }
+    let lost = || cluster::Error::NotLeader { term: leadership.term };
+    Err(why_failed(group).unwrap_or_else(lost))
+}
+
+/// Why the replica does nothing any more, if it does not: to follow is no failure.
+pub(super) fn why_failed<S: Apply>(group: &Group<S>) -> Option<cluster::Error> {
+    group.why_offline().filter(|why| !is_lost(why))
+}
+
+fn is_lost(why: &cluster::Error) -> bool {
+    matches!(why, cluster::Error::NotLeader { .. } | cluster::Error::Unknown { .. })
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use plimsoll_log::Ack;
+    use plimsoll_simdisk::SimDir;
+    use plimsoll_sync::Dir;
+    use tokio::sync::oneshot;
+
+    use super::super::layout::SHARED;
+    use super::super::leader::{Appended, Ask, ChapterSize, Leads};
+    use super::super::replica::{Applier, Replica};
+    use super::super::room::Room;
+    use super::*;
+    use crate::cluster::Options;
+    use crate::shard::{Answer, Item, Opening, PartitionId, State, TopicId};
+
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    struct One {
+        group: Arc<Group<Applier>>,
+        leads: Leads,
+        replica: Arc<Replica>,
+    }
+
+    fn one() -> One {
+        let dir: Arc<dyn Dir> = Arc::new(SimDir::new());
+        let options = Options {
+            node: 1,
+            promise: Ack::Durable,
+            must_sync: |_| true,
+            start: None,
+            log: plimsoll_log::Options::default(),
+            crew: None,
+        };
+        let replica = Arc::new(Replica::new(State::default(), 1 << 20, 0));
+        let (group, _) = Group::open(&dir, options, Applier(Arc::clone(&replica))).unwrap();
+        let group = Arc::new(group);
+        let leads = Leads {
+            number: SHARED,
+            group: Arc::clone(&group),
+            replica: Arc::clone(&replica),
+            run: None,
+            room: Arc::new(Room::new(&dir, 0)),
+            chapter: ChapterSize { bytes: 1 << 30, age: PATIENCE },
+            clock: || 1_000,
+        };
+        One { group, leads, replica }
+    }
+
+    fn opening() -> Opening {
+        Opening { partition: PartitionId { topic: TopicId([7; 16]), number: 0 }, number: 1 }
+    }
+
+    fn act(asks: &mpsc::UnboundedSender<Ask>) -> oneshot::Receiver<Result<(), Failed>> {
+        let (reply, done) = oneshot::channel();
+        asks.send(Ask::Act { items: vec![Item::Advance], reply }).unwrap();
+        done
+    }
+
+    fn append(asks: &mpsc::UnboundedSender<Ask>) -> oneshot::Receiver<Appended> {
+        let (reply, appended) = oneshot::channel();
+        let (opening, batch) = (opening(), Bytes::new());
+        asks.send(Ask::Append { connection: 1, opening, batch, reply }).unwrap();
+        appended
+    }
+
+    /// Whoever waited for a leader that leads no more was told nothing, and waited for its timeout.
+    #[test]
+    fn who_waits_when_a_leadership_ends_is_told_so() {
+        let One { group, mut leads, replica } = one();
+        let lead = wait_to_begin(SHARED, &group).unwrap();
+        // The engine leads in another term by now.
+        let lost = Leadership { term: lead.term + 1, ..lead };
+        let (asks, mut asked) = mpsc::unbounded_channel();
+        let (appended, done) = (append(&asks), act(&asks));
+        let reader = Arc::new(tokio::sync::Notify::new());
+        replica.watch(opening(), &reader);
+        let (ended, appended, done) = group.runtime().block_on(async {
+            let ended = tokio::time::timeout(PATIENCE, leads.lead(lost, &mut asked)).await.unwrap();
+            reader.notified().await;
+            (ended, appended.await.unwrap(), done.await.unwrap())
+        });
+        assert!(ended.is_err_and(|why| why.is_lost()));
+        // What was refused before it was proposed has its own answer.
+        assert!(matches!(appended.answer, Answer::Refused(_) | Answer::NotLeader), "{appended:?}");
+        assert!(matches!(done, Err(Failed::NotLeader { number: SHARED })), "{done:?}");
+    }
+
+    /// Leads until it is asked for something, and then says that it leads no more.
+    struct Fickle {
+        /// How often it may.
+        left: usize,
+        began: mpsc::UnboundedSender<u64>,
+    }
+
+    impl Lead for Fickle {
+        type Ask = oneshot::Sender<bool>;
+
+        fn refuse(&self, ask: Self::Ask) {
+            ask.send(false).ok();
+        }
+
+        async fn lead(
+            &mut self,
+            leadership: Leadership,
+            asks: &mut mpsc::UnboundedReceiver<Self::Ask>,
+        ) -> Result<(), Ended> {
+            self.began.send(leadership.term).ok();
+            let Some(ask) = asks.recv().await else { return Ok(()) };
+            ask.send(true).ok();
+            self.left -= 1;
+            let term = leadership.term;
+            Err(match self.left {
+                0 => cluster::Error::Stopped { why: "its disk".to_owned() },
+                _ => cluster::Error::Unknown { term },
+            }
+            .into())
+        }
+    }
+
+    #[test]
+    fn a_leadership_that_ends_is_no_failure_and_the_next_begins() {
+        let One { group, .. } = one();
+        let (began, mut begun) = mpsc::unbounded_channel();
+        let (asks, asked) = mpsc::unbounded_channel();
+        let (stands, mut standing) = watch::channel(Standing::default());
+        let fickle = Fickle { left: 3, began };
+        let task =
+            group.runtime().spawn(lead_whenever(SHARED, Arc::clone(&group), fickle, asked, stands));
+        let ask = || {
+            let (reply, answer) = oneshot::channel();
+            asks.send(reply).unwrap();
+            answer
+        };
+        group.runtime().block_on(async {
+            for _ in 0..3 {
+                assert!(begun.recv().await.is_some());
+                standing.wait_for(|now| matches!(now, Standing::Leads(_))).await.unwrap();
+                assert_eq!(ask().await, Ok(true));
+            }
+            task.await.unwrap();
+        });
+        assert_eq!(*standing.borrow(), Standing::Failed, "that one was a failure");
+        assert!(asks.is_closed());
+    }
+}
