@@ -196,12 +196,10 @@ async fn trim(
         return Err(ErrorCode::OffsetOutOfRange);
     }
     if start > ends.start {
-        // Deleted with the topic in the meantime, the shard has nothing to trim: control holds its turn.
+        // Deleted with the topic in the meantime, the shard has nothing to trim.
         let trim = Item::Trim { opening: at.opening, start };
         let shard = Arc::clone(&at.shard);
-        let act = move |node: Arc<Node>| async move {
-            node.topics.act_on(&shard, at.opening, trim).await
-        };
+        let act = move |_: Arc<Node>| async move { Ok(shard.act(vec![trim]).await?) };
         session.within(patience, act).await.map_err(|why| why.code)?;
     }
     at.shard.start(at.opening).ok_or(ErrorCode::UnknownTopicOrPartition)

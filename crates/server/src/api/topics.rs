@@ -5,9 +5,8 @@ use std::sync::Arc;
 use super::patience::Patience;
 use super::problem::Problem;
 use super::session::{NODE_ID, Session};
-use crate::broker::{Asked, Failed, GROUPS, Node};
+use crate::broker::Node;
 use crate::control::{TopicSettings, check_name};
-use crate::groups::Answer;
 use crate::kafka::error::ErrorCode;
 use crate::kafka::message::{
     CreatableTopic, CreatePartitionsRequest, CreatePartitionsResponse, CreateTopicsRequest,
@@ -131,17 +130,9 @@ pub(super) async fn delete(session: Session, request: DeleteTopicsRequest) -> De
 async fn delete_one(session: &Session, name: &str, patience: Patience) -> Result<(), Problem> {
     let id = session.node.topics.catalog().id(name);
     let id = id.ok_or_else(Problem::no_topic)?;
-    let gone = Asked::TopicIsGone(name.to_owned());
-    let delete = move |node: Arc<Node>| async move {
-        let forget = async {
-            match node.groups.ask(gone).await {
-                Answer::Done => Ok(()),
-                _refused => Err(Failed::Offline { number: GROUPS }),
-            }
-        };
-        node.topics.delete(id, forget).await
-    };
-    session.within(patience, delete).await
+    session
+        .within(patience, move |node: Arc<Node>| async move { node.topics.delete(id).await })
+        .await
 }
 
 pub(super) async fn grow(

@@ -1,5 +1,6 @@
-//! [`Coordinator`]: the groups' shard, and the task that coordinates.
+//! [`Coordinator`]: the groups' shard, and what coordinates while this node leads it.
 //!
+//! Who is in a group is known to its coordinator only: a leadership begins with what is stored, and members join again.
 //! What the pure coordinator decides is agreed on, durable, and applied, in that order; only then
 //! are those who wait for it answered.
 
@@ -14,13 +15,13 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesOrdered;
 use plimsoll_log::{Ack, Crew};
 use plimsoll_sync::Dir;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, MissedTickBehavior};
 
 use super::error::Failed;
 use super::keeper::{Keeper, Kept};
 use super::layout::{self, GROUPS as NUMBER};
-use super::opening::wait_for;
+use super::leadership::{self, Ended, LOOK, Lead, Standing, lead_whenever, wait_until_it_leads};
 use super::options::small_log;
 use super::room::Room;
 use super::snapshot;
@@ -85,6 +86,7 @@ pub(crate) struct Coordinator {
     pub(super) group: Arc<Group<Stores>>,
     store: Arc<RwLock<Store>>,
     groups: Arc<Mutex<Groups>>,
+    standing: watch::Receiver<Standing>,
     keeper: Arc<Keeper>,
 }
 
@@ -118,7 +120,7 @@ impl Kept for Stores {
 }
 
 impl Coordinator {
-    /// Opens the shard in its directory, and coordinates.
+    /// Opens the shard in its directory, and coordinates whenever it leads. Who is alone does on return.
     pub(crate) fn open(
         dir: &Arc<dyn Dir>,
         crew: &Arc<Crew>,
@@ -143,31 +145,25 @@ impl Coordinator {
         let keeper = Arc::new(Keeper::new(root, NUMBER, Arc::clone(&applied_bytes), None));
         let stores = Stores { store: Arc::clone(&store), applied_bytes };
         let (group, _) = Group::open(&dir, options, stores).map_err(failed)?;
-        let leading = async { group.wait_to_lead().await.map_err(failed) };
-        let leadership = wait_for(group.runtime(), || group.lacks_room().map(failed), leading)?;
-        let loaded = Groups::load(settings, &read(&store), clock());
-        let groups = Arc::new(Mutex::new(loaded));
-        let group = Arc::new(group);
+        let groups = Groups::load(settings.clone(), &read(&store), clock());
+        let (group, groups) = (Arc::new(group), Arc::new(Mutex::new(groups)));
         let (asks, asked) = mpsc::unbounded_channel();
-        let work = Work {
+        let coordinates = Coordinates {
             group: Arc::clone(&group),
-            leadership,
             store: Arc::clone(&store),
             groups: Arc::clone(&groups),
-            replies: HashMap::new(),
-            next_ticket: 0,
-            on_its_way: FuturesOrdered::new(),
+            settings,
             clock,
-            last_now: 0,
         };
-        let task = Task::spawn(group.runtime(), async move {
-            if let Some(why) = work.coordinate(asked).await {
-                tracing::error!(shard = NUMBER, %why, "the groups are offline");
-            }
-        });
+        let (stands, standing) = watch::channel(Standing::default());
+        let leading = lead_whenever(NUMBER, Arc::clone(&group), coordinates, asked, stands);
+        let task = Task::spawn(group.runtime(), leading);
+        if leadership::is_alone(&group) {
+            wait_until_it_leads(NUMBER, &group, standing.clone())?;
+        }
         let keeping = Arc::clone(&keeper).keep(Arc::clone(&group), Arc::clone(room));
         let keeping = Task::spawn(group.runtime(), keeping);
-        Ok(Self { asks, task, keeping, group, store, groups, keeper })
+        Ok(Self { asks, task, keeping, group, store, groups, standing, keeper })
     }
 
     /// Asks, and waits for the answer.
@@ -188,9 +184,21 @@ impl Coordinator {
         answer.unwrap_or(Answer::Refused(Refusal::NotCoordinator))
     }
 
-    /// What is agreed on.
+    /// Whether this node coordinates.
+    pub(crate) fn leads(&self) -> bool {
+        matches!(*self.standing.borrow(), Standing::Leads(_))
+    }
+
+    /// What is agreed on, as this node has heard.
     pub(crate) fn store(&self) -> RwLockReadGuard<'_, Store> {
         read(&self.store)
+    }
+
+    /// Whether there are offsets in a topic of this name.
+    pub(super) fn has_offsets_in(&self, topic: &str) -> bool {
+        let store = self.store();
+        let mut offsets = store.groups().flat_map(|(_, stored)| stored.offsets());
+        offsets.any(|(name, ..)| name == topic)
     }
 
     /// The groups as they are here and now.
@@ -212,75 +220,110 @@ fn read(store: &RwLock<Store>) -> RwLockReadGuard<'_, Store> {
     store.read().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The task that coordinates.
-struct Work {
+/// What coordinates, whenever this node leads.
+struct Coordinates {
     group: Arc<Group<Stores>>,
-    leadership: Leadership,
     store: Arc<RwLock<Store>>,
     groups: Arc<Mutex<Groups>>,
+    settings: Settings,
+    clock: fn() -> u64,
+}
+
+/// One leadership of it.
+struct Work<'a> {
+    of: &'a Coordinates,
+    leadership: Leadership,
     replies: HashMap<u64, oneshot::Sender<Answer>>,
     next_ticket: u64,
     /// Changes that are being agreed on, each with its number.
     on_its_way: FuturesOrdered<BoxFuture<'static, (u64, cluster::Result<Committed<()>>)>>,
-    clock: fn() -> u64,
     last_now: u64,
 }
 
-impl Work {
+impl Lead for Coordinates {
+    type Ask = (Asked, oneshot::Sender<Answer>);
+
+    fn refuse(&self, (_, reply): Self::Ask) {
+        // Who does not wait any more misses nothing.
+        reply.send(Answer::Refused(Refusal::NotCoordinator)).ok();
+    }
+
+    async fn lead(
+        &mut self,
+        leadership: Leadership,
+        asked: &mut mpsc::UnboundedReceiver<Self::Ask>,
+    ) -> Result<(), Ended> {
+        self.begin();
+        let work = Work {
+            of: self,
+            leadership,
+            replies: HashMap::new(),
+            next_ticket: 0,
+            on_its_way: FuturesOrdered::new(),
+            last_now: 0,
+        };
+        // Who still waits is told that another coordinates: its answer is dropped.
+        let ended = work.coordinate(asked).await;
+        self.begin();
+        ended
+    }
+}
+
+impl Coordinates {
+    /// From what is stored: nobody is known to be a member.
+    fn begin(&self) {
+        let groups = Groups::load(self.settings.clone(), &read(&self.store), (self.clock)());
+        *self.groups.lock().unwrap_or_else(PoisonError::into_inner) = groups;
+    }
+}
+
+impl Work<'_> {
     async fn coordinate(
         mut self,
-        mut asked: mpsc::UnboundedReceiver<(Asked, oneshot::Sender<Answer>)>,
-    ) -> Option<cluster::Error> {
+        asked: &mut mpsc::UnboundedReceiver<(Asked, oneshot::Sender<Answer>)>,
+    ) -> Result<(), Ended> {
+        let mut looks = tokio::time::interval(LOOK);
+        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut expire = tokio::time::interval(EXPIRE);
         expire.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let why = loop {
+        loop {
             let alarm = self.alarm();
             tokio::select! {
                 biased;
-                Some((number, committed)) = self.on_its_way.next() => match committed {
-                    Ok(_) => {
-                        let answers = self.groups().agreed(number);
-                        self.answer(answers);
-                    }
-                    Err(why) => break Some(why),
-                },
+                Some((number, committed)) = self.on_its_way.next() => {
+                    committed?;
+                    let answers = self.groups().agreed(number);
+                    self.answer(answers);
+                }
                 ask = asked.recv() => match ask {
                     Some((ask, reply)) => {
                         let step = self.take(ask, reply);
-                        if let Err(why) = self.carry_out(step).await {
-                            break Some(why);
-                        }
+                        self.carry_out(step).await?;
                     }
-                    None => break None,
+                    None => return Ok(()),
                 },
+                _ = looks.tick() => leadership::check(&self.of.group, self.leadership)?,
                 () = tokio::time::sleep_until(alarm) => {
                     let now = self.now();
                     let step = self.groups().tick(now);
-                    if let Err(why) = self.carry_out(step).await {
-                        break Some(why);
-                    }
+                    self.carry_out(step).await?;
                 }
                 _ = expire.tick() => {
                     let now = self.now();
-                    let step = self.groups().expire(&read(&self.store), now);
-                    if let Err(why) = self.carry_out(step).await {
-                        break Some(why);
-                    }
+                    let step = self.groups().expire(&read(&self.of.store), now);
+                    self.carry_out(step).await?;
                 }
             }
-        };
-        // Dropped replies say that another coordinates.
-        asked.close();
-        why
+        }
     }
 
     fn groups(&self) -> MutexGuard<'_, Groups> {
-        self.groups.lock().unwrap_or_else(PoisonError::into_inner)
+        self.of.groups.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The time, which does not go back.
     fn now(&mut self) -> u64 {
-        self.last_now = self.last_now.max((self.clock)());
+        self.last_now = self.last_now.max((self.of.clock)());
         self.last_now
     }
 
@@ -296,7 +339,7 @@ impl Work {
         self.next_ticket += 1;
         self.replies.insert(ticket, reply);
         let mut groups = self.groups();
-        let store = read(&self.store);
+        let store = read(&self.of.store);
         match asked {
             Asked::Join(join, fresh) => groups.join(join, fresh, ticket, now),
             Asked::Sync(sync) => groups.sync(sync, ticket, now),
@@ -312,7 +355,7 @@ impl Work {
     /// Has the changes agreed on in their order, and says what may be said now.
     async fn carry_out(&mut self, step: Step) -> cluster::Result<()> {
         for (number, change) in step.changes {
-            let committed = self.group.submit(self.leadership, change.encode().into()).await?;
+            let committed = self.of.group.submit(self.leadership, change.encode().into()).await?;
             self.on_its_way.push_back(Box::pin(async move { (number, committed.await) }));
         }
         self.answer(step.answers);

@@ -13,11 +13,12 @@ use tokio::task::spawn_blocking;
 use super::compactor::Compactor;
 use super::ends;
 use super::error::Failed;
+use super::intended::Intended;
 use super::keeper::Keeper;
 use super::lately::Lately;
 use super::layout;
 use super::leader::{Appended, Ask, ChapterSize, Leads};
-use super::leadership::{Standing, lead_whenever, wait_to_begin};
+use super::leadership::{Standing, is_alone, lead_whenever, wait_to_begin, wait_until_it_leads};
 use super::opening::wait_for;
 use super::replica::{Applier, Replica};
 use super::room::Room;
@@ -139,7 +140,7 @@ impl Found {
 impl Opened {
     /// Whether nobody else votes in its group.
     pub(super) fn is_alone(&self) -> bool {
-        self.group.is_alone()
+        is_alone(&self.group)
     }
 
     /// Goes on behind what may be gone, as its leader. Durable on return.
@@ -174,6 +175,7 @@ impl Opened {
         self,
         run: Option<Arc<Run>>,
         room: &Arc<Room>,
+        intended: &Arc<Intended>,
         chapter: ChapterSize,
         scrub_every: Option<Duration>,
         clock: fn() -> u64,
@@ -187,6 +189,7 @@ impl Opened {
             number,
             group: Arc::clone(&group),
             replica: Arc::clone(&replica),
+            intended: Arc::clone(intended),
             run,
             room: Arc::clone(room),
             chapter,
@@ -271,16 +274,7 @@ impl DataShard {
 
     /// Waits until it leads, on a thread that is not a runtime's.
     pub(super) fn wait_to_lead(&self) -> Result<(), Failed> {
-        let failed = |why| Failed::Shard { number: self.number, why };
-        let mut standing = self.standing.clone();
-        let leads = async {
-            let stands = standing.wait_for(|standing| *standing != Standing::Follows).await;
-            match stands.map(|standing| *standing) {
-                Ok(Standing::Leads(_)) => Ok(()),
-                _failed => Err(self.why_offline()),
-            }
-        };
-        wait_for(self.group.runtime(), || self.group.lacks_room().map(failed), leads)
+        wait_until_it_leads(self.number, &self.group, self.standing.clone())
     }
 
     /// Done when this replica does not lead any more, or has failed.
@@ -293,10 +287,10 @@ impl DataShard {
         }
     }
 
-    fn why_offline(&self) -> Failed {
-        let number = self.number;
-        let why = self.group.why_offline();
-        why.map_or(Failed::Offline { number }, |why| Failed::Shard { number, why })
+    /// Done when it has failed, or ended.
+    pub(super) async fn until_it_fails(&self) {
+        let mut standing = self.standing.clone();
+        standing.wait_for(|standing| *standing == Standing::Failed).await.ok();
     }
 
     /// Whether a batch of so many bytes may be appended, by the room on the disk.

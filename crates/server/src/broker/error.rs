@@ -35,6 +35,12 @@ pub enum Failed {
         /// What is there.
         opening: Opening,
     },
+    /// Changes were durable that are not in the log of control any more.
+    #[error("shard 0 has lost changes: shard {number} was told of later ones")]
+    Outdated {
+        /// Which was.
+        number: u32,
+    },
     /// An entry was asked for that is not in the log any more.
     #[error("entry {index} is not in the log of shard {number} any more")]
     Gone {

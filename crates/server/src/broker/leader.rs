@@ -17,13 +17,14 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::MissedTickBehavior;
 
 use super::error::Failed;
+use super::intended::{Carrier, Intended};
 use super::leadership::{self, Ended, LOOK, Lead};
 use super::replica::{Applier, Replica};
 use super::room::Room;
 use super::throttle::{Pace, Throttle};
 use crate::cluster::{self, Committed, Group, Leadership};
 use crate::run::Run;
-use crate::shard::{Answer, ENTRY_BYTES_MAX, Item, Opening, Proposal, Proposer, Submission};
+use crate::shard::{Answer, ENTRY_BYTES_MAX, Item, Opening, Proposal, Proposer, State, Submission};
 
 /// How often time is agreed on, so that what is past its retention goes.
 const ADVANCE: Duration = Duration::from_secs(60);
@@ -59,6 +60,7 @@ pub(crate) struct Leads {
     pub(crate) number: u32,
     pub(crate) group: Arc<Group<Applier>>,
     pub(crate) replica: Arc<Replica>,
+    pub(crate) intended: Arc<Intended>,
     /// Must know that more is to be acknowledged before it is, where that is before it is durable.
     pub(crate) run: Option<Arc<Run>>,
     pub(crate) room: Arc<Room>,
@@ -73,6 +75,16 @@ pub(crate) struct ChapterSize {
     pub(crate) age: Duration,
 }
 
+/// What an entry on its way is.
+enum Sent {
+    /// Of batches, or of the leader itself.
+    Own,
+    /// An act that somebody may wait for.
+    Asked(Option<Done>),
+    /// What control intends.
+    Intended,
+}
+
 /// The leadership of a shard.
 struct Leader<'a> {
     shard: &'a Leads,
@@ -82,8 +94,10 @@ struct Leader<'a> {
     next_ticket: u64,
     acts: VecDeque<(Vec<Item<'static>>, Option<Done>)>,
     on_its_way: FuturesOrdered<BoxFuture<'static, cluster::Result<Committed<u64>>>>,
-    /// Who waits for each of them as an act.
-    acting: VecDeque<Option<Done>>,
+    /// What each of them is.
+    sent: VecDeque<Sent>,
+    /// What control intends.
+    carrier: Carrier,
     /// The last chapter whose end was proposed.
     chapter: u64,
     throttle: Throttle,
@@ -135,7 +149,8 @@ impl<'a> Leader<'a> {
             next_ticket: 0,
             acts: VecDeque::new(),
             on_its_way: FuturesOrdered::new(),
-            acting: VecDeque::new(),
+            sent: VecDeque::new(),
+            carrier: Carrier::new(&shard.intended),
             chapter,
             throttle: Throttle::default(),
         }
@@ -155,6 +170,7 @@ impl<'a> Leader<'a> {
                     Some(ask) => self.take(ask),
                     None => return Ok(()),
                 },
+                () = self.carrier.changed() => {}
                 _ = minutes.tick() => self.advance().await?,
                 () = self.throttle.paid() => {}
                 _ = looks.tick() => leadership::check(&self.shard.group, self.leadership)?,
@@ -198,7 +214,7 @@ impl<'a> Leader<'a> {
             self.proposer.close_idle(&shard.state, now)
         };
         match closing {
-            Some(closing) => self.send(closing, None).await,
+            Some(closing) => self.send(closing, Sent::Own).await,
             None => Ok(()),
         }
     }
@@ -223,26 +239,45 @@ impl<'a> Leader<'a> {
         let settled_a_second = replica.settled_a_second.load(Ordering::Relaxed);
         self.throttle.turn(Pace::of(unsettled, settled_a_second), unsettled);
         match act {
-            Some(act) => self.send(act, None).await,
+            Some(act) => self.send(act, Sent::Own).await,
             None => Ok(()),
         }
     }
 
     /// Proposes what waits, unless enough is on its way. Acts go one by one and batches between them, so
-    /// that a topic of many partitions holds nobody up.
+    /// that a topic of many partitions holds nobody up. What somebody asks for goes when nothing is on its way that has
+    /// partitions go: one that acts on what is not there any more stops the shard.
     async fn propose(&mut self) -> Result<(), Ended> {
         while self.may_send() {
             let Some(draft) = self.draft() else { break };
             self.throttle.took(draft.bytes.len(), Instant::now());
-            self.send(draft, None).await?;
+            self.send(draft, Sent::Own).await?;
         }
         if self.on_its_way.len() > 1 {
             return Ok(());
         }
-        let Some((items, reply)) = self.acts.pop_front() else { return Ok(()) };
         let now = (self.shard.clock)();
-        let act = self.proposer.act(&self.shard.replica.lock().state, now, &items);
-        self.send(act.expect("an act is something to agree on"), reply).await
+        let (act, sent) = {
+            let state = &self.shard.replica.lock().state;
+            if let Some(items) = self.carrier.next(self.shard.number, state) {
+                (self.proposer.act(state, now, &items), Sent::Intended)
+            } else if self.carrier.is_idle()
+                && let Some((mut items, reply)) = self.acts.pop_front()
+            {
+                items.retain(|item| is_of_what_is_here(item, state));
+                (self.proposer.act(state, now, &items), Sent::Asked(reply))
+            } else {
+                return Ok(());
+            }
+        };
+        match (act, sent) {
+            (Some(act), sent) => self.send(act, sent).await,
+            (None, Sent::Asked(reply)) => {
+                answer_act(reply, Ok(()));
+                Ok(())
+            }
+            (None, _) => unreachable!("what is intended is something to agree on"),
+        }
     }
 
     /// An entry of batches that wait, if any do.
@@ -268,7 +303,7 @@ impl<'a> Leader<'a> {
     }
 
     /// Sends an entry on its way, behind all that were sent before.
-    async fn send(&mut self, proposal: Proposal, reply: Option<Done>) -> Result<(), Ended> {
+    async fn send(&mut self, proposal: Proposal, sent: Sent) -> Result<(), Ended> {
         let Leads { group, run, clock, .. } = self.shard;
         if let Some(run) = run.as_ref().filter(|run| run.rests()) {
             let (run, now) = (Arc::clone(run), clock());
@@ -276,7 +311,7 @@ impl<'a> Leader<'a> {
             woken.unwrap_or(Ok(()))?;
         }
         // Whatever becomes of it, who waits for it is told.
-        self.acting.push_back(reply);
+        self.sent.push_back(sent);
         let committed = group.submit(self.leadership, proposal.bytes).await?;
         self.on_its_way.push_back(Box::pin(committed));
         Ok(())
@@ -288,9 +323,10 @@ impl<'a> Leader<'a> {
         let mut answers = Vec::new();
         self.proposer.applied(index, &mut answers);
         self.answer(answers, Some(index));
-        if let Some(Some(reply)) = self.acting.pop_front() {
-            // Who does not wait any more misses nothing.
-            reply.send(Ok(())).ok();
+        match self.sent.pop_front() {
+            Some(Sent::Asked(reply)) => answer_act(reply, Ok(())),
+            Some(Sent::Intended) => self.carrier.applied(),
+            Some(Sent::Own) | None => {}
         }
         Ok(())
     }
@@ -308,9 +344,27 @@ impl<'a> Leader<'a> {
         for reply in self.replies.into_values() {
             reply.send(Appended { answer: Answer::NotLeader, index: None }).ok();
         }
-        let waiting = self.acts.into_iter().map(|(_, reply)| reply);
-        for reply in self.acting.into_iter().chain(waiting).flatten() {
-            reply.send(Err(Failed::NotLeader { number: self.shard.number })).ok();
+        let sent = self.sent.into_iter().map(|sent| match sent {
+            Sent::Asked(reply) => reply,
+            Sent::Own | Sent::Intended => None,
+        });
+        for reply in sent.chain(self.acts.into_iter().map(|(_, reply)| reply)) {
+            answer_act(reply, Err(Failed::NotLeader { number: self.shard.number }));
         }
+    }
+}
+
+fn answer_act(reply: Option<Done>, answer: Result<(), Failed>) {
+    // Who does not wait any more misses nothing.
+    reply.and_then(|reply| reply.send(answer).ok());
+}
+
+/// Whether an act is on a partition that is there, or on none.
+fn is_of_what_is_here(item: &Item<'_>, state: &State) -> bool {
+    match item {
+        Item::Close { opening } | Item::Trim { opening, .. } | Item::Configure { opening, .. } => {
+            state.partition(*opening).is_some()
+        }
+        _ => true,
     }
 }

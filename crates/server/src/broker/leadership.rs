@@ -17,6 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
+use tokio::time::{sleep, timeout};
 
 use super::error::Failed;
 use super::opening::wait_for;
@@ -123,11 +124,40 @@ async fn begin<S: Apply>(group: &Group<S>) -> cluster::Result<Leadership> {
     }
 }
 
+/// Whether nobody else votes, of a shard that is being opened. Not to be called on a runtime.
+pub(super) fn is_alone<S: Apply>(group: &Group<S>) -> bool {
+    // The engine runs before it says who votes. Of a new replica it may say nothing for long.
+    const PATIENCE: Duration = Duration::from_secs(1);
+    let is_known = async {
+        while group.voters().is_empty() {
+            sleep(Duration::from_millis(1)).await;
+        }
+    };
+    group.runtime().block_on(async { timeout(PATIENCE, is_known).await.ok() });
+    group.is_alone()
+}
+
 /// As a leadership [begins](begin), of a shard that is being opened. Not to be called on a runtime.
 pub(super) fn wait_to_begin<S: Apply>(number: u32, group: &Group<S>) -> Result<Leadership, Failed> {
     let failed = |why| Failed::Shard { number, why };
     let leading = async { begin(group).await.map_err(failed) };
     wait_for(group.runtime(), || group.lacks_room().map(failed), leading)
+}
+
+/// As [`wait_to_begin`], until its leader says so too.
+pub(super) fn wait_until_it_leads<S: Apply>(
+    number: u32,
+    group: &Group<S>,
+    mut standing: watch::Receiver<Standing>,
+) -> Result<(), Failed> {
+    let failed = |why| Failed::Shard { number, why };
+    let leads = async {
+        match standing.wait_for(|now| *now != Standing::Follows).await.as_deref() {
+            Ok(Standing::Leads(_)) => Ok(()),
+            _failed => Err(why_failed(group).map_or(Failed::Offline { number }, failed)),
+        }
+    };
+    wait_for(group.runtime(), || group.lacks_room().map(failed), leads)
 }
 
 /// Whether the replica still leads in this leadership.
@@ -192,6 +222,7 @@ mod tests {
             number: SHARED,
             group: Arc::clone(&group),
             replica: Arc::clone(&replica),
+            intended: Arc::default(),
             run: None,
             room: Arc::new(Room::new(&dir, 0)),
             chapter: ChapterSize { bytes: 1 << 30, age: PATIENCE },
@@ -229,7 +260,7 @@ mod tests {
         let reader = Arc::new(tokio::sync::Notify::new());
         replica.watch(opening(), &reader);
         let (ended, appended, done) = group.runtime().block_on(async {
-            let ended = tokio::time::timeout(PATIENCE, leads.lead(lost, &mut asked)).await.unwrap();
+            let ended = timeout(PATIENCE, leads.lead(lost, &mut asked)).await.unwrap();
             reader.notified().await;
             (ended, appended.await.unwrap(), done.await.unwrap())
         });

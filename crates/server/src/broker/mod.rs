@@ -31,7 +31,9 @@
 //! | `room.rs` | whether the disk has room for records |
 //! | `read.rs` | reading a partition, from memory or from the log |
 //! | `lately.rs` | what was read from the log lately |
-//! | `topics.rs` | the control shard; what it intends, done in the shards of records |
+//! | `topics.rs` | the control shard: what topics there are to be |
+//! | `intended.rs` | what control intends, and having it done in a shard of records by whoever leads that |
+//! | `deleting.rs` | topics that go: what is done of it by each leader |
 //! | `coordinator.rs` | the groups' shard, and the task that coordinates |
 //! | `look.rs` | what lies in a directory, looked at from outside: nothing is changed |
 //! | `overview.rs` | what a node is doing, as values for whoever looks at it from outside |
@@ -45,8 +47,10 @@ mod await_record;
 mod compactor;
 mod coordinator;
 mod data;
+mod deleting;
 mod ends;
 mod error;
+mod intended;
 mod keeper;
 mod lately;
 pub(crate) mod layout;

@@ -7,17 +7,20 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use plimsoll_log::{Ack, Crew, CrewOptions, Policy, Ring};
 use plimsoll_sync::{Access, Dir, Lock, OsDir, Overwrite};
+use tokio::runtime::Handle;
+use tokio::time::timeout;
 
 use super::coordinator::{Asked, Coordinator};
 use super::data::{DataShard, Found};
+use super::deleting;
 use super::error::Failed;
 use super::layout::{DURABLE, SHARED, cluster_id, is_restored, memory_name};
 use super::leader::ChapterSize;
 use super::options::{Options, Promise};
 use super::room::Room;
 use super::task::Task;
-use super::topics::Topics;
-use crate::control::Catalog;
+use super::topics::{Control, Topics};
+use crate::control::{Catalog, Topic};
 use crate::groups::Answer;
 use crate::random;
 use crate::run::{Ends, Run, Start, Verdict};
@@ -31,14 +34,15 @@ const RING: &str = "shard-2";
 /// that is possible; [`Node::close`] ends it in order.
 #[derive(Debug)]
 pub struct Node {
-    pub(crate) topics: Topics,
-    pub(crate) groups: Coordinator,
+    /// They hold the shards: they are before these, and so end before them.
+    tasks: [Task; 3],
+    pub(crate) topics: Arc<Topics>,
+    pub(crate) groups: Arc<Coordinator>,
     pub(crate) options: Options,
     cluster_id: String,
     promise: Promise,
     run: Arc<Run>,
     verdict: String,
-    tasks: [Task; 2],
     dir: PathBuf,
     memory: Option<OsDir>,
     _lock: Lock,
@@ -119,19 +123,31 @@ impl Node {
         let room = Arc::new(Room::new(dir, options.reserve_bytes));
         let (bytes, age) = (room.for_chapter(options.chapter_bytes), options.chapter_age);
         let (chapter, every) = (ChapterSize { bytes, age }, options.scrub_every);
-        let shared = Arc::new(shared.serve(Some(Arc::clone(&run)), &room, chapter, every, now));
-        let durable = Arc::new(durable.serve(None, &room, chapter, every, now));
-        if is_alone {
-            shared.wait_to_lead()?;
-            durable.wait_to_lead()?;
-        }
+        let control = Control::open(dir, &crew)?;
+        let intended = Arc::clone(&control.intended);
+        let witness = Some(Arc::clone(&run));
+        let shared = shared.serve(witness, &room, &intended, chapter, every, now);
+        let durable = durable.serve(None, &room, &intended, chapter, every, now);
+        let (shared, durable) = (Arc::new(shared), Arc::new(durable));
+        let shards = vec![Arc::clone(&shared), durable];
+        let topics = Arc::new(Topics::new(control, shards, options.partitions_max));
         let runtime = shared.group.runtime();
         let watching = Task::spawn(runtime, Arc::clone(&room).watch());
         let resting = Task::spawn(runtime, rest(Arc::downgrade(&shared), Arc::clone(&run)));
         let groups = Coordinator::open(dir, &crew, &room, options.groups.clone(), now)?;
-        let topics = Topics::open(dir, &crew, vec![shared, durable], options.partitions_max)?;
-        if forget_topics(&groups, &topics.catalog()) {
-            topics.let_deleted_go()?;
+        let groups = Arc::new(groups);
+        if is_alone {
+            topics.check_intended()?;
+            for shard in &topics.shards {
+                shard.wait_to_lead()?;
+            }
+            topics.wait_until_all_done()?;
+            forget_topics(&groups, &topics.catalog());
+        }
+        let letting_go = deleting::let_go(Arc::clone(&topics), Arc::clone(&groups));
+        let letting_go = Task::spawn(groups.group.runtime(), letting_go);
+        if is_alone {
+            wait_until_gone(&topics);
         }
         let verdict = verdict.to_string();
         let dir = path;
@@ -143,7 +159,7 @@ impl Node {
             promise,
             run,
             verdict,
-            tasks: [resting, watching],
+            tasks: [resting, watching, letting_go],
             dir,
             memory,
             _lock: lock,
@@ -191,7 +207,7 @@ impl Node {
 
     /// The runtime on which requests are best served: that of the shard which most are for.
     #[must_use]
-    pub fn runtime(&self) -> &tokio::runtime::Handle {
+    pub fn runtime(&self) -> &Handle {
         self.topics.shard(SHARED).group.runtime()
     }
 
@@ -202,11 +218,13 @@ impl Node {
     pub fn close(self) -> Result<(), Failed> {
         let Self { topics, groups, run, tasks, memory, .. } = self;
         drop(tasks);
-        let groups = groups.close();
+        let groups = alone(groups, |groups| groups.group.runtime().clone()).close();
         let mut ends = Ends::new();
+        let topics = alone(topics, |topics| topics.group().runtime().clone());
         for shard in topics.close()? {
             let number = shard.number;
-            ends.insert(number, alone(shard).close()?);
+            let shard = alone(shard, |shard| shard.group.runtime().clone());
+            ends.insert(number, shard.close()?);
         }
         groups?;
         ends.retain(|number, _| *number == SHARED);
@@ -219,21 +237,20 @@ impl Node {
     }
 }
 
-/// A shard that nobody uses any more, once whoever wakes up just now has seen that.
-fn alone(mut shard: Arc<DataShard>) -> DataShard {
+/// What nobody uses any more, once whoever wakes up just now has seen that.
+fn alone<T>(mut shared: Arc<T>, runtime: impl Fn(&T) -> Handle) -> T {
     loop {
-        match Arc::try_unwrap(shard) {
-            Ok(shard) => return shard,
-            Err(used) => shard = used,
+        match Arc::try_unwrap(shared) {
+            Ok(one) => return one,
+            Err(used) => shared = used,
         }
-        let runtime = shard.group.runtime().clone();
-        runtime.block_on(async { tokio::time::sleep(Duration::from_millis(1)).await });
+        runtime(&shared).block_on(async { tokio::time::sleep(Duration::from_millis(1)).await });
     }
 }
 
-/// Has offsets forgotten of topics that were being deleted while the last run ended. Whether all are; if the
-/// groups are offline, or their disk is full, the next start has it done.
-fn forget_topics(groups: &Coordinator, catalog: &Catalog) -> bool {
+/// Has offsets forgotten of topics that are not there, or are being deleted. If the groups are offline, or their disk is
+/// full, the next start has it done.
+fn forget_topics(groups: &Coordinator, catalog: &Catalog) {
     let gone: BTreeSet<String> = {
         let store = groups.store();
         let offsets = store.groups().flat_map(|(_, stored)| stored.offsets());
@@ -241,10 +258,21 @@ fn forget_topics(groups: &Coordinator, catalog: &Catalog) -> bool {
         names.filter(|name| catalog.find(name).is_none()).map(str::to_owned).collect()
     };
     let runtime = groups.group.runtime();
-    gone.into_iter().all(|topic| {
+    for topic in gone {
         let told = runtime.block_on(groups.ask(Asked::TopicIsGone(topic)));
-        matches!(told, Answer::Done)
-    })
+        if !matches!(told, Answer::Done) {
+            return;
+        }
+    }
+}
+
+/// Waits until the names of topics are free that were being deleted when the last run ended: not for long, as it goes on by
+/// itself.
+fn wait_until_gone(topics: &Topics) {
+    const PATIENCE: Duration = Duration::from_secs(5);
+    let is_deleted = |(_, topic): (_, &Topic)| topic.is_deleted;
+    let gone = topics.intended().until(|catalog| !catalog.topics().any(is_deleted));
+    topics.group().runtime().block_on(async { timeout(PATIENCE, gone).await.ok() });
 }
 
 /// How often it is looked whether nobody asks.

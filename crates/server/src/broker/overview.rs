@@ -172,7 +172,7 @@ impl Node {
     pub fn shards(&self) -> Vec<ShardOverview> {
         let small = small_log().ring_bytes;
         let mut shards = vec![
-            of_group(CONTROL, "topics", &self.topics.group, small),
+            of_group(CONTROL, "topics", self.topics.group(), small),
             of_group(GROUPS, "groups", &self.groups.group, small),
         ];
         for data in &self.topics.shards {

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use bytes::Bytes;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 use super::keeper::Kept;
 use crate::cluster::{Apply, Stop};
@@ -25,6 +25,8 @@ pub(crate) struct Replica {
     pub(super) has_deleted: AtomicBool,
     /// How fast a chapter was settled last, where others waited; 0: none was yet.
     pub(super) settled_a_second: AtomicU64,
+    /// A partition has come, has left, or is told something else.
+    reshaped: watch::Sender<()>,
     /// A chapter has ended.
     pub(super) ended: Notify,
     /// The log index up to which the shard was settled when it was opened.
@@ -52,6 +54,7 @@ impl Replica {
             applied_bytes: Arc::default(),
             has_deleted: AtomicBool::new(false),
             settled_a_second: AtomicU64::new(0),
+            reshaped: watch::Sender::new(()),
             ended: Notify::new(),
             settled,
             witness: OnceLock::new(),
@@ -77,6 +80,11 @@ impl Replica {
             readers.retain(|reader| reader.strong_count() > 0);
         }
         readers.push(Arc::downgrade(reader));
+    }
+
+    /// Told from here on whenever a partition has come, has left, or is told something else.
+    pub(super) fn reshapes(&self) -> watch::Receiver<()> {
+        self.reshaped.subscribe()
     }
 
     /// Tells all who wait for a partition: they look again.
@@ -146,6 +154,18 @@ impl Apply for Applier {
                     _ => {}
                 }
             }
+        }
+        let reshapes = |outcome: &Outcome| {
+            matches!(
+                outcome,
+                Outcome::Opened(_)
+                    | Outcome::Configured(_)
+                    | Outcome::Closed { .. }
+                    | Outcome::Deleted
+            )
+        };
+        if outcomes.iter().any(reshapes) {
+            self.0.reshaped.send_replace(());
         }
         self.0.wake(&outcomes);
         Ok(index)

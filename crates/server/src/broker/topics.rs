@@ -1,10 +1,11 @@
-//! [`Topics`]: the control shard, and what it intends, done in the shards of records.
+//! [`Topics`]: the control shard: what topics there are to be.
 //!
-//! Control intends, a shard decides. One change at a time is agreed on and durable here; then what is
-//! left to do in the shards is done, and only then is whoever asked answered. A crash in between
-//! leaves something to do, which the next start does.
+//! Control intends, a shard decides. A change is agreed on and durable here, by whoever leads this shard; then every shard
+//! of records has it done by its own leader (`intended.rs`). Whoever asked is answered once that is so, as this node
+//! has heard.
 
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, RwLockReadGuard};
+use std::time::Instant;
 
 use bytes::Bytes;
 use plimsoll_log::{Ack, Crew};
@@ -13,15 +14,17 @@ use tokio::sync::Mutex;
 
 use super::data::DataShard;
 use super::error::Failed;
+use super::intended::Intended;
 use super::layout::{self, CONTROL as NUMBER};
+use super::leadership::{is_alone, wait_to_begin, why_failed};
 use super::opening::wait_for;
 use super::options::small_log;
-use crate::cluster::{self, Apply, Group, Leadership, Stop};
+use crate::cluster::{self, Apply, Group, Stop};
 use crate::control::{
-    Catalog, Change, FlushClass, Impossible, TopicSettings, reconcile, reconcile_topic,
+    Catalog, Change, FlushClass, Impossible, TopicSettings, reconcile, reconcile_topics,
 };
 use crate::random;
-use crate::shard::{Item, Opening, TopicId};
+use crate::shard::TopicId;
 
 /// Ids of producers that are agreed on at once.
 const PRODUCERS: u32 = 1000;
@@ -29,20 +32,25 @@ const PRODUCERS: u32 = 1000;
 /// What topics there are, and are to be.
 #[derive(Debug)]
 pub(crate) struct Topics {
-    pub(super) group: Group<Intentions>,
-    leadership: Leadership,
-    catalog: Arc<RwLock<Catalog>>,
+    control: Control,
     pub(super) shards: Vec<Arc<DataShard>>,
     partitions_max: usize,
-    /// Held while a change is agreed on and done.
+    /// Held while a change is agreed on, with what it was checked against.
     turn: Mutex<()>,
     /// Ids of producers that are agreed on and were not given away.
     producers: Mutex<std::ops::Range<i64>>,
 }
 
+/// The control shard.
+#[derive(Debug)]
+pub(super) struct Control {
+    pub(super) group: Group<Intentions>,
+    pub(super) intended: Arc<Intended>,
+}
+
 /// Applies what was agreed on.
 #[derive(Debug)]
-pub(super) struct Intentions(Arc<RwLock<Catalog>>);
+pub(crate) struct Intentions(Arc<Intended>);
 
 /// What applying a change says: the first of the ids of producers that it gave away, if it did.
 type Applied = Result<i64, Impossible>;
@@ -72,20 +80,15 @@ impl Apply for Intentions {
     fn apply(&mut self, _: u64, _: u64, payload: Option<&Bytes>) -> Result<Applied, Stop> {
         let Some(bytes) = payload else { return Ok(Ok(0)) };
         let change = Change::decode(bytes).map_err(|why| Stop(why.to_string()))?;
-        let mut catalog = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        let first = catalog.next_producer();
-        Ok(catalog.apply(&change).map(|()| first))
+        let first = self.0.catalog().next_producer();
+        Ok(self.0.apply(&change).map(|()| first))
     }
 }
 
-impl Topics {
-    /// Opens the shard in its directory, and does what is left to do.
-    pub(crate) fn open(
-        dir: &Arc<dyn Dir>,
-        crew: &Arc<Crew>,
-        shards: Vec<Arc<DataShard>>,
-        partitions_max: usize,
-    ) -> Result<Self, Failed> {
+impl Control {
+    /// Opens the shard in its directory. Whoever is alone has it lead on return: then all that was ever intended is
+    /// known, before anything is done of it.
+    pub(super) fn open(dir: &Arc<dyn Dir>, crew: &Arc<Crew>) -> Result<Self, Failed> {
         let failed = |why| Failed::Shard { number: NUMBER, why };
         let dir = dir.create_dir(&layout::shard(NUMBER)).map_err(Failed::Directory)?;
         let options = cluster::Options {
@@ -96,21 +99,45 @@ impl Topics {
             log: small_log(),
             crew: Some(Arc::clone(crew)),
         };
-        let catalog = Arc::new(RwLock::new(Catalog::default()));
-        let intentions = Intentions(Arc::clone(&catalog));
+        let intended = Arc::<Intended>::default();
+        let intentions = Intentions(Arc::clone(&intended));
         let (group, _) = Group::open(&dir, options, intentions).map_err(failed)?;
-        let leading = async { group.wait_to_lead().await.map_err(failed) };
-        let leadership = wait_for(group.runtime(), || group.lacks_room().map(failed), leading)?;
+        if is_alone(&group) {
+            wait_to_begin(NUMBER, &group)?;
+        }
+        Ok(Self { group, intended })
+    }
+}
+
+impl Topics {
+    /// Of the control shard, and of all shards of records, which do what it intends.
+    pub(super) fn new(
+        control: Control,
+        shards: Vec<Arc<DataShard>>,
+        partitions_max: usize,
+    ) -> Self {
         let (turn, producers) = (Mutex::default(), Mutex::new(0..0));
-        let topics = Self { group, leadership, catalog, shards, partitions_max, turn, producers };
-        topics.check_intended()?;
-        wait_for(topics.group.runtime(), || topics.lacks_room(), topics.finish())?;
-        Ok(topics)
+        Self { control, shards, partitions_max, turn, producers }
+    }
+
+    /// What is intended, and who is told of it.
+    pub(super) fn intended(&self) -> &Arc<Intended> {
+        &self.control.intended
+    }
+
+    /// The group of the control shard: its leader is the controller.
+    pub(crate) fn group(&self) -> &Group<Intentions> {
+        &self.control.group
+    }
+
+    /// Whether this node is the controller.
+    pub(crate) fn leads(&self) -> bool {
+        self.control.group.leadership().is_some()
     }
 
     /// What is intended. Not to be held over an await.
     pub(crate) fn catalog(&self) -> RwLockReadGuard<'_, Catalog> {
-        self.catalog.read().unwrap_or_else(PoisonError::into_inner)
+        self.control.intended.catalog()
     }
 
     /// A shard of records.
@@ -126,10 +153,14 @@ impl Topics {
         partitions: u32,
         settings: TopicSettings,
     ) -> Result<TopicId, Refused> {
-        self.check_room(partitions)?;
         let id = TopicId(random::bytes());
-        let shards = self.place(&settings, partitions);
-        self.change(id, Change::Create { id, name: name.to_owned(), shards, settings }).await?;
+        {
+            let _turn = self.turn.lock().await;
+            self.check_room(partitions)?;
+            let shards = self.place(&settings, partitions);
+            self.agree(&Change::Create { id, name: name.to_owned(), shards, settings }).await?;
+        }
+        self.until_done(id).await?;
         Ok(id)
     }
 
@@ -137,35 +168,38 @@ impl Topics {
     pub(crate) async fn grow(&self, id: TopicId, more: u32) -> Result<(), Refused> {
         let settings = self.catalog().topic(id).map(|topic| topic.settings.clone());
         let settings = settings.ok_or(Impossible::NoSuchTopic)?;
-        self.check_room(more)?;
-        let shards = self.place(&settings, more);
-        self.change(id, Change::Grow { id, shards }).await
+        {
+            let _turn = self.turn.lock().await;
+            self.check_room(more)?;
+            let shards = self.place(&settings, more);
+            self.agree(&Change::Grow { id, shards }).await?;
+        }
+        Ok(self.until_done(id).await?)
     }
 
     /// Has other settings hold.
     pub(crate) async fn alter(&self, id: TopicId, settings: TopicSettings) -> Result<(), Refused> {
-        self.change(id, Change::Alter { id, settings }).await
+        self.agree(&Change::Alter { id, settings }).await?;
+        Ok(self.until_done(id).await?)
     }
 
-    /// Deletes a topic: it is gone from all shards on return, and its name is free. `forget` has offsets in it go
-    /// before that, as they are kept by name. All of it is one turn: nobody makes another of its name meanwhile.
-    pub(crate) async fn delete(
-        &self,
-        id: TopicId,
-        forget: impl Future<Output = Result<(), Failed>>,
-    ) -> Result<(), Refused> {
-        let _turn = self.turn.lock().await;
+    /// Has a topic go: `deleting.rs` says how. It is gone from all shards on return, and its name is free.
+    pub(crate) async fn delete(&self, id: TopicId) -> Result<(), Refused> {
         match self.agree(&Change::Delete { id }).await {
             // Or it is marked as deleted, and that did not come to its end.
             Ok(_) | Err(Refused::Impossible(Impossible::Deleted(_))) => {}
             Err(why) => return Err(why),
         }
-        self.carry_out(id).await?;
-        forget.await?;
-        Ok(self.let_go(id).await?)
+        let gone = self.intended().until(|catalog| catalog.topic(id).is_none());
+        tokio::select! {
+            biased;
+            () = gone => Ok(()),
+            failed = self.until_one_fails() => Err(failed.into()),
+        }
     }
 
-    /// An id for an idempotent producer that nobody had.
+    /// An id for an idempotent producer that nobody had: of those that were agreed on while this node was the
+    /// controller.
     pub(crate) async fn producer(&self) -> Result<i64, Refused> {
         let mut producers = self.producers.lock().await;
         if producers.is_empty() {
@@ -173,20 +207,6 @@ impl Topics {
             *producers = first..first + i64::from(PRODUCERS);
         }
         Ok(producers.next().expect("there are some"))
-    }
-
-    /// Has an act on one partition agreed on, if it is still there: nothing deletes it meanwhile.
-    pub(crate) async fn act_on(
-        &self,
-        shard: &DataShard,
-        opening: Opening,
-        item: Item<'static>,
-    ) -> Result<(), Refused> {
-        let _turn = self.turn.lock().await;
-        if shard.replica.lock().state.partition(opening).is_none() {
-            return Err(Impossible::NoSuchTopic.into());
-        }
-        Ok(shard.act(vec![item]).await?)
     }
 
     /// Whether there is room for so many more partitions.
@@ -207,73 +227,120 @@ impl Topics {
         vec![number; usize::try_from(partitions).unwrap_or(usize::MAX)]
     }
 
-    async fn change(&self, id: TopicId, change: Change) -> Result<(), Refused> {
-        let _turn = self.turn.lock().await;
-        self.agree(&change).await?;
-        Ok(self.carry_out(id).await?)
+    /// Why this node may not change what is intended.
+    fn why_not(&self) -> Failed {
+        match why_failed(&self.control.group) {
+            Some(why) => Failed::Shard { number: NUMBER, why },
+            None => Failed::NotLeader { number: NUMBER },
+        }
     }
 
     async fn agree(&self, change: &Change) -> Result<i64, Refused> {
-        let agreed = self.group.propose(self.leadership, change.encode().into()).await;
-        let agreed = agreed.map_err(|why| Failed::Shard { number: NUMBER, why })?;
+        let group = &self.control.group;
+        let leadership = group.leadership().ok_or_else(|| self.why_not())?;
+        let agreed = group.propose(leadership, change.encode().into()).await;
+        let agreed = agreed.map_err(|why| match why {
+            cluster::Error::NotLeader { .. } | cluster::Error::Unknown { .. } => self.why_not(),
+            why => Failed::Shard { number: NUMBER, why },
+        })?;
         Ok(agreed.answer?)
     }
 
     /// What is in a shard was intended: a topic is durable here before a partition of it opens, and stays
-    /// until nothing of it is left. So where it is not, this log has lost changes that were durable.
-    fn check_intended(&self) -> Result<(), Failed> {
+    /// until nothing of it is left. So where it is not, this log has lost changes that were durable. Only who is alone
+    /// can say: whoever follows may not have heard.
+    pub(super) fn check_intended(&self) -> Result<(), Failed> {
         let catalog = self.catalog();
         for shard in &self.shards {
+            let number = shard.number;
             let state = &shard.replica.lock().state;
             let mut openings = state.partitions().map(|(opening, _)| opening);
-            if let Some(opening) = openings.find(|opening| !catalog.knows(opening.partition)) {
-                return Err(Failed::Forgotten { number: shard.number, opening });
+            // What is known to be gone is on its way.
+            let is_told = state.intended() > 0 && state.intended() <= catalog.version();
+            let unknown = openings.find(|opening| !catalog.knows(opening.partition));
+            if let Some(opening) = unknown.filter(|_| !is_told) {
+                return Err(Failed::Forgotten { number, opening });
+            }
+            if catalog.version() < state.intended() {
+                return Err(Failed::Outdated { number });
             }
         }
         Ok(())
     }
 
-    /// Does what is left to do for one topic.
-    async fn carry_out(&self, id: TopicId) -> Result<(), Failed> {
-        for shard in &self.shards {
-            let items = {
-                let catalog = self.catalog();
-                let Some(topic) = catalog.topic(id) else { return Ok(()) };
-                reconcile_topic(id, topic, shard.number, &shard.replica.lock().state)
-            };
-            shard.act(items).await?;
-        }
-        Ok(())
+    /// Waits until a topic is in all shards what it is intended to be, as this node has heard.
+    async fn until_done(&self, id: TopicId) -> Result<(), Failed> {
+        let topic = [id].into();
+        self.until_left(|catalog, shard| {
+            !reconcile_topics(&topic, catalog, shard.number, &shard.replica.lock().state).is_empty()
+        })
+        .await
     }
 
-    /// Does what is left to do for all topics: at a start, when nobody asks yet.
-    async fn finish(&self) -> Result<(), Failed> {
-        for shard in &self.shards {
-            let items = reconcile(&self.catalog(), shard.number, &shard.replica.lock().state);
-            shard.act(items).await?;
-        }
-        Ok(())
+    /// Waits until all topics are, where nobody asks yet.
+    pub(super) fn wait_until_all_done(&self) -> Result<(), Failed> {
+        let done = self.until_left(|catalog, shard| {
+            !reconcile(catalog, shard.number, &shard.replica.lock().state).is_empty()
+        });
+        wait_for(self.control.group.runtime(), || self.lacks_room(), done)
     }
 
-    /// Frees the names of topics that were being deleted when the last run ended.
-    pub(super) fn let_deleted_go(&self) -> Result<(), Failed> {
-        let deleted: Vec<TopicId> = {
-            let catalog = self.catalog();
-            let deleted = catalog.topics().filter(|(_, topic)| topic.is_deleted);
-            deleted.map(|(id, _)| id).collect()
-        };
-        let work = async {
-            for id in deleted {
-                self.let_go(id).await?;
+    /// Waits until nothing `is_left` to do in any shard.
+    async fn until_left(
+        &self,
+        is_left: impl Fn(&Catalog, &DataShard) -> bool,
+    ) -> Result<(), Failed> {
+        for shard in &self.shards {
+            let mut reshapes = shard.replica.reshapes();
+            loop {
+                let begun = Instant::now();
+                if !is_left(&self.catalog(), shard) {
+                    break;
+                }
+                let took = begun.elapsed();
+                tokio::select! {
+                    biased;
+                    // The shard holds it.
+                    _ = reshapes.changed() => {}
+                    () = shard.until_it_fails() => {
+                        return Err(Failed::Offline { number: shard.number });
+                    }
+                }
+                // Where there is much to look at, whoever does it goes first.
+                tokio::time::sleep(took).await;
             }
-            Ok(())
-        };
-        wait_for(self.group.runtime(), || self.lacks_room(), work)
+        }
+        Ok(())
+    }
+
+    /// Done when a shard of records has failed.
+    async fn until_one_fails(&self) -> Failed {
+        let fails = self.shards.iter().map(|shard| {
+            Box::pin(async move {
+                shard.until_it_fails().await;
+                Failed::Offline { number: shard.number }
+            })
+        });
+        futures_util::future::select_all(fails).await.0
+    }
+
+    /// Topics that are to go, by their names.
+    pub(super) fn deleted(&self) -> Vec<(TopicId, String)> {
+        let catalog = self.catalog();
+        let deleted = catalog.topics().filter(|(_, topic)| topic.is_deleted);
+        deleted.map(|(id, topic)| (id, topic.name.clone())).collect()
+    }
+
+    /// Whether no shard has anything of a topic, as this node has heard.
+    pub(super) fn has_nothing_of(&self, id: TopicId) -> bool {
+        let has =
+            |shard: &Arc<DataShard>| shard.replica.lock().state.partitions_of(id).next().is_some();
+        !self.shards.iter().any(has)
     }
 
     /// The first of its shards, or of those of records, that waits for room on the disk.
     fn lacks_room(&self) -> Option<Failed> {
-        let here = self.group.lacks_room().map(|why| (NUMBER, why));
+        let here = self.control.group.lacks_room().map(|why| (NUMBER, why));
         let mut records =
             self.shards.iter().filter_map(|shard| Some((shard.number, shard.group.lacks_room()?)));
         here.or_else(|| records.next()).map(|(number, why)| Failed::Shard { number, why })
@@ -281,7 +348,7 @@ impl Topics {
 
     /// Frees the name of a deleted topic, once no shard has anything of it, and no group an offset in it: these
     /// are kept by name.
-    async fn let_go(&self, id: TopicId) -> Result<(), Failed> {
+    pub(super) async fn let_go(&self, id: TopicId) -> Result<(), Failed> {
         let epoch = {
             let catalog = self.catalog();
             let Some(topic) = catalog.topic(id).filter(|topic| topic.is_deleted) else {
@@ -296,12 +363,14 @@ impl Topics {
         match self.agree(&Change::Gone { id, epoch }).await {
             Ok(_) => Ok(()),
             Err(Refused::Failed(failed)) => Err(failed),
+            // The controller before this one had it go.
+            Err(Refused::Impossible(Impossible::NoSuchTopic)) => Ok(()),
             Err(why) => unreachable!("a deleted topic can go: {why}"),
         }
     }
 
     pub(crate) fn close(self) -> Result<Vec<Arc<DataShard>>, Failed> {
-        let closed = self.group.close();
+        let closed = self.control.group.close();
         closed.map_err(|why| Failed::Shard { number: NUMBER, why })?;
         Ok(self.shards)
     }

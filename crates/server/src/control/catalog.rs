@@ -17,6 +17,8 @@ pub struct Catalog {
     feature: u32,
     /// The next id of an idempotent producer.
     next_producer: i64,
+    /// How many changes were done.
+    version: u64,
 }
 
 /// A topic.
@@ -75,6 +77,12 @@ pub enum Impossible {
 }
 
 impl Catalog {
+    /// How many changes made it what it is.
+    #[must_use]
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
     /// The topic of this name, unless it is being deleted.
     #[must_use]
     pub fn find(&self, name: &str) -> Option<(TopicId, &Topic)> {
@@ -165,6 +173,7 @@ impl Catalog {
                 self.next_producer = next.ok_or(Impossible::Exhausted)?;
             }
         }
+        self.version += 1;
         Ok(())
     }
 

@@ -79,6 +79,19 @@ pub enum Change {
 }
 
 impl Change {
+    /// The topic that it is of, if it is of one.
+    #[must_use]
+    pub fn topic(&self) -> Option<TopicId> {
+        match self {
+            Self::Create { id, .. }
+            | Self::Grow { id, .. }
+            | Self::Alter { id, .. }
+            | Self::Delete { id }
+            | Self::Gone { id, .. } => Some(*id),
+            Self::Feature(_) | Self::Producers(_) => None,
+        }
+    }
+
     /// Its bytes.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {

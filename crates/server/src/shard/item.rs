@@ -14,6 +14,7 @@
 //! 9 feature      level u32
 //! 10 chapter end chapter u64
 //! 11 expire      at · start offset i64       what lies in chapters is past its retention
+//! 12 intended    version u64                 of the catalog that acts of this entry, and behind it, are of
 //!
 //! settings       retention_ms u64 · retention_bytes u64    all ones: without end
 //!                batch_bytes_max u32 · flags u32           1: timestamps are of the append, 2: compacted
@@ -77,6 +78,8 @@ pub enum Item<'a> {
         /// The first offset that stays.
         start: i64,
     },
+    /// What control has it do from here on is of this version of the catalog, or a later one.
+    Intended(u64),
 }
 
 /// What a partition is told when it comes.
@@ -151,6 +154,7 @@ impl Item<'_> {
             Self::Feature(_) => 9,
             Self::ChapterEnd(_) => 10,
             Self::Expire { .. } => 11,
+            Self::Intended(_) => 12,
         }
     }
 
@@ -187,7 +191,9 @@ impl Item<'_> {
             Self::Advance => {}
             Self::Fence(fence) => fence.encode(to),
             Self::Feature(level) => to.extend_from_slice(&level.to_le_bytes()),
-            Self::ChapterEnd(chapter) => to.extend_from_slice(&chapter.to_le_bytes()),
+            Self::ChapterEnd(number) | Self::Intended(number) => {
+                to.extend_from_slice(&number.to_le_bytes());
+            }
         }
     }
 }
@@ -222,6 +228,7 @@ impl<'a> Item<'a> {
                 let opening = Opening::decode(&mut from)?;
                 Self::Expire { opening, start: from.offset("a start offset")? }
             }
+            12 => Self::Intended(from.u64()?),
             other => return Err(Malformed::Field("the kind of an item", u64::from(other))),
         };
         from.end()?;

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, VecDeque};
 use super::batch::{Batch, NotABatch};
 use super::entry::Entry;
 use super::item::{Fence, Item};
-use super::name::Opening;
+use super::name::{Opening, PartitionId, TopicId};
 use super::partition::{Partition, Place, Unfit};
 use super::producers::Producers;
 use crate::cursor::Malformed;
@@ -29,6 +29,7 @@ pub struct State {
     pub(super) open_since: u64,
     pub(super) ended: VecDeque<Ended>,
     pub(super) fence: Option<Fence>,
+    pub(super) intended: u64,
     pub(super) partitions: BTreeMap<Opening, Partition>,
 }
 
@@ -57,6 +58,8 @@ pub enum Outcome {
     },
     /// A partition has come.
     Opened(Opening),
+    /// It is told what it may do.
+    Configured(Opening),
     /// It has left, and this is what the next shard has to know.
     Closed {
         /// Which.
@@ -119,7 +122,7 @@ pub enum Mismatch {
     /// A batch, or another end, stands behind the end of a chapter in one entry.
     #[error("the chapter has ended within its entry")]
     Ended,
-    /// Terms, features and chapters only go on.
+    /// Terms, features, chapters and versions of the catalog only go on.
     #[error("{0} does not follow {1}")]
     Backwards(u64, u64),
 }
@@ -149,6 +152,12 @@ impl State {
         self.fence.as_ref()
     }
 
+    /// The version of the catalog that the last act was of which control intended; 0 if that is not known.
+    #[must_use]
+    pub fn intended(&self) -> u64 {
+        self.intended
+    }
+
     /// A partition during one of its stays.
     #[must_use]
     pub fn partition(&self, opening: Opening) -> Option<&Partition> {
@@ -158,6 +167,14 @@ impl State {
     /// All of them, in order.
     pub fn partitions(&self) -> impl Iterator<Item = (Opening, &Partition)> {
         self.partitions.iter().map(|(opening, partition)| (*opening, partition))
+    }
+
+    /// Those of one topic, in order.
+    pub fn partitions_of(&self, topic: TopicId) -> impl Iterator<Item = Opening> {
+        let at = |number| PartitionId { topic, number };
+        let first = Opening { partition: at(0), number: 0 };
+        let last = Opening { partition: at(u32::MAX), number: u32::MAX };
+        self.partitions.range(first..=last).map(|(opening, _)| *opening)
     }
 
     /// The first entry of the log that a partition needs; the next one if none does.
@@ -311,7 +328,10 @@ impl State {
                     outcomes.push(Outcome::Deleted);
                 }
             }
-            Item::Configure { opening, settings } => self.find(opening)?.configure(settings),
+            Item::Configure { opening, settings } => {
+                self.find(opening)?.configure(settings);
+                outcomes.push(Outcome::Configured(opening));
+            }
             Item::Advance => {
                 self.advance();
                 outcomes.push(Outcome::Deleted);
@@ -320,6 +340,7 @@ impl State {
             Item::Feature(level) => {
                 raise(&mut self.feature, level)?;
             }
+            Item::Intended(version) => raise(&mut self.intended, version)?,
             Item::ChapterEnd(chapter) => {
                 raise(&mut self.chapter, chapter)?;
                 outcomes.push(Outcome::ChapterEnd(self.end_chapter(place)));

@@ -1,6 +1,6 @@
 //! A shard becomes what the catalog intends, in whatever order things come.
 
-use plimsoll_server::control::{Catalog, Change, reconcile};
+use plimsoll_server::control::{Catalog, Change, reconcile, reconcile_topics};
 use plimsoll_server::shard::{Admission, Batch, Draft, Item, Leading, Opening, Refused, State};
 
 use super::{create, id, settings};
@@ -133,4 +133,53 @@ fn a_deleted_topic_frees_the_log_that_it_held() {
     catalog.apply(&Change::Delete { id: id(1) }).unwrap();
     assert_eq!(shard.follow(&catalog), 1);
     assert_eq!(shard.state.needs_from(), shard.state.applied() + 1);
+}
+
+/// A leader that had not heard of it would have opened again what was deleted, or set what held before.
+#[test]
+fn what_is_intended_never_goes_back_to_an_older_catalog() {
+    let (mut catalog, mut shard) = (Catalog::default(), Shard::new());
+    catalog.apply(&create(1, "orders", &[1])).unwrap();
+    catalog.apply(&create(2, "audit", &[1])).unwrap();
+    shard.follow(&catalog);
+    let before = catalog.clone();
+    catalog.apply(&Change::Delete { id: id(1) }).unwrap();
+    let settings = settings(&[("max.message.bytes", "50")]);
+    catalog.apply(&Change::Alter { id: id(2), settings }).unwrap();
+    shard.follow(&catalog);
+    assert_eq!(reconcile(&before, 1, &shard.state), []);
+    assert_eq!(reconcile_topics(&[id(1)].into(), &before, 1, &shard.state), []);
+    assert_eq!(reconcile_topics(&[id(2)].into(), &before, 1, &shard.state), []);
+}
+
+/// Nobody had it closed: by the time that the leader heard of it, there was no such topic any more.
+#[test]
+fn what_was_opened_for_a_topic_that_was_gone_by_then_goes() {
+    for is_told_which in [false, true] {
+        let (mut catalog, mut shard) = (Catalog::default(), Shard::new());
+        catalog.apply(&create(1, "orders", &[1, 1])).unwrap();
+        let before = catalog.clone();
+        catalog.apply(&Change::Delete { id: id(1) }).unwrap();
+        catalog.apply(&Change::Gone { id: id(1), epoch: 0 }).unwrap();
+        shard.follow(&before);
+        assert_eq!(shard.state.partitions().count(), 2);
+        let items = match is_told_which {
+            true => reconcile_topics(&[id(1)].into(), &catalog, 1, &shard.state),
+            false => reconcile(&catalog, 1, &shard.state),
+        };
+        shard.agree(&items);
+        assert_eq!(shard.state.partitions().count(), 0);
+    }
+}
+
+/// A leader that has not heard of a topic yet would have closed it.
+#[test]
+fn what_the_catalog_does_not_know_yet_stays() {
+    let (mut catalog, mut shard) = (Catalog::default(), Shard::new());
+    catalog.apply(&create(1, "audit", &[1])).unwrap();
+    let before = catalog.clone();
+    catalog.apply(&create(2, "orders", &[1])).unwrap();
+    shard.follow(&catalog);
+    assert_eq!(reconcile(&before, 1, &shard.state), []);
+    assert_eq!(reconcile_topics(&[id(2)].into(), &before, 1, &shard.state), []);
 }

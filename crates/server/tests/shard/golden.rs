@@ -39,11 +39,14 @@ fn entries() -> Vec<Vec<u8>> {
     after.push(&Item::ChapterEnd(1));
     let mut last = Draft::new();
     last.push(&Item::Close { opening: at });
+    let mut intended = Draft::new();
+    intended.push(&Item::Intended(12));
     vec![
         acts.finish(1_000_000).to_vec(),
         batches.finish(1_000_001).to_vec(),
         after.finish(1_000_002).to_vec(),
         last.finish(1_000_003).to_vec(),
+        intended.finish(1_000_004).to_vec(),
     ]
 }
 
@@ -73,8 +76,19 @@ fn a_snapshot_is_written_and_read_as_ever() {
         state.apply(index, &entry, &mut Vec::new()).unwrap();
     }
     let bytes = state.encode();
-    assert_eq!(bytes, golden("shard/testdata/state.v2", &bytes));
+    assert_eq!(bytes, golden("shard/testdata/state.v3", &bytes));
     assert_eq!(State::decode(&bytes), Ok(state));
+}
+
+#[test]
+fn a_snapshot_of_version_2_is_read_as_ever() {
+    let mut state = State::default();
+    state.pass(1, 1).unwrap();
+    // What came with the version after it stands last.
+    for (index, entry) in (2..).zip(entries()).take(4) {
+        state.apply(index, &entry, &mut Vec::new()).unwrap();
+    }
+    assert_eq!(State::decode(include_bytes!("testdata/state.v2")), Ok(state));
 }
 
 /// It had no chapters: all that it has is of the one that is open.

@@ -1,0 +1,158 @@
+//! [`Intended`]: what control intends, as far as this node has heard; and [`Carrier`]: having it done in a shard of
+//! records, by whoever leads that.
+//!
+//! Every node applies what control agrees on, and every leader of a shard compares its shard with that: at the start
+//! of its leadership all of it, and then whatever changes. Nobody tells it to.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
+
+use tokio::sync::watch;
+
+use crate::control::{Catalog, Change, Impossible, reconcile, reconcile_topics};
+use crate::shard::{Item, State, TopicId};
+
+/// So many changes are known one by one: who has missed more looks at everything.
+const LATELY_MAX: usize = 1024;
+/// Items of an act in one entry: far below what an entry may hold.
+const ITEMS_MAX: usize = 1024;
+
+/// The catalog, and who is told that it has changed.
+#[derive(Debug, Default)]
+pub(crate) struct Intended {
+    catalog: RwLock<Catalog>,
+    /// The topics of the last changes, each with the version that the change made.
+    lately: Mutex<VecDeque<(u64, TopicId)>>,
+    version: watch::Sender<u64>,
+}
+
+impl Intended {
+    /// What is intended. Not to be held over an await.
+    pub(crate) fn catalog(&self) -> RwLockReadGuard<'_, Catalog> {
+        self.catalog.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Told of every change from here on.
+    pub(super) fn changes(&self) -> watch::Receiver<u64> {
+        self.version.subscribe()
+    }
+
+    /// Does a change that was agreed on.
+    pub(super) fn apply(&self, change: &Change) -> Result<(), Impossible> {
+        let mut catalog = self.catalog.write().unwrap_or_else(PoisonError::into_inner);
+        catalog.apply(change)?;
+        let version = catalog.version();
+        // Whoever sees the one sees the other.
+        if let Some(topic) = change.topic() {
+            let mut lately = self.lately();
+            lately.push_back((version, topic));
+            if lately.len() > LATELY_MAX {
+                lately.pop_front();
+            }
+        }
+        drop(catalog);
+        self.version.send_replace(version);
+        Ok(())
+    }
+
+    /// Done once something holds of the catalog.
+    pub(super) async fn until(&self, mut holds: impl FnMut(&Catalog) -> bool) {
+        let mut changes = self.changes();
+        while !holds(&self.catalog()) {
+            // It is held by whoever asks, and so is there.
+            changes.changed().await.ok();
+        }
+    }
+
+    /// The topics that changed behind a version; `None` where that is not known any more.
+    fn changed_since(&self, version: u64) -> Option<BTreeSet<TopicId>> {
+        let lately = self.lately();
+        let is_known = lately.len() < LATELY_MAX
+            || lately.front().is_some_and(|(oldest, _)| *oldest <= version + 1);
+        let behind = lately.iter().rev().take_while(|(changed, _)| *changed > version);
+        is_known.then(|| behind.map(|(_, topic)| *topic).collect())
+    }
+
+    fn lately(&self) -> MutexGuard<'_, VecDeque<(u64, TopicId)>> {
+        self.lately.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What a leadership has done of what is intended for its shard.
+#[derive(Debug)]
+pub(super) struct Carrier {
+    intended: Arc<Intended>,
+    changes: watch::Receiver<u64>,
+    /// The version up to which it was compared.
+    seen: Option<u64>,
+    /// What is left of the last look: of one state and one catalog.
+    items: VecDeque<Vec<Item<'static>>>,
+    on_its_way: usize,
+}
+
+impl Carrier {
+    /// Of a leadership that begins.
+    pub(super) fn new(intended: &Arc<Intended>) -> Self {
+        let (intended, changes) = (Arc::clone(intended), intended.changes());
+        Self { intended, changes, seen: None, items: VecDeque::new(), on_its_way: 0 }
+    }
+
+    /// Done when something has changed.
+    pub(super) async fn changed(&mut self) {
+        // The catalog is held here.
+        self.changes.changed().await.ok();
+    }
+
+    /// What the next entry is to hold. It looks again once all that it said before is applied.
+    pub(super) fn next(&mut self, number: u32, state: &State) -> Option<Vec<Item<'static>>> {
+        if self.is_idle() {
+            self.look(number, state);
+        }
+        let items = self.items.pop_front()?;
+        self.on_its_way += 1;
+        Some(items)
+    }
+
+    /// Whether nothing of it is on its way: another act may be.
+    pub(super) fn is_idle(&self) -> bool {
+        self.items.is_empty() && self.on_its_way == 0
+    }
+
+    /// An entry of it is applied.
+    pub(super) fn applied(&mut self) {
+        self.on_its_way -= 1;
+    }
+
+    fn look(&mut self, number: u32, state: &State) {
+        let catalog = self.intended.catalog();
+        let version = catalog.version();
+        // A leader that is behind looks at all of it once it is not.
+        let seen = self.seen.filter(|seen| *seen >= state.intended());
+        if seen == Some(version) {
+            return;
+        }
+        self.seen = Some(version);
+        let items = match seen.and_then(|seen| self.intended.changed_since(seen)) {
+            Some(topics) => reconcile_topics(&topics, &catalog, number, state),
+            None => reconcile(&catalog, number, state),
+        };
+        drop(catalog);
+        self.items = split(items);
+    }
+}
+
+/// Entries of these items. What closes a partition, and what lets go of all that it holds, stay together: in between it may
+/// be let go of by its age, and is not there any more.
+fn split(items: Vec<Item<'static>>) -> VecDeque<Vec<Item<'static>>> {
+    let mut entries: VecDeque<Vec<Item<'static>>> = VecDeque::new();
+    for item in items {
+        let goes_on = |entry: &&mut Vec<Item<'_>>| {
+            entry.len() < ITEMS_MAX || matches!(entry.last(), Some(Item::Close { .. }))
+        };
+        match entries.back_mut().filter(goes_on) {
+            Some(entry) => entry.push(item),
+            None => entries.push_back(vec![item]),
+        }
+    }
+    entries
+}
