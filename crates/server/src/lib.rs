@@ -13,6 +13,7 @@
 //! | `groups` | the coordinator of consumer groups, and what it has agreed on: pure functions |
 //! | `client` | the other end: a small blocking client, for our own commands |
 //! | `net` | sockets of clients |
+//! | `peer` | how two brokers of a cluster talk: opaque requests and answers |
 //! | `http` | what an operator sees: health, metrics, topics, a page |
 //! | `cluster` | the only door to the consensus engine, and its log on ours |
 //! | `backup` | a broker's data, kept in another directory, and brought back |
@@ -31,6 +32,7 @@ pub mod groups;
 pub mod http;
 pub mod kafka;
 pub mod net;
+pub mod peer;
 mod random;
 pub mod run;
 pub mod shard;

@@ -14,7 +14,7 @@ use bytes::{Buf, Bytes, BytesMut};
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesOrdered;
 use futures_util::{FutureExt, StreamExt};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
@@ -30,7 +30,7 @@ use crate::kafka::message::ApiVersionsResponse;
 /// Bytes that are read at once.
 const READ_BYTES: usize = 16 << 10;
 /// Pieces that one writev(2) takes.
-const PIECES_MAX: usize = 64;
+const PIECES_MAX: usize = 1024;
 
 /// Serves a connection until the client goes, says what cannot be understood, or the node closes.
 pub(super) async fn serve(
@@ -301,7 +301,10 @@ async fn read(stream: &mut TcpStream, received: &mut BytesMut) -> io::Result<usi
 }
 
 /// Writes pieces that follow each other.
-async fn write_all(stream: &mut TcpStream, mut pieces: VecDeque<Bytes>) -> io::Result<()> {
+pub(crate) async fn write_all(
+    stream: &mut (impl AsyncWrite + Unpin),
+    mut pieces: VecDeque<Bytes>,
+) -> io::Result<()> {
     while !pieces.is_empty() {
         let slices: Vec<IoSlice<'_>> =
             pieces.iter().take(PIECES_MAX).map(|piece| IoSlice::new(piece)).collect();

@@ -14,6 +14,7 @@ mod held;
 mod limits;
 mod listener;
 
+pub(crate) use self::connection::write_all;
 pub use self::counters::{BOUNDS_US, Counters, Latency};
 pub use self::limits::Limits;
 pub use self::listener::Listener;

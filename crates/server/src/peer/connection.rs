@@ -1,0 +1,183 @@
+//! The socket of a session: frames in, frames out, signs of life.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+
+use bytes::BytesMut;
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpStream;
+use tokio::net::tcp::{ReadHalf, WriteHalf};
+use tokio::time::{Instant, timeout, timeout_at};
+
+use super::counters::add;
+use super::error::Refusal;
+use super::frame::{self, BadFrame, Kind, Message};
+use super::intake::Intake;
+use super::judge::Reason;
+use super::peers::Shared;
+use super::session::{Reply, Session};
+use crate::cursor::Malformed;
+use crate::net::write_all;
+
+/// Bytes that are read at once, where it is not known how many come.
+const READ_BYTES: usize = 16 << 10;
+
+/// Why a connection ends.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Ended {
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    /// We refuse it.
+    #[error(transparent)]
+    Refused(#[from] Reason),
+    /// The other side does. This may be a number that only a later version knows.
+    #[error("the other side refuses, for reason {0}")]
+    Refusing(u16),
+    #[error(transparent)]
+    Greeting(#[from] Malformed),
+    #[error(transparent)]
+    Frame(#[from] BadFrame),
+    #[error("nothing was heard, or nothing taken, for too long")]
+    Silent,
+}
+
+impl Ended {
+    /// What it counts as.
+    pub(super) fn reason(&self) -> Option<Reason> {
+        match self {
+            Self::Io(_) | Self::Silent => None,
+            Self::Refused(reason) => Some(*reason),
+            Self::Refusing(code) => Reason::of(*code),
+            Self::Frame(BadFrame::Oversized(_)) => Some(Reason::Oversized),
+            Self::Frame(BadFrame::NotNext { .. }) => Some(Reason::Replayed),
+            Self::Greeting(_) | Self::Frame(BadFrame::Damaged(_) | BadFrame::Elsewhere) => {
+                Some(Reason::Damaged)
+            }
+        }
+    }
+}
+
+/// A session has its place until this is dropped; then whoever waits on it is told.
+struct Installed<'a> {
+    shared: &'a Shared,
+    session: &'a Arc<Session>,
+}
+
+impl Drop for Installed<'_> {
+    fn drop(&mut self) {
+        self.shared.lock().remove(self.session);
+        drop(self.session.end());
+    }
+}
+
+/// Gives the session its place, and serves it until it ends, which it has done on return.
+pub(super) async fn run(
+    shared: &Shared,
+    mut stream: TcpStream,
+    session: Arc<Session>,
+) -> Result<(), Ended> {
+    let (remains, intake) = {
+        let mut roster = shared.lock();
+        let remains = roster.install(&session)?;
+        let intake = roster.intake(session.peer.node, session.priority);
+        (remains, intake.unwrap_or_default())
+    };
+    drop(remains);
+    let _installed = Installed { shared, session: &session };
+    add(&shared.tally.connections, 1);
+    shared.handler.connected(session.peer, session.hello.clone());
+    let (from, to) = stream.split();
+    tokio::select! {
+        ended = read(shared, from, &session, &intake) => ended,
+        ended = write(shared, to, &session) => ended,
+        () = session.ended() => Ok(()),
+    }
+}
+
+async fn read(
+    shared: &Shared,
+    mut from: ReadHalf<'_>,
+    session: &Arc<Session>,
+    intake: &Arc<Intake>,
+) -> Result<(), Ended> {
+    let limits = &shared.options.limits;
+    let lane = session.incoming();
+    let mut received = BytesMut::new();
+    let mut sequence = 1;
+    loop {
+        let wanted = match frame::announced(&received, limits.frame_bytes)? {
+            Some(length) if length <= received.len() => {
+                let frame = received.split_to(length).freeze();
+                let messages = frame::decode(&frame, &lane, sequence)?;
+                sequence += 1;
+                add(&shared.tally.frames_received, 1);
+                add(&shared.tally.messages_received, messages.len());
+                for message in messages {
+                    take(shared, session, intake, message);
+                }
+                continue;
+            }
+            Some(length) => length - received.len(),
+            None => READ_BYTES,
+        };
+        received.reserve(wanted);
+        let read = timeout(limits.silence, from.read_buf(&mut received)).await;
+        let bytes = read.map_err(|_elapsed| Ended::Silent)??;
+        if bytes == 0 {
+            return Ok(());
+        }
+        session.note_heard();
+        add(&shared.tally.received_bytes, bytes);
+    }
+}
+
+/// A message came.
+fn take(
+    shared: &Shared,
+    session: &Arc<Session>,
+    intake: &Arc<Intake>,
+    message: Message<bytes::Bytes>,
+) {
+    let Message { kind, shard, call, body } = message;
+    match kind {
+        Kind::Answer => session.answered(call, Ok(body)),
+        Kind::Refused(why) => session.answered(call, Err(why)),
+        Kind::Request => {
+            if session.has_ended() {
+                return;
+            }
+            let Some(place) = intake.admit(body.len(), &shared.options.limits) else {
+                add(&shared.tally.turned_away, 1);
+                session.refuse(shard, call, Refusal::Busy);
+                return;
+            };
+            let session = Arc::clone(session);
+            let reply = Reply { session, shard, call, is_answered: false, _place: place };
+            let answer = shared.handler.handle(reply.session.peer, shard, body);
+            shared.spawn(async move { reply.send(answer.await) });
+        }
+    }
+}
+
+async fn write(shared: &Shared, mut to: WriteHalf<'_>, session: &Session) -> Result<(), Ended> {
+    let limits = &shared.options.limits;
+    let mut sequence = 1;
+    let mut sent = Instant::now();
+    loop {
+        let batch = session.take();
+        if batch.messages.is_empty() && timeout_at(sent + limits.ping, session.work()).await.is_ok()
+        {
+            continue;
+        }
+        let pieces = VecDeque::from(frame::encode(&session.out, sequence, &batch.messages));
+        let bytes = pieces.iter().map(bytes::Bytes::len).sum();
+        let written = timeout(limits.write, write_all(&mut to, pieces)).await;
+        written.map_err(|_elapsed| Ended::Silent)??;
+        session.written(&batch);
+        (sequence, sent) = (sequence + 1, Instant::now());
+        add(&shared.tally.frames_sent, 1);
+        add(&shared.tally.messages_sent, batch.messages.len());
+        add(&shared.tally.sent_bytes, bytes);
+    }
+}
