@@ -15,6 +15,7 @@ use crate::backup_args::{BackupArgs, RestoreArgs};
 use crate::broker_args::BrokerCommand;
 use crate::chapter_args::ChapterCommand;
 use crate::client_args::{ConsumeArgs, GroupCommand, ProduceArgs, TopicCommand};
+use crate::cluster_args::ClusterCommand;
 use crate::disk_args::DiskCommand;
 use crate::log_args::LogCommand;
 use crate::serve_args::ServeArgs;
@@ -132,6 +133,13 @@ acknowledged may not all be durable.")]
         /// What to ask
         #[command(subcommand)]
         command: BrokerCommand,
+    },
+    /// Make several brokers one cluster, which goes on while a majority of them does
+    #[command(arg_required_else_help = true)]
+    Cluster {
+        /// What to do
+        #[command(subcommand)]
+        command: ClusterCommand,
     },
     /// Look at what a broker has settled: the records that its logs have let go of
     #[command(

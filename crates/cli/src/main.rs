@@ -8,6 +8,7 @@ mod backup_args;
 mod broker_args;
 mod chapter_args;
 mod client_args;
+mod cluster_args;
 mod commands;
 mod disk_args;
 mod exit;
@@ -29,6 +30,7 @@ fn main() -> ExitCode {
         Command::Log { command } => commands::log::run(command),
         Command::Disk { command } => commands::disk::run(*command),
         Command::Broker { command } => commands::broker::run(command),
+        Command::Cluster { command } => commands::cluster::run(command),
         Command::Chapter { command } => commands::chapter::run(command),
         Command::Backup(args) => commands::backup::backup(&args),
         Command::Restore(args) => commands::backup::restore(&args),

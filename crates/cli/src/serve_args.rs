@@ -9,6 +9,7 @@ use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, Command, Error, FromArgMatches};
 use serde::{Deserialize, Serialize};
 
+use crate::cluster_args::MembersArg;
 use crate::log_args::duration;
 use crate::size::bytes;
 
@@ -40,6 +41,18 @@ pub(crate) struct Typed {
     /// What clients are told to connect to, where that is not the address that it listens on
     #[arg(long, value_name = "HOST:PORT", env = "PLIMSOLL_ADVERTISE")]
     pub(crate) advertise: Option<String>,
+    /// Which node of its cluster it is; without members it is alone
+    #[arg(long, value_name = "N", env = "PLIMSOLL_NODE")]
+    pub(crate) node: Option<u64>,
+    /// The nodes of its cluster, and where they find each other: `plimsoll cluster init` prints them
+    #[arg(long, value_name = "N=HOST:PORT,…", env = "PLIMSOLL_MEMBERS")]
+    pub(crate) members: Option<MembersArg>,
+    /// Which cluster that is
+    #[arg(long, value_name = "ID", env = "PLIMSOLL_CLUSTER_ID")]
+    pub(crate) cluster_id: Option<String>,
+    /// The failure domain that it is in
+    #[arg(long, value_name = "NAME", env = "PLIMSOLL_RACK")]
+    pub(crate) rack: Option<String>,
     /// Serve others than this machine, though nobody has to say who they are: whoever reaches the address
     /// may read, write and delete everything
     #[arg(long, env = "PLIMSOLL_ALLOW_ANYONE")]

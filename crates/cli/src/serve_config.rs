@@ -20,6 +20,7 @@ use plimsoll_server::net::Limits;
 use plimsoll_simdisk::block::size;
 use serde::{Deserialize, Serialize};
 
+use crate::cluster_args::MembersArg;
 use crate::serve_args::{Every, HttpAddress, ServeArgs};
 
 /// The file that is read where none is named.
@@ -36,6 +37,10 @@ pub(crate) struct Config {
     pub(crate) listen: SocketAddr,
     pub(crate) http: HttpAddress,
     pub(crate) advertise: Option<String>,
+    pub(crate) node: Option<u64>,
+    pub(crate) members: Option<MembersArg>,
+    pub(crate) cluster_id: Option<String>,
+    pub(crate) rack: Option<String>,
     pub(crate) allow_anyone: bool,
     pub(crate) memory: PathBuf,
     pub(crate) partitions: u32,
@@ -62,6 +67,10 @@ struct File {
     listen: Option<SocketAddr>,
     http: Option<HttpAddress>,
     advertise: Option<String>,
+    node: Option<u64>,
+    members: Option<MembersArg>,
+    cluster_id: Option<String>,
+    rack: Option<String>,
     allow_anyone: Option<bool>,
     memory: Option<PathBuf>,
     partitions: Option<u32>,
@@ -269,6 +278,10 @@ impl Config {
             listen: is.flag("listen", &typed.listen, file.listen),
             http: is.flag("http", &typed.http, file.http),
             advertise: is.optional("advertise", &typed.advertise, file.advertise),
+            node: is.optional("node", &typed.node, file.node),
+            members: is.optional("members", &typed.members, file.members),
+            cluster_id: is.optional("cluster-id", &typed.cluster_id, file.cluster_id),
+            rack: is.optional("rack", &typed.rack, file.rack),
             allow_anyone: is.flag("allow-anyone", &typed.allow_anyone, file.allow_anyone),
             memory: is.flag("memory", &typed.memory, file.memory),
             partitions: is.flag("partitions", &typed.partitions, file.partitions),

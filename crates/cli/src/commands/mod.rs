@@ -5,6 +5,7 @@ pub(crate) mod broker;
 pub(crate) mod chapter;
 pub(crate) mod clean;
 pub(crate) mod client;
+pub(crate) mod cluster;
 pub(crate) mod compare;
 pub(crate) mod completions;
 pub(crate) mod disk;

@@ -1,13 +1,13 @@
 //! `plimsoll serve`: a broker for Kafka's clients.
 
 use std::fs;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, bail};
 use plimsoll_log::Policy;
-use plimsoll_server::broker::{Node, Options, Promise};
+use plimsoll_server::broker::{Node, Options, Promise, Seat};
 use plimsoll_server::http::Http;
 use plimsoll_server::net::Listener;
 use tokio::sync::watch;
@@ -34,7 +34,11 @@ fn serve(config: &Config) -> Result<Exit> {
         check_who_may(config, http)?;
     }
     let advertised = config.advertise.as_deref().map(host_and_port).transpose()?;
-    let options = options(config)?;
+    let mut options = options(config)?;
+    options.seat = seat(config, advertised.as_ref())?;
+    if let Some(seat) = &options.seat {
+        check_who_may(config, seat.listen)?;
+    }
     plimsoll_sync::keep_freed_memory();
     let (stop, stopped) = watch::channel(false);
     interrupt::on_interrupt(move || {
@@ -74,6 +78,35 @@ fn serve(config: &Config) -> Result<Exit> {
     synced.context("what was acknowledged may not all be durable")?;
     output::news("stopped: everything is durable");
     Ok(Exit::Ok)
+}
+
+/// Where it sits in a cluster, if it is in one.
+fn seat(config: &Config, advertised: Option<&(String, u16)>) -> Result<Option<Seat>> {
+    let (node, members, cluster) = match (config.node, &config.members, &config.cluster_id) {
+        (None, None, None) => return Ok(None),
+        (Some(node), Some(members), Some(cluster)) => (node, &members.0, cluster),
+        _ => bail!(
+            "a node of a cluster needs node, members and cluster-id: plimsoll cluster init prints the \
+             last two"
+        ),
+    };
+    if cluster.len() != 32 || !cluster.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+        bail!("{cluster:?} is no cluster-id: 32 hexadecimal digits");
+    }
+    let own = members.get(&node).with_context(|| format!("node {node} is none of the members"))?;
+    let found = own.to_socket_addrs().with_context(|| format!("{own} cannot be found"))?.next();
+    let listen = found.with_context(|| format!("{own} is no address"))?;
+    let clients = advertised
+        .cloned()
+        .unwrap_or_else(|| (config.listen.ip().to_string(), config.listen.port()));
+    Ok(Some(Seat {
+        cluster: cluster.clone(),
+        node,
+        members: members.clone(),
+        listen,
+        clients,
+        rack: config.rack.clone(),
+    }))
 }
 
 /// Takes the addresses that clients and operators are to find.
@@ -127,6 +160,7 @@ fn options(config: &Config) -> Result<Options> {
         chapter_age: config.chapter_age,
         scrub_every: config.scrub_every.0,
         groups: config.groups.clone(),
+        seat: None,
     })
 }
 

@@ -18,6 +18,7 @@ use plimsoll_sync::Dir;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, MissedTickBehavior};
 
+use super::company::Company;
 use super::error::Failed;
 use super::keeper::{Keeper, Kept};
 use super::layout::{self, GROUPS as NUMBER};
@@ -26,7 +27,7 @@ use super::options::small_log;
 use super::room::Room;
 use super::snapshot;
 use super::task::Task;
-use crate::cluster::{self, Apply, Committed, Group, Leadership, Stop};
+use crate::cluster::{self, Apply, Committed, Group, Leadership, Recovered, Stop};
 use crate::groups::{
     Answer, Beat, Change, Commit, Groups, Join, Leave, Refusal, Settings, Step, Store, Sync,
     TopicPartition,
@@ -125,6 +126,7 @@ impl Coordinator {
         dir: &Arc<dyn Dir>,
         crew: &Arc<Crew>,
         room: &Arc<Room>,
+        company: &Arc<Company>,
         settings: Settings,
         clock: fn() -> u64,
     ) -> Result<Self, Failed> {
@@ -133,7 +135,7 @@ impl Coordinator {
         let dir = root.create_dir(&layout::shard(NUMBER)).map_err(Failed::Directory)?;
         let (start, store) = snapshot::open(&**root, NUMBER, Store::decode)?;
         let options = cluster::Options {
-            node: 1,
+            node: company.node(),
             promise: Ack::Durable,
             must_sync: |_| true,
             start,
@@ -144,7 +146,10 @@ impl Coordinator {
         let applied_bytes = Arc::<AtomicU64>::default();
         let keeper = Arc::new(Keeper::new(root, NUMBER, Arc::clone(&applied_bytes), None));
         let stores = Stores { store: Arc::clone(&store), applied_bytes };
-        let (group, _) = Group::open(&dir, options, stores).map_err(failed)?;
+        let recovered = Recovered::open(&dir, options).map_err(failed)?;
+        let begin = company.begin(NUMBER, false, None);
+        let group = recovered.start_as(begin, stores).map_err(failed)?;
+        company.admit(NUMBER, &group);
         let groups = Groups::load(settings.clone(), &read(&store), clock());
         let (group, groups) = (Arc::new(group), Arc::new(Mutex::new(groups)));
         let (asks, asked) = mpsc::unbounded_channel();

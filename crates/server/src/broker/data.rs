@@ -11,6 +11,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::spawn_blocking;
 
 use super::compactor::Compactor;
+use super::company::Company;
 use super::ends;
 use super::error::Failed;
 use super::intended::Intended;
@@ -27,7 +28,7 @@ use super::settler::Settler;
 use super::snapshot;
 use super::task::Task;
 use crate::chapter::Shelf;
-use crate::cluster::{self, Group, Recovered};
+use crate::cluster::{self, Group, Recovered, Testimony};
 use crate::run::Run;
 use crate::shard::{
     Answer, BATCH_OVERHEAD_BYTES, Entry, Fence, Item, Opening, Partition, Proposer, State,
@@ -96,7 +97,7 @@ impl Found {
         promise: Ack,
         log: plimsoll_log::Options,
         crew: Option<Arc<Crew>>,
-        tail_bytes: usize,
+        (node, tail_bytes): (u64, usize),
     ) -> Result<Self, Failed> {
         let failed = |why| Failed::Shard { number, why };
         let dir = root.create_dir(&layout::shard(number)).map_err(Failed::Directory)?;
@@ -106,7 +107,7 @@ impl Found {
         let (start, state) = snapshot::open(&**root, number, State::decode)?;
         let must_sync =
             |bytes: &[u8]| Entry::decode(bytes).is_ok_and(|entry| entry.must_be_durable);
-        let options = cluster::Options { node: 1, promise, must_sync, start, log, crew };
+        let options = cluster::Options { node, promise, must_sync, start, log, crew };
         let recovered = Recovered::open(&dir, options).map_err(failed)?;
         let (last, end) = (recovered.recovery().last_index, shelf.settled().end);
         if last < end {
@@ -125,11 +126,19 @@ impl Found {
     }
 
     /// Has its engine begin.
-    pub(super) fn begin(self, root: &Arc<dyn Dir>) -> Result<Opened, Failed> {
+    pub(super) fn begin(
+        self,
+        root: &Arc<dyn Dir>,
+        company: &Arc<Company>,
+        is_dirty: bool,
+        testimony: Option<Arc<dyn Testimony>>,
+    ) -> Result<Opened, Failed> {
         let Self { number, recovered, state, shelf, tail_bytes } = self;
         let failed = |why| Failed::Shard { number, why };
         let replica = Arc::new(Replica::new(state, tail_bytes, shelf.settled().end));
-        let group = recovered.start(Applier(Arc::clone(&replica))).map_err(failed)?;
+        let begin = company.begin(number, is_dirty, testimony);
+        let group = recovered.start_as(begin, Applier(Arc::clone(&replica))).map_err(failed)?;
+        company.admit(number, &group);
         let applied_bytes = Arc::clone(&replica.applied_bytes);
         let keeper = Keeper::new(root, number, applied_bytes, Some(Arc::clone(&shelf)));
         let (group, keeper) = (Arc::new(group), Arc::new(keeper));

@@ -6,6 +6,23 @@ use crate::{chapter, cluster, run};
 /// A node cannot be opened, or goes on without something.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum Failed {
+    /// The directory is of another cluster.
+    #[error("this directory is of the cluster {found}, not of {wanted}")]
+    OtherCluster {
+        /// Whose it is.
+        found: String,
+        /// Which one was asked for.
+        wanted: String,
+    },
+
+    /// A cluster is founded in a new directory only.
+    #[error("something is in {0} already; a cluster is founded in a directory that is new")]
+    Founded(String),
+
+    /// Other nodes cannot be talked to.
+    #[error("other brokers cannot be talked to")]
+    Peers(#[source] std::sync::Arc<std::io::Error>),
+
     /// A shard cannot be opened, or has stopped.
     #[error("shard {number}")]
     Shard {

@@ -1,8 +1,9 @@
 //! What lies where in the directory of a node (drawn in `mod.rs`), and the name that it was given.
 
 use std::io::ErrorKind;
+use std::path::Path;
 
-use plimsoll_sync::{Dir, File, SyncMethod};
+use plimsoll_sync::{Dir, File, OsDir, SyncMethod};
 use twox_hash::XxHash3_64;
 
 use super::error::Failed;
@@ -34,18 +35,33 @@ pub(crate) fn chapters(number: u32) -> String {
 
 /// The id of the cluster.
 const CLUSTER: &str = "cluster";
+/// Says that an empty directory is to become a cluster that others are taken into. A directory that was lost has
+/// it no more, so that no second cluster comes of it.
+const FOUNDER: &str = "founder";
+/// Says that a directory was new when it became a node of a cluster.
+const MEMBER: &str = "member";
 /// What a directory that was restored is called, where the id of its cluster does not tell it from another's.
 const RESTORED: &str = "restored";
 /// What stands in place of the id while a directory is restored: no broker starts there.
 const RESTORING: &[u8] = b"a restore is not finished\n";
 
-/// The id of the cluster, which is given to a directory that is new.
-pub(super) fn cluster_id(dir: &dyn Dir) -> Result<String, Failed> {
+/// The id of the cluster, which is given to a directory that is new: that of the cluster that it is to be in, or
+/// one that nobody had before.
+pub(super) fn cluster_id(dir: &dyn Dir, wanted: Option<&str>) -> Result<String, Failed> {
     let io = Failed::Directory;
     if let Some(file) = whole::open(dir, CLUSTER).map_err(io)? {
-        return id_in(&*file, CLUSTER);
+        let found = id_in(&*file, CLUSTER)?;
+        return match wanted {
+            Some(wanted) if wanted != found => {
+                Err(Failed::OtherCluster { found, wanted: wanted.to_owned() })
+            }
+            _ => Ok(found),
+        };
     }
-    let id = random::hex();
+    if let Some(wanted) = wanted {
+        write_id(dir, MEMBER, wanted).map_err(io)?;
+    }
+    let id = wanted.map_or_else(random::hex, str::to_owned);
     write_id(dir, CLUSTER, &id).map_err(io)?;
     Ok(id)
 }
@@ -59,12 +75,35 @@ pub(crate) fn look_for_cluster_id(dir: &dyn Dir) -> Result<Option<String>, Faile
     }
 }
 
-/// What its directory in memory is called: as the cluster; of one that was restored by a name of its own, as the one that it
+/// What its directory in memory is called: as the cluster, with the number of its node where that was never alone; of one that was restored by a name of its own, as the one that it
 /// is a copy of may be on the same machine, or have left something there.
-pub(super) fn memory_name(dir: &dyn Dir, cluster_id: &str) -> Result<String, Failed> {
-    let restored = whole::open(dir, RESTORED).map_err(Failed::Directory)?;
-    let Some(file) = restored else { return Ok(cluster_id.to_owned()) };
-    id_in(&*file, RESTORED)
+pub(super) fn memory_name(dir: &dyn Dir, cluster_id: &str, node: u64) -> Result<String, Failed> {
+    if let Some(file) = whole::open(dir, RESTORED).map_err(Failed::Directory)? {
+        return id_in(&*file, RESTORED);
+    }
+    let names = dir.list().map_err(Failed::Directory)?;
+    let was_alone = !names.iter().any(|name| name == FOUNDER || name == MEMBER);
+    Ok(if was_alone { cluster_id.to_owned() } else { format!("{cluster_id}-{node}") })
+}
+
+/// Makes a new directory the founder of a cluster: its id. Durable on return.
+///
+/// # Errors
+/// [`Failed::Directory`]. [`Failed::Founded`]: something is there.
+pub fn found(path: &Path) -> Result<String, Failed> {
+    let dir = OsDir::create_all(path).map_err(Failed::Directory)?;
+    if !dir.list().map_err(Failed::Directory)?.is_empty() {
+        return Err(Failed::Founded(path.display().to_string()));
+    }
+    let id = random::hex();
+    write_id(&dir, FOUNDER, &id).map_err(Failed::Directory)?;
+    write_id(&dir, CLUSTER, &id).map_err(Failed::Directory)?;
+    Ok(id)
+}
+
+/// Whether the cluster was founded here.
+pub(super) fn is_founder(dir: &dyn Dir) -> Result<bool, Failed> {
+    Ok(dir.list().map_err(Failed::Directory)?.iter().any(|name| name == FOUNDER))
 }
 
 /// Whether it was restored, once.
@@ -126,8 +165,8 @@ mod tests {
     #[test]
     fn a_directory_keeps_its_id_and_never_takes_another_for_it() {
         let dir = SimDir::new();
-        let id = cluster_id(&dir).unwrap();
-        assert_eq!(cluster_id(&dir).unwrap(), id);
+        let id = cluster_id(&dir, None).unwrap();
+        assert_eq!(cluster_id(&dir, None).unwrap(), id);
         let written = id.clone() + &check(&id);
         for at in 0..written.len() {
             for digit in b"0f" {
@@ -143,10 +182,10 @@ mod tests {
     /// Clients that were told of one cluster would find another one there.
     #[test]
     fn the_id_of_a_cluster_that_was_told_is_the_same_after_a_power_cut() {
-        for dir in whole::killed_while(|dir| drop(cluster_id(dir).unwrap())) {
-            let told = cluster_id(&dir).unwrap();
+        for dir in whole::killed_while(|dir| drop(cluster_id(dir, None).unwrap())) {
+            let told = cluster_id(&dir, None).unwrap();
             for seed in 0..20 {
-                assert_eq!(cluster_id(&dir.power_cut(seed)).unwrap(), told, "seed {seed}");
+                assert_eq!(cluster_id(&dir.power_cut(seed), None).unwrap(), told, "seed {seed}");
             }
         }
     }

@@ -45,6 +45,7 @@
 
 mod await_record;
 mod compactor;
+mod company;
 mod coordinator;
 mod data;
 mod deleting;
@@ -75,12 +76,12 @@ pub use self::await_record::{Level, NoRecord};
 pub(crate) use self::coordinator::Asked;
 pub(crate) use self::data::{DataShard, Ends};
 pub use self::error::Failed;
-pub use self::layout::cluster_in;
 pub(crate) use self::layout::{CONTROL, GROUPS, ID_DIGITS as CLUSTER_DIGITS, SHARED};
+pub use self::layout::{cluster_in, found};
 pub(crate) use self::leader::Appended;
 pub use self::look::{Names, chapters_in, names_in, snapshot_of};
 pub use self::node::Node;
-pub use self::options::{Options, Promise};
+pub use self::options::{Options, Promise, Seat};
 pub use self::overview::{
     ChaptersOverview, GapOverview, GroupOverview, PartitionOverview, SettingOverview,
     ShardOverview, TopicDetails, TopicOverview, Totals,

@@ -5,18 +5,20 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use bytes::Bytes;
 use plimsoll_log::{Ack, Crew, CrewOptions, Policy, Ring};
 use plimsoll_sync::{Access, Dir, Lock, OsDir, Overwrite};
 use tokio::runtime::Handle;
 use tokio::time::timeout;
 
+use super::company::{Company, Witnessed, listen};
 use super::coordinator::{Asked, Coordinator};
 use super::data::{DataShard, Found};
 use super::deleting;
 use super::error::Failed;
-use super::layout::{DURABLE, SHARED, cluster_id, is_restored, memory_name};
+use super::layout::{DURABLE, SHARED, cluster_id, is_founder, is_restored, memory_name};
 use super::leader::ChapterSize;
-use super::options::{Options, Promise};
+use super::options::{Options, Promise, Seat};
 use super::room::Room;
 use super::task::Task;
 use super::topics::{Control, Topics};
@@ -36,6 +38,8 @@ const RING: &str = "shard-2";
 pub struct Node {
     /// They hold the shards: they are before these, and so end before them.
     tasks: [Task; 3],
+    meeting: Vec<Task>,
+    company: Arc<Company>,
     pub(crate) topics: Arc<Topics>,
     pub(crate) groups: Arc<Coordinator>,
     pub(crate) options: Options,
@@ -74,8 +78,13 @@ impl Node {
             });
         }
         let lock = dir.lock("lock").map_err(Failed::Directory)?;
-        let cluster_id = cluster_id(&**dir)?;
-        let memory = memory(&options, &**dir, &cluster_id)?;
+        let seat = options.seat.clone();
+        let wanted = seat.as_ref().map(|seat| seat.cluster.as_str());
+        let cluster_id = cluster_id(&**dir, wanted)?;
+        let listener = seat.as_ref().map(|seat| listen(seat.listen)).transpose()?;
+        let founds = seat.is_none() || is_founder(&**dir)?;
+        let company = Company::new(seat.as_ref(), founds);
+        let memory = memory(&options, &**dir, &cluster_id, company.node())?;
         let ring_bytes = ring_left(memory.as_ref()).unwrap_or(options.ring_bytes);
         let options = Options { ring_bytes, ..options };
         // A log each, and room for control and groups beside the records'.
@@ -87,13 +96,13 @@ impl Node {
             }
             _ => (Ring::Memory, Promise::Kernel, Ack::Written),
         };
-        let tail_bytes = options.tail_bytes;
+        let held = (company.node(), options.tail_bytes);
         let shared = options.log(ring, options.flush);
-        let shared = Found::open(dir, SHARED, ack, shared, None, tail_bytes)?;
+        let shared = Found::open(dir, SHARED, ack, shared, None, held)?;
         let durable = options.log(Ring::Memory, Policy::everysec());
         let durable =
-            Found::open(dir, DURABLE, Ack::Durable, durable, Some(Arc::clone(&crew)), tail_bytes)?;
-        let durable = durable.begin(dir)?;
+            Found::open(dir, DURABLE, Ack::Durable, durable, Some(Arc::clone(&crew)), held)?;
+        let durable = durable.begin(dir, &company, false, None)?;
         // What was durable before it was acknowledged cannot be in doubt.
         let last_index = shared.last_index(durable.runtime())?;
         let ends = [(SHARED, last_index)].into_iter().filter(|(_, last)| *last > 0).collect();
@@ -106,7 +115,10 @@ impl Node {
         };
         // Before anything is added to it: a log that has grown since would hide what it has lost.
         let (run, verdict) = Run::begin(start, &ends)?;
-        let shared = shared.begin(dir)?;
+        let run = Arc::new(run);
+        let is_dirty = matches!(verdict, Verdict::MayHaveLost(_));
+        let witnessed = Arc::new(Witnessed { run: Arc::clone(&run), number: SHARED });
+        let shared = shared.begin(dir, &company, is_dirty, Some(witnessed))?;
         // Where others vote, they may have what this one has lost.
         let is_alone = shared.is_alone() && durable.is_alone();
         if let Verdict::MayHaveLost(loss) = &verdict
@@ -119,11 +131,10 @@ impl Node {
             }
             run.fenced(&[(SHARED, shared.durable())].into(), now())?;
         }
-        let run = Arc::new(run);
         let room = Arc::new(Room::new(dir, options.reserve_bytes));
         let (bytes, age) = (room.for_chapter(options.chapter_bytes), options.chapter_age);
         let (chapter, every) = (ChapterSize { bytes, age }, options.scrub_every);
-        let control = Control::open(dir, &crew)?;
+        let control = Control::open(dir, &crew, &company)?;
         let intended = Arc::clone(&control.intended);
         let witness = Some(Arc::clone(&run));
         let shared = shared.serve(witness, &room, &intended, chapter, every, now);
@@ -134,7 +145,7 @@ impl Node {
         let runtime = shared.group.runtime();
         let watching = Task::spawn(runtime, Arc::clone(&room).watch());
         let resting = Task::spawn(runtime, rest(Arc::downgrade(&shared), Arc::clone(&run)));
-        let groups = Coordinator::open(dir, &crew, &room, options.groups.clone(), now)?;
+        let groups = Coordinator::open(dir, &crew, &room, &company, options.groups.clone(), now)?;
         let groups = Arc::new(groups);
         if is_alone {
             topics.check_intended()?;
@@ -149,6 +160,16 @@ impl Node {
         if is_alone {
             wait_until_gone(&topics);
         }
+        let mut meeting = Vec::new();
+        if let Some((seat, listener)) = seat.zip(listener) {
+            let cluster = u128::from_str_radix(&cluster_id, 16).unwrap_or_default();
+            let whose = (cluster, run.incarnation());
+            meeting.push(company.meet(listener, whose, hello(&seat), runtime)?);
+            if is_dirty && !is_alone {
+                let settled = settle(Arc::downgrade(&shared), Arc::clone(&run));
+                meeting.push(Task::spawn(runtime, settled));
+            }
+        }
         let verdict = verdict.to_string();
         let dir = path;
         Ok(Self {
@@ -160,6 +181,8 @@ impl Node {
             run,
             verdict,
             tasks: [resting, watching, letting_go],
+            meeting,
+            company,
             dir,
             memory,
             _lock: lock,
@@ -216,8 +239,9 @@ impl Node {
     /// # Errors
     /// The first that could not be made durable.
     pub fn close(self) -> Result<(), Failed> {
-        let Self { topics, groups, run, tasks, memory, .. } = self;
-        drop(tasks);
+        let Self { topics, groups, run, tasks, meeting, company, memory, .. } = self;
+        drop((tasks, meeting));
+        company.part();
         let groups = alone(groups, |groups| groups.group.runtime().clone()).close();
         let mut ends = Ends::new();
         let topics = alone(topics, |topics| topics.group().runtime().clone());
@@ -275,6 +299,26 @@ fn wait_until_gone(topics: &Topics) {
     topics.group().runtime().block_on(async { timeout(PATIENCE, gone).await.ok() });
 }
 
+/// What other nodes are told of this one when they meet.
+fn hello(seat: &Seat) -> Bytes {
+    let (host, port) = &seat.clients;
+    let told = serde_json::json!({ "host": host, "port": port, "rack": seat.rack });
+    told.to_string().into()
+}
+
+/// Once the others have given back what may have been lost here, nothing is in doubt any more. Durable.
+async fn settle(shared: Weak<DataShard>, run: Arc<Run>) {
+    let Some(group) = shared.upgrade().map(|shared| Arc::clone(&shared.group)) else { return };
+    group.wait_clean().await;
+    let ends: Ends = [(SHARED, group.synced())].into();
+    drop(group);
+    match tokio::task::spawn_blocking(move || run.fenced(&ends, now())).await {
+        Ok(Ok(())) => tracing::info!("what may have been lost here is back; this node votes again"),
+        Ok(Err(why)) => tracing::error!(%why, "the marks of the run cannot be kept"),
+        Err(_ended) => {}
+    }
+}
+
 /// How often it is looked whether nobody asks.
 const QUIET: Duration = Duration::from_secs(10);
 
@@ -285,7 +329,7 @@ async fn rest(shared: Weak<DataShard>, run: Arc<Run>) {
     loop {
         tokio::time::sleep(QUIET).await;
         let Some(shared) = shared.upgrade() else { return };
-        let (applied, durable) = (shared.replica.lock().state.applied(), shared.durable());
+        let (applied, durable) = (shared.replica.lock().state.applied(), shared.group.synced());
         drop(shared);
         let (is_quiet, has_rest) = (applied == last && durable >= applied, run.rests());
         last = applied;
@@ -306,9 +350,14 @@ async fn rest(shared: Weak<DataShard>, run: Arc<Run>) {
 }
 
 /// A directory of this node in memory that outlives the process, if there is any.
-fn memory(options: &Options, dir: &dyn Dir, cluster_id: &str) -> Result<Option<OsDir>, Failed> {
+fn memory(
+    options: &Options,
+    dir: &dyn Dir,
+    cluster_id: &str,
+    node: u64,
+) -> Result<Option<OsDir>, Failed> {
     let Some(path) = &options.memory else { return Ok(None) };
-    let path = path.join(memory_name(dir, cluster_id)?);
+    let path = path.join(memory_name(dir, cluster_id, node)?);
     Ok(OsDir::create_all(path).ok().filter(|dir| dir.overwrite() == Overwrite::Memory))
 }
 

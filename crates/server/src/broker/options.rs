@@ -1,5 +1,7 @@
 //! [`Options`]: what a node is opened with.
 
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -42,6 +44,27 @@ pub struct Options {
     /// How old a record may become before it is durable, where a topic says `plimsoll.flush=auto`: the knee
     /// that the lab measured on this disk. Without one that setting is refused.
     pub knee: Option<Duration>,
+    /// Its seat in a cluster; none: it is alone.
+    pub seat: Option<Seat>,
+}
+
+/// A node's seat in a cluster.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Seat {
+    /// The id of the cluster, 32 hexadecimal digits: a new directory takes it, and one of another cluster is
+    /// refused.
+    pub cluster: String,
+    /// Which of the members this node is. It is the same at every start of its directory, and never
+    /// another directory's.
+    pub node: u64,
+    /// Where the members find each other, as `host:port`. One of them [founded](super::found) the cluster.
+    pub members: BTreeMap<u64, String>,
+    /// Where this node listens for the others.
+    pub listen: SocketAddr,
+    /// Where clients find this node.
+    pub clients: (String, u16),
+    /// The failure domain that it is in.
+    pub rack: Option<String>,
 }
 
 impl Options {
@@ -82,6 +105,7 @@ impl Default for Options {
             partitions_max: 200_000,
             groups: groups::Settings::default(),
             knee: None,
+            seat: None,
         }
     }
 }

@@ -12,6 +12,7 @@ use plimsoll_log::{Ack, Crew};
 use plimsoll_sync::Dir;
 use tokio::sync::Mutex;
 
+use super::company::Company;
 use super::data::DataShard;
 use super::error::Failed;
 use super::intended::Intended;
@@ -19,7 +20,7 @@ use super::layout::{self, CONTROL as NUMBER};
 use super::leadership::{is_alone, wait_to_begin, why_failed};
 use super::opening::wait_for;
 use super::options::small_log;
-use crate::cluster::{self, Apply, Group, Stop};
+use crate::cluster::{self, Apply, Group, Recovered, Stop};
 use crate::control::{
     Catalog, Change, FlushClass, Impossible, TopicSettings, reconcile, reconcile_topics,
 };
@@ -88,11 +89,15 @@ impl Apply for Intentions {
 impl Control {
     /// Opens the shard in its directory. Whoever is alone has it lead on return: then all that was ever intended is
     /// known, before anything is done of it.
-    pub(super) fn open(dir: &Arc<dyn Dir>, crew: &Arc<Crew>) -> Result<Self, Failed> {
+    pub(super) fn open(
+        dir: &Arc<dyn Dir>,
+        crew: &Arc<Crew>,
+        company: &Arc<Company>,
+    ) -> Result<Self, Failed> {
         let failed = |why| Failed::Shard { number: NUMBER, why };
         let dir = dir.create_dir(&layout::shard(NUMBER)).map_err(Failed::Directory)?;
         let options = cluster::Options {
-            node: 1,
+            node: company.node(),
             promise: Ack::Durable,
             must_sync: |_| true,
             start: None,
@@ -101,7 +106,10 @@ impl Control {
         };
         let intended = Arc::<Intended>::default();
         let intentions = Intentions(Arc::clone(&intended));
-        let (group, _) = Group::open(&dir, options, intentions).map_err(failed)?;
+        let recovered = Recovered::open(&dir, options).map_err(failed)?;
+        let begin = company.begin(NUMBER, false, None);
+        let group = recovered.start_as(begin, intentions).map_err(failed)?;
+        company.admit(NUMBER, &group);
         if is_alone(&group) {
             wait_to_begin(NUMBER, &group)?;
         }

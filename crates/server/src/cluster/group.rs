@@ -262,6 +262,12 @@ impl<S: Apply> Group<S> {
         self.durability.known().min(self.committed())
     }
 
+    /// The last record of this replica's log that is durable here, as the log counts.
+    #[must_use]
+    pub fn synced(&self) -> u64 {
+        self.storage.log.durable()
+    }
+
     /// Waits until an entry of this replica's log is durable, here and on a quorum, and asks for that. One
     /// sync serves everybody who waits. The future does not hold the group.
     ///

@@ -13,6 +13,7 @@
 //! | `carrier`, `network`, `message` | how messages come to other replicas, and what they say |
 //! | `receiver` | what a replica does that another asks for |
 //! | `standing`, `reentry` | whether it may vote, and how one that may have forgotten comes to vote again |
+//! | `growth` | how nodes are taken in |
 //! | `durability`, `quorum` | D, and whether the quorum is so thin that all waits for it |
 //! | `state`, `apply` | committed entries on their way to the shard |
 //! | `log_store`, `log_reader` | what the engine writes and reads |
@@ -45,6 +46,7 @@ mod core;
 mod durability;
 mod error;
 mod group;
+mod growth;
 mod identity;
 mod log_reader;
 mod log_store;

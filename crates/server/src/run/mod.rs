@@ -25,8 +25,9 @@
 //! 3. The witness knows of an acknowledgement before it leaves.
 //! 4. Nothing beyond a quiesced or clean mark is acknowledged before that is durably running again.
 //!
-//! Not for groups of several voters yet: there a log is cut below what it acknowledged, and what
-//! was cut must be taken out of mark and witness first.
+//! In a group of several voters a log is cut below what it acknowledged, where another leader's entries take its
+//! place. What was cut is taken out of mark and witness once it is gone: who dies in between is in doubt, and asks the
+//! others.
 
 mod error;
 mod mark;

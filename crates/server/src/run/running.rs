@@ -141,6 +141,22 @@ impl Run {
         }
     }
 
+    /// The log of a shard was cut off behind this index, durably: another leader's entries take the place of
+    /// what was acknowledged behind it, which counts no more. Durable on return, where a mark knew of more.
+    pub fn cut(&self, shard: u32, last: u64) -> Result<()> {
+        let mut marks = lock(&self.marks);
+        if marks.mark.ends.get(&shard).is_some_and(|end| *end > last) {
+            let Mark { state, mut ends, when_ms, .. } = marks.mark.clone();
+            ends.insert(shard, last);
+            marks.write(state, ends, when_ms)?;
+        }
+        let mut acknowledged = lock(&self.acknowledged);
+        match acknowledged.ends.get(&shard) {
+            Some(known) if *known > last => acknowledged.note(shard, last),
+            _ => Ok(()),
+        }
+    }
+
     /// The logs are durable up to `ends`, with all that was acknowledged before `when_ms`: of a
     /// loss after this it is said that it is since then. Durable on return; acknowledgements do not
     /// wait for it. Nothing happens where there is a doubt, or a rest.

@@ -1,0 +1,79 @@
+//! What can be typed after `plimsoll cluster`.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use clap::Subcommand;
+use serde::{Deserialize, Serialize};
+
+/// What to do with a cluster.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ClusterCommand {
+    /// Found a cluster in a new directory: once, on one of its nodes
+    #[command(after_help = "Examples:
+  plimsoll cluster init --dir /var/lib/plimsoll --members 1=a:9094,2=b:9094,3=c:9094 > cluster.toml
+  plimsoll serve --config cluster.toml --node 1 --dir /var/lib/plimsoll     on this machine, a
+  plimsoll serve --config cluster.toml --node 2                             on b; nothing to found there
+
+It prints the settings that all nodes share. The others need no more than these: each is taken in once all
+are there. A directory that was lost is never founded again: give the new one a number that no node had.
+
+Exit status: 0 founded, 2 it could not be, or something is in the directory.")]
+    Init {
+        /// Where this node's data is to be
+        #[arg(long, value_name = "DIR", env = "PLIMSOLL_DIR", default_value = "plimsoll-data")]
+        dir: PathBuf,
+        /// All nodes: a number for each, and where the others find it
+        #[arg(long, value_name = "N=HOST:PORT,…")]
+        members: MembersArg,
+    },
+}
+
+/// Nodes and where they are.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(try_from = "String", into = "String")]
+pub(crate) struct MembersArg(pub(crate) BTreeMap<u64, String>);
+
+impl FromStr for MembersArg {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut members = BTreeMap::new();
+        for member in text.split(',') {
+            let parts = member.split_once('=');
+            let (node, address) =
+                parts.ok_or_else(|| format!("{member:?} is not NUMBER=HOST:PORT"))?;
+            let number: Option<u64> = node.trim().parse().ok();
+            // Kafka's clients know nodes by 31 bits.
+            let fits = number.filter(|number| (1..=i32::MAX as u64).contains(number));
+            let node = fits.ok_or_else(|| format!("{node:?} is no number from 1 to 2147483647"))?;
+            let port = address.rsplit_once(':').and_then(|(_, port)| port.parse::<u16>().ok());
+            if port.is_none() {
+                return Err(format!("{address:?} is not HOST:PORT"));
+            }
+            if members.insert(node, address.trim().to_owned()).is_some() {
+                return Err(format!("node {node} is named twice"));
+            }
+        }
+        if members.len() == 2 {
+            return Err("of two nodes none may be away; take one, or three".to_owned());
+        }
+        Ok(Self(members))
+    }
+}
+
+impl TryFrom<String> for MembersArg {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+impl From<MembersArg> for String {
+    fn from(members: MembersArg) -> Self {
+        let each = members.0.iter().map(|(node, address)| format!("{node}={address}"));
+        each.collect::<Vec<_>>().join(",")
+    }
+}

@@ -1,0 +1,212 @@
+//! [`Company`]: the other nodes of the cluster, and how the replicas of each shard reach each other.
+//!
+//! All shards share the connections. A replica may ask before there are any: then nobody is reached, which
+//! for its engine is a network that is down. No message leaves before the incarnation of this start is
+//! durable, as the connections are made only then.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::future::{BoxFuture, FutureExt};
+use tokio::runtime::Handle;
+use tokio::time::{sleep, timeout};
+
+use super::error::Failed;
+use super::options::Seat;
+use super::task::Task;
+use crate::cluster::{Answered, Apply, Begin, Carrier, Group, Receiver, Testimony, Unreached};
+use crate::peer::{Handler, Options, Peer, Peers, Priority};
+use crate::run::Run;
+
+/// How often it is looked whether nodes wait to be taken in.
+const LOOK: Duration = Duration::from_millis(500);
+/// How long a node may take to get the log before others are looked at.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The nodes of a cluster, as one of them meets them.
+#[derive(Debug)]
+pub(crate) struct Company {
+    node: u64,
+    /// Whether an empty log becomes the cluster that others are taken into.
+    founds: bool,
+    /// Where all are, this one among them; nobody but it where it is alone.
+    members: BTreeMap<u64, String>,
+    doors: Mutex<BTreeMap<u32, Arc<dyn Door>>>,
+    peers: OnceLock<Peers>,
+}
+
+/// What a shard's replica does for other nodes, whatever it agrees on.
+trait Door: std::fmt::Debug + Send + Sync {
+    fn answer(&self, from: Peer, request: &Bytes) -> BoxFuture<'static, Vec<Bytes>>;
+
+    /// Makes these nodes voters, if this replica leads and they are not.
+    fn take_in(&self, nodes: BTreeMap<u64, String>) -> BoxFuture<'static, ()>;
+}
+
+impl<S: Apply> Door for Receiver<S> {
+    fn answer(&self, from: Peer, request: &Bytes) -> BoxFuture<'static, Vec<Bytes>> {
+        Self::answer(self, from.node, from.incarnation, request).boxed()
+    }
+
+    fn take_in(&self, nodes: BTreeMap<u64, String>) -> BoxFuture<'static, ()> {
+        let receiver = self.clone();
+        async move {
+            match timeout(PATIENCE, receiver.take_in(&nodes)).await {
+                Ok(Ok(())) | Err(_) => {}
+                Ok(Err(why)) => tracing::warn!(%why, "no node was taken in"),
+            }
+        }
+        .boxed()
+    }
+}
+
+/// A shard's way to the other nodes.
+#[derive(Debug)]
+struct Line {
+    number: u32,
+    company: Arc<Company>,
+}
+
+impl Carrier for Line {
+    fn ask(
+        &self,
+        to: u64,
+        urgent: bool,
+        request: Vec<Bytes>,
+    ) -> BoxFuture<'static, Result<Answered, Unreached>> {
+        let priority = if urgent { Priority::Urgent } else { Priority::Bulk };
+        let asked = self.company.peers.get();
+        let asked = asked.map(|peers| peers.ask(to, priority, self.number, request));
+        async move {
+            let Some(asked) = asked else {
+                let why = "this node has not begun to talk".to_owned();
+                return Err(Unreached { to, why });
+            };
+            let answer = asked.await.map_err(|why| Unreached { to, why: why.to_string() })?;
+            Ok(Answered { incarnation: answer.from.incarnation, answer: answer.body })
+        }
+        .boxed()
+    }
+}
+
+/// Serves the doors.
+struct Reception(Arc<Company>);
+
+impl Handler for Reception {
+    fn handle(&self, from: Peer, shard: u32, request: Bytes) -> BoxFuture<'static, Vec<Bytes>> {
+        match self.0.doors().get(&shard) {
+            Some(door) => door.answer(from, &request),
+            // No answer can be read out of it.
+            None => std::future::ready(Vec::new()).boxed(),
+        }
+    }
+}
+
+impl Company {
+    /// Of a node in a cluster, or of one that is alone.
+    pub(super) fn new(seat: Option<&Seat>, founds: bool) -> Arc<Self> {
+        let node = seat.map_or(ALONE, |seat| seat.node);
+        let members = seat.map(|seat| seat.members.clone()).unwrap_or_default();
+        Arc::new(Self { node, founds, members, doors: Mutex::default(), peers: OnceLock::new() })
+    }
+
+    /// The id of this node.
+    pub(super) fn node(&self) -> u64 {
+        self.node
+    }
+
+    /// How a shard's replica begins.
+    pub(super) fn begin(
+        self: &Arc<Self>,
+        number: u32,
+        is_dirty: bool,
+        testimony: Option<Arc<dyn Testimony>>,
+    ) -> Begin {
+        let carrier = Arc::new(Line { number, company: Arc::clone(self) });
+        Begin { carrier, founds: self.founds, is_dirty, testimony }
+    }
+
+    /// From here on the shard's replica answers others.
+    pub(super) fn admit<S: Apply>(&self, number: u32, group: &Group<S>) {
+        self.doors().insert(number, Arc::new(group.receiver()));
+    }
+
+    /// Begins to talk with the others, as this incarnation.
+    pub(super) fn meet(
+        self: &Arc<Self>,
+        listener: TcpListener,
+        (cluster, incarnation): (u128, u64),
+        hello: Bytes,
+        runtime: &Handle,
+    ) -> Result<Task, Failed> {
+        let options =
+            Options { cluster, node: self.node, incarnation, hello, limits: Default::default() };
+        let reception = Arc::new(Reception(Arc::clone(self)));
+        let peers = Peers::start(listener, options, reception, runtime)
+            .map_err(|why| Failed::Peers(Arc::new(why)))?;
+        peers.set_addresses(self.members.clone());
+        self.peers.set(peers).expect("it meets them once");
+        Ok(Task::spawn(runtime, Arc::clone(self).take_in()))
+    }
+
+    /// Takes in nodes that are members by what this node was told, and vote in no shard yet that it leads:
+    /// once all are there, so that no change leaves fewer copies than voters.
+    async fn take_in(self: Arc<Self>) {
+        loop {
+            sleep(LOOK).await;
+            let connected = self.peers.get().map(Peers::connected).unwrap_or_default();
+            let is_here = |node: &u64| {
+                *node == self.node || connected.iter().any(|other| other.peer.node == *node)
+            };
+            if !self.members.keys().all(is_here) {
+                continue;
+            }
+            let doors: Vec<_> = self.doors().values().cloned().collect();
+            for door in doors {
+                door.take_in(self.members.clone()).await;
+            }
+        }
+    }
+
+    /// Ends what is answered, so that the shards can be closed.
+    pub(super) fn part(&self) {
+        self.doors().clear();
+    }
+
+    fn doors(&self) -> MutexGuard<'_, BTreeMap<u32, Arc<dyn Door>>> {
+        self.doors.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The id of a node that is alone.
+const ALONE: u64 = 1;
+
+/// Takes the address at which other nodes find this one.
+pub(super) fn listen(address: SocketAddr) -> Result<TcpListener, Failed> {
+    TcpListener::bind(address).map_err(|why| {
+        let said = format!("cannot listen for other brokers on {address}: {why}");
+        Failed::Peers(Arc::new(io::Error::new(why.kind(), said)))
+    })
+}
+
+/// Has the run know what a shard's replica acknowledges.
+#[derive(Debug)]
+pub(super) struct Witnessed {
+    pub(super) run: Arc<Run>,
+    pub(super) number: u32,
+}
+
+impl Testimony for Witnessed {
+    fn acknowledges(&self, index: u64) -> Result<(), String> {
+        // The shard counts from 1.
+        self.run.acknowledged(self.number, index + 1).map_err(|why| why.to_string())
+    }
+
+    fn cuts(&self, from: u64) -> Result<(), String> {
+        self.run.cut(self.number, from).map_err(|why| why.to_string())
+    }
+}
