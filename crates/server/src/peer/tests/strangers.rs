@@ -55,12 +55,12 @@ async fn read(stream: &mut TcpStream, seed: u64) -> Greeting {
 impl Stranger {
     /// Shakes hands, and waits until it is let in.
     async fn meets(node: &Node) -> Self {
-        Self::meets_for(node, Priority::Urgent).await
+        Self::meets_for(node, Priority::Urgent, 1).await
     }
 
-    async fn meets_for(node: &Node, priority: Priority) -> Self {
+    async fn meets_for(node: &Node, priority: Priority, incarnation: u64) -> Self {
         let mut stream = TcpStream::connect(node.address).await.unwrap();
-        let said = Greeting { priority, ..introduction() };
+        let said = Greeting { priority, from: peer(1, incarnation), ..introduction() };
         stream.write_all(&said.encode(0)).await.unwrap();
         let heard = read(&mut stream, greeting::seed(&[said.nonce])).await;
         let seed = greeting::seed(&[said.nonce, heard.nonce]);
@@ -68,7 +68,7 @@ impl Stranger {
         stream.write_all(&agreed.encode(seed)).await.unwrap();
         let connections = node.counters().connections;
         until(|| node.counters().connections > connections).await;
-        let (from, to) = (peer(1, 1), heard.from);
+        let (from, to) = (said.from, heard.from);
         let out = Lane { version: 1, cluster: CLUSTER, from, to, seed };
         Self { stream, out, said: vec![said.encode(0), agreed.encode(seed)] }
     }
@@ -159,6 +159,26 @@ async fn the_next_connection_of_a_node_takes_the_place_of_the_one_before() {
     assert_eq!(ask.await.unwrap(), Err(Error::Gone { node: 1 }));
     first.waits_for_the_end().await;
     assert_eq!(node.peers.connected().len(), 1);
+}
+
+/// Also those that the later one has not made anew yet.
+#[tokio::test]
+async fn one_connection_of_a_later_incarnation_ends_all_of_the_one_before() {
+    let node = node(patient());
+    let mut urgent = Stranger::meets(&node).await;
+    let bulk = Stranger::meets_for(&node, Priority::Bulk, 1).await;
+    let ask = tokio::spawn(node.peers.ask(1, Priority::Bulk, 1, vec![]));
+    until(|| node.counters().messages_sent == 1).await;
+    let _later = Stranger::meets_for(&node, Priority::Urgent, 2).await;
+    assert_eq!(ask.await.unwrap(), Err(Error::Gone { node: 1 }));
+    let [known] = &node.peers.connected()[..] else { panic!("one other node") };
+    assert_eq!((known.peer, &known.priorities[..]), (peer(1, 2), &[Priority::Urgent][..]));
+    // What it still says is not heard.
+    let request = urgent.request(1, b"vote");
+    urgent.stream.write_all(&request).await.ok();
+    urgent.waits_for_the_end().await;
+    bulk.waits_for_the_end().await;
+    assert_eq!(*node.echo.asked.lock().unwrap(), []);
 }
 
 #[tokio::test]
@@ -286,7 +306,7 @@ async fn a_node_of_which_nothing_is_heard_is_given_up() {
 #[tokio::test]
 async fn urgent_requests_do_not_wait_behind_bulk() {
     let node = node(patient());
-    let _stopped = Stranger::meets_for(&node, Priority::Bulk).await;
+    let _stopped = Stranger::meets_for(&node, Priority::Bulk, 1).await;
     let mut stranger = Stranger::meets(&node).await;
     let body = Bytes::from(vec![0; 1 << 19]);
     let ask = || Box::pin(node.peers.ask(1, Priority::Bulk, 1, vec![body.clone()]));
