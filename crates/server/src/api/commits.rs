@@ -71,6 +71,9 @@ fn place(session: &Session, topic: &str, number: i32) -> Option<TopicPartition> 
 }
 
 pub(super) fn fetch(session: &Session, request: &OffsetFetchRequest) -> OffsetFetchResponse {
+    if !session.node.groups.is_read_here() {
+        return refused(request, ErrorCode::NotCoordinator);
+    }
     let (store, catalog) = (session.node.groups.store(), session.node.topics.catalog());
     // Of a topic that is being deleted there is no offset any more.
     let is_there = |topic: &str| catalog.find(topic).is_some();
@@ -112,6 +115,24 @@ pub(super) fn fetch(session: &Session, request: &OffsetFetchRequest) -> OffsetFe
         OffsetFetchedTopic { name: name.clone(), partitions }
     });
     OffsetFetchResponse { topics: topics.collect(), ..OffsetFetchResponse::default() }
+}
+
+/// Old clients look for the error at each partition.
+fn refused(request: &OffsetFetchRequest, error_code: ErrorCode) -> OffsetFetchResponse {
+    let mut answered = HashSet::new();
+    let topics = request.topics.iter().flatten().map(|topic| {
+        let mut once = topic.partition_indexes.clone();
+        once.retain(|partition| answered.insert((&topic.name, *partition)));
+        let partitions = once.into_iter().map(|partition_index| OffsetFetchedPartition {
+            partition_index,
+            committed_offset: -1,
+            committed_leader_epoch: -1,
+            metadata: Some(String::new()),
+            error_code,
+        });
+        OffsetFetchedTopic { name: topic.name.clone(), partitions: partitions.collect() }
+    });
+    OffsetFetchResponse { topics: topics.collect(), error_code, ..OffsetFetchResponse::default() }
 }
 
 pub(super) async fn delete(session: Session, request: OffsetDeleteRequest) -> OffsetDeleteResponse {

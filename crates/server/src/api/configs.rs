@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::once::once;
 use super::patience::Patience;
 use super::problem::Problem;
-use super::session::{NODE_ID, Session};
+use super::session::Session;
 use super::topics::check_settings;
 use crate::broker::Node;
 use crate::control::{SETTINGS, TopicSettings};
@@ -84,19 +84,22 @@ fn broker(
     session: &Session,
     resource: &DescribeConfigsResource,
 ) -> Result<Vec<DescribedConfig>, Problem> {
-    if resource.resource_name != NODE_ID.to_string() {
-        return Err(Problem::new(ErrorCode::InvalidRequest, "the only broker is number 1"));
+    let here = session.here();
+    if resource.resource_name != here.to_string() {
+        let message = format!("this is broker {here}: each knows its own settings only");
+        return Err(Problem::new(ErrorCode::InvalidRequest, message));
     }
+    let replicas = session.replicas().len();
     let options = &session.node.options;
     let described = [
         ("auto.create.topics.enable", options.auto_create.to_string()),
-        ("default.replication.factor", "1".to_owned()),
+        ("default.replication.factor", replicas.to_string()),
         ("group.initial.rebalance.delay.ms", options.groups.initial_delay_ms.to_string()),
         ("group.max.session.timeout.ms", options.groups.session_ms_max.to_string()),
         ("group.max.size", options.groups.members_max.to_string()),
         ("group.min.session.timeout.ms", options.groups.session_ms_min.to_string()),
         ("log.dirs", session.node.dir().display().to_string()),
-        ("min.insync.replicas", "1".to_owned()),
+        ("min.insync.replicas", (replicas / 2 + 1).to_string()),
         ("num.partitions", options.partitions.to_string()),
         ("offset.metadata.max.bytes", options.groups.offset_metadata_bytes_max.to_string()),
     ];
@@ -155,6 +158,7 @@ async fn alter_one(
         let message = "only topics are altered; a broker's settings are given when it starts";
         return Err(Problem::new(ErrorCode::InvalidRequest, message));
     }
+    session.check_controller()?;
     let (id, mut settings) = find(session, &resource.resource_name)?;
     for config in &resource.configs {
         let value = match config.config_operation {

@@ -4,6 +4,7 @@ use super::members::code_of;
 use super::once::once;
 use super::session::Session;
 use crate::broker::Asked;
+use crate::kafka::error::ErrorCode;
 use crate::kafka::message::{
     DeleteGroupsRequest, DeleteGroupsResponse, DeletedGroup, DescribeGroupsRequest,
     DescribeGroupsResponse, DescribedGroup, DescribedMember, ListGroupsResponse, ListedGroup,
@@ -13,6 +14,15 @@ pub(super) fn describe(
     session: &Session,
     request: &DescribeGroupsRequest,
 ) -> DescribeGroupsResponse {
+    if !session.node.groups.is_read_here() {
+        let refused = |id: &String| DescribedGroup {
+            error_code: ErrorCode::NotCoordinator,
+            group_id: id.clone(),
+            ..DescribedGroup::default()
+        };
+        let groups = once(&request.groups, |id| *id).into_iter().map(refused).collect();
+        return DescribeGroupsResponse { groups, ..DescribeGroupsResponse::default() };
+    }
     let groups = session.node.groups.groups();
     let described = once(&request.groups, |id| *id).into_iter().map(|id| {
         let group = groups.describe(id);
@@ -36,7 +46,11 @@ pub(super) fn describe(
     DescribeGroupsResponse { groups: described.collect(), ..DescribeGroupsResponse::default() }
 }
 
+/// Those that this node coordinates: clients ask every broker.
 pub(super) fn list(session: &Session) -> ListGroupsResponse {
+    if !session.node.groups.is_read_here() {
+        return ListGroupsResponse::default();
+    }
     let groups = session.node.groups.groups();
     let listed = groups
         .list()

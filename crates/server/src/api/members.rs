@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::session::{NODE_ID, Session};
+use super::session::{Broker, Session};
 use crate::broker::Asked;
 use crate::groups::{Answer, Beat, Join, Joined, Leave, Leaver, Protocol, Refusal, Sync, Synced};
 use crate::kafka::error::ErrorCode;
@@ -21,7 +21,7 @@ const NEEDS_ID_SINCE: i16 = 4;
 /// From this version on several members leave at once.
 const LEAVE_MANY_SINCE: i16 = 3;
 
-/// Every group's coordinator is here. There is none of transactions: this error ends every client's
+/// Every group's coordinator is the leader of the groups' shard. There is none of transactions: this error ends every client's
 /// attempt within a second.
 pub(super) fn find(session: &Session, request: &FindCoordinatorRequest) -> FindCoordinatorResponse {
     if request.key_type == TRANSACTIONS {
@@ -33,8 +33,17 @@ pub(super) fn find(session: &Session, request: &FindCoordinatorRequest) -> FindC
             ..FindCoordinatorResponse::default()
         };
     }
-    let (host, port) = (session.host.to_string(), session.port.into());
-    FindCoordinatorResponse { node_id: NODE_ID, host, port, ..FindCoordinatorResponse::default() }
+    let Some(broker) = session.broker(session.node.coordinator()) else {
+        return FindCoordinatorResponse {
+            error_code: ErrorCode::CoordinatorNotAvailable,
+            error_message: Some("no broker coordinates groups now".to_owned()),
+            node_id: -1,
+            port: -1,
+            ..FindCoordinatorResponse::default()
+        };
+    };
+    let Broker { id: node_id, host, port, .. } = broker;
+    FindCoordinatorResponse { node_id, host, port, ..FindCoordinatorResponse::default() }
 }
 
 pub(super) async fn join(

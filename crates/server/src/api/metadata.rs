@@ -1,11 +1,13 @@
 //! ApiVersions, Metadata, DescribeCluster and DescribeLogDirs: what there is, and where.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::once::once;
 use super::patience::Patience;
-use super::session::{NODE_ID, Session};
-use crate::broker::Node;
+use super::problem::Problem;
+use super::session::{Broker, Session, kafka_id};
+use crate::broker::{DataShard, Node};
 use crate::control::{Topic, TopicSettings, check_name};
 use crate::kafka::error::ErrorCode;
 use crate::kafka::message::{
@@ -33,12 +35,14 @@ pub(super) async fn metadata(session: Session, request: MetadataRequest) -> Meta
             found
         }
     };
-    let host = session.host.to_string();
-    let broker = MetadataBroker { node_id: NODE_ID, host, port: session.port.into(), rack: None };
+    let brokers = session.brokers().into_iter().map(|broker| {
+        let Broker { id: node_id, host, port, rack } = broker;
+        MetadataBroker { node_id, host, port, rack }
+    });
     MetadataResponse {
-        brokers: vec![broker],
+        brokers: brokers.collect(),
         cluster_id: Some(session.node.cluster_id().to_owned()),
-        controller_id: NODE_ID,
+        controller_id: session.id_of(session.node.controller()),
         topics,
         ..MetadataResponse::default()
     }
@@ -47,13 +51,31 @@ pub(super) async fn metadata(session: Session, request: MetadataRequest) -> Meta
 fn all(session: &Session) -> Vec<MetadataTopic> {
     let catalog = session.node.topics.catalog();
     let topics = catalog.topics().filter(|(_, topic)| !topic.is_deleted);
-    topics.map(|(id, topic)| told(session, id, topic)).collect()
+    let leaders = leaders(session);
+    topics.map(|(id, topic)| told(&leaders, id, topic)).collect()
+}
+
+/// Who leads a shard of records, and who has it.
+struct Led {
+    shard: Arc<DataShard>,
+    leader_id: i32,
+    replicas: Vec<i32>,
+}
+
+/// The same for all partitions of a shard: found out once.
+fn leaders(session: &Session) -> BTreeMap<u32, Led> {
+    let led = |shard: &Arc<DataShard>| {
+        let leader_id = session.id_of(session.node.leader_of(shard));
+        let replicas = shard.group.voters().into_iter().map(kafka_id).collect();
+        (shard.number, Led { shard: Arc::clone(shard), leader_id, replicas })
+    };
+    session.node.topics.shards().iter().map(led).collect()
 }
 
 async fn one(session: &Session, name: String, may_create: bool) -> MetadataTopic {
     let find = || {
         let catalog = session.node.topics.catalog();
-        catalog.find(&name).map(|(id, topic)| told(session, id, topic))
+        catalog.find(&name).map(|(id, topic)| told(&leaders(session), id, topic))
     };
     if let Some(topic) = find() {
         return topic;
@@ -76,27 +98,31 @@ async fn one(session: &Session, name: String, may_create: bool) -> MetadataTopic
     match (find(), made) {
         // Made by us, or by somebody else meanwhile.
         (Some(topic), _) => topic,
+        // Whoever is the controller makes it, and only that one.
+        (None, Err(Problem { code: ErrorCode::NotController, .. })) => {
+            refused(ErrorCode::LeaderNotAvailable, name)
+        }
         (None, Err(why)) => refused(why.code, name),
         (None, Ok(_)) => refused(ErrorCode::UnknownTopicOrPartition, name),
     }
 }
 
-fn told(session: &Session, id: TopicId, topic: &Topic) -> MetadataTopic {
+fn told(leaders: &BTreeMap<u32, Led>, id: TopicId, topic: &Topic) -> MetadataTopic {
     let partitions = (0..).zip((0..).zip(&topic.partitions)).map(|(index, (number, extents))| {
         let last = extents.last().expect("a partition has an extent");
         let partition = PartitionId { topic: id, number };
         let opening = Opening { partition, number: last.opening };
-        let shard = session.node.topics.shard(last.shard);
+        let led = &leaders[&last.shard];
         // A topic that is being made has its partitions in a moment.
-        let leader_epoch = shard.ends(opening).map(|ends| ends.epoch);
-        let is_led = !shard.has_failed() && leader_epoch.is_some();
+        let leader_epoch = led.shard.ends(opening).map(|ends| ends.epoch);
+        let is_led = led.leader_id >= 0 && leader_epoch.is_some();
         MetadataPartition {
             error_code: if is_led { ErrorCode::None } else { ErrorCode::LeaderNotAvailable },
             partition_index: index,
-            leader_id: NODE_ID,
+            leader_id: led.leader_id,
             leader_epoch: leader_epoch.unwrap_or(-1),
-            replica_nodes: vec![NODE_ID],
-            isr_nodes: vec![NODE_ID],
+            replica_nodes: led.replicas.clone(),
+            isr_nodes: led.replicas.clone(),
             offline_replicas: Vec::new(),
         }
     });
@@ -105,11 +131,14 @@ fn told(session: &Session, id: TopicId, topic: &Topic) -> MetadataTopic {
 }
 
 pub(super) fn cluster(session: &Session) -> DescribeClusterResponse {
-    let (host, port) = (session.host.to_string(), session.port.into());
+    let brokers = session.brokers().into_iter().map(|broker| {
+        let Broker { id: broker_id, host, port, rack } = broker;
+        ClusterBroker { broker_id, host, port, rack }
+    });
     DescribeClusterResponse {
         cluster_id: session.node.cluster_id().to_owned(),
-        controller_id: NODE_ID,
-        brokers: vec![ClusterBroker { broker_id: NODE_ID, host, port, rack: None }],
+        controller_id: session.id_of(session.node.controller()),
+        brokers: brokers.collect(),
         ..DescribeClusterResponse::default()
     }
 }

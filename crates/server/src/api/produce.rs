@@ -201,6 +201,10 @@ pub(super) async fn init_producer_id(
     let draw = |node: Arc<Node>| async move { node.topics.producer().await };
     match session.within(Patience::unless_said(), draw).await {
         Ok(producer_id) => InitProducerIdResponse { producer_id, ..Default::default() },
+        // Clients try again, at this broker or at another.
+        Err(Problem { code: ErrorCode::NotController, .. }) => {
+            refused(ErrorCode::CoordinatorLoadInProgress)
+        }
         Err(why) => refused(why.code),
     }
 }

@@ -5,13 +5,12 @@ use std::sync::Arc;
 use tokio::sync::watch;
 
 use super::budget::Budget;
-use crate::broker::{CONTROL, DataShard, Ends, Failed, Node, Refused};
+use super::problem::Problem;
+use crate::broker::{CONTROL, DataShard, Ends, Failed, Leader, Member, Node, Refused, SHARED};
 use crate::control::{Catalog, FlushClass, Impossible, Topic};
 use crate::kafka::error::ErrorCode;
 use crate::shard::Opening;
 
-/// The id of the node, as clients know it.
-pub(crate) const NODE_ID: i32 = 1;
 /// The isolation level `read_committed`.
 pub(super) const READ_COMMITTED: i8 = 1;
 
@@ -74,7 +73,59 @@ pub(crate) struct Applied {
     pub(crate) append_timestamps: bool,
 }
 
+/// A node, as clients are told of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Broker {
+    pub(crate) id: i32,
+    pub(crate) host: String,
+    pub(crate) port: i32,
+    pub(crate) rack: Option<String>,
+}
+
 impl Session {
+    /// This node, as clients know it.
+    pub(crate) fn here(&self) -> i32 {
+        kafka_id(self.node.members().here())
+    }
+
+    /// All nodes that clients may connect to.
+    pub(crate) fn brokers(&self) -> Vec<Broker> {
+        let known = self.node.members().known();
+        known.iter().filter_map(|(id, member)| self.broker_of(*id, member)).collect()
+    }
+
+    /// Who leads, if a client can connect to it.
+    pub(crate) fn broker(&self, leader: Leader) -> Option<Broker> {
+        let members = self.node.members();
+        let id = leader.id(members.here())?;
+        self.broker_of(id, members.known().get(&id)?)
+    }
+
+    /// Its id, as a client is told.
+    pub(crate) fn id_of(&self, leader: Leader) -> i32 {
+        self.broker(leader).map_or(-1, |broker| broker.id)
+    }
+
+    fn broker_of(&self, id: u64, member: &Member) -> Option<Broker> {
+        let (host, port) = match &member.host {
+            Some(host) => (host.clone(), member.port),
+            None if id == self.node.members().here() => (self.host.to_string(), self.port),
+            None => return None,
+        };
+        Some(Broker { id: kafka_id(id), host, port: port.into(), rack: member.rack.clone() })
+    }
+
+    /// The nodes that have each partition, in the order of their ids: all that vote on records.
+    pub(crate) fn replicas(&self) -> Vec<i32> {
+        let voters = self.node.topics.shard(SHARED).group.voters();
+        voters.into_iter().map(kafka_id).collect()
+    }
+
+    /// Whether this node may change topics.
+    pub(super) fn check_controller(&self) -> Result<(), Problem> {
+        Ok(self.node.topics.check_leads().map_err(Refused::from)?)
+    }
+
     /// Where a partition takes records.
     pub(crate) fn locate(
         &self,
@@ -101,6 +152,11 @@ impl Session {
             append_timestamps: settings.of_partition().append_timestamps,
         }
     }
+}
+
+/// The id of a node, as clients are told.
+pub(crate) fn kafka_id(id: u64) -> i32 {
+    i32::try_from(id).expect("a cluster gives its nodes small ids")
 }
 
 /// Whether a client's leader epoch is that of the partition; -1 is any.

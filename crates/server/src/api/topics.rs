@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::patience::Patience;
 use super::problem::Problem;
-use super::session::{NODE_ID, Session};
+use super::session::Session;
 use crate::broker::Node;
 use crate::control::{TopicSettings, check_name};
 use crate::kafka::error::ErrorCode;
@@ -36,6 +36,7 @@ async fn create_one(
     validate_only: bool,
     patience: Patience,
 ) -> Result<(), Problem> {
+    session.check_controller()?;
     check_name(&topic.name)
         .map_err(|why| Problem::new(ErrorCode::InvalidTopicException, why.to_string()))?;
     let partitions = partitions_of(session, &topic)?;
@@ -53,17 +54,18 @@ async fn create_one(
     Ok(())
 }
 
-/// How many partitions a topic is to have; all are on this node.
+/// How many partitions a topic is to have; each is on all nodes.
 fn partitions_of(session: &Session, topic: &CreatableTopic) -> Result<u32, Problem> {
-    let here = |brokers: &[i32]| brokers == [NODE_ID];
+    let replicas = session.replicas();
     if !topic.assignments.is_empty() {
-        if !topic.assignments.iter().all(|assignment| here(&assignment.broker_ids)) {
-            return Err(one_broker(ErrorCode::InvalidReplicaAssignment));
+        if !topic.assignments.iter().all(|of| is_everywhere(&of.broker_ids, &replicas)) {
+            return Err(everywhere(ErrorCode::InvalidReplicaAssignment, &replicas));
         }
         return u32::try_from(topic.assignments.len()).map_err(|_large| too_many());
     }
-    if !matches!(topic.replication_factor, -1 | 1) {
-        return Err(one_broker(ErrorCode::InvalidReplicationFactor));
+    let factor = topic.replication_factor;
+    if factor != -1 && usize::try_from(factor).ok() != Some(replicas.len()) {
+        return Err(everywhere(ErrorCode::InvalidReplicationFactor, &replicas));
     }
     match topic.num_partitions {
         -1 => Ok(session.node.options.partitions),
@@ -75,8 +77,21 @@ fn partitions_of(session: &Session, topic: &CreatableTopic) -> Result<u32, Probl
     }
 }
 
-fn one_broker(code: ErrorCode) -> Problem {
-    Problem::new(code, "this cluster has one broker, number 1: a partition has one replica")
+/// Whether these are all brokers, in whatever order.
+fn is_everywhere(brokers: &[i32], replicas: &[i32]) -> bool {
+    let mut brokers = brokers.to_vec();
+    brokers.sort_unstable();
+    brokers == replicas
+}
+
+fn everywhere(code: ErrorCode, replicas: &[i32]) -> Problem {
+    let message = match replicas {
+        [one] => {
+            format!("this cluster has one broker, number {one}: a partition has one replica")
+        }
+        all => format!("a partition has a replica on each of the brokers {all:?}"),
+    };
+    Problem::new(code, message)
 }
 
 fn too_many() -> Problem {
@@ -128,6 +143,7 @@ pub(super) async fn delete(session: Session, request: DeleteTopicsRequest) -> De
 }
 
 async fn delete_one(session: &Session, name: &str, patience: Patience) -> Result<(), Problem> {
+    session.check_controller()?;
     let id = session.node.topics.catalog().id(name);
     let id = id.ok_or_else(Problem::no_topic)?;
     session
@@ -160,6 +176,7 @@ async fn grow_one(
     validate_only: bool,
     patience: Patience,
 ) -> Result<(), Problem> {
+    session.check_controller()?;
     let (id, there) = {
         let catalog = session.node.topics.catalog();
         let found = catalog.find(&topic.name).map(|(id, found)| (id, found.partitions.len()));
@@ -171,10 +188,11 @@ async fn grow_one(
         let message = format!("the topic has {there} partitions, and can only have more");
         Problem::new(ErrorCode::InvalidPartitions, message)
     })?;
+    let replicas = session.replicas();
     if let Some(assignments) = &topic.assignments
-        && !assignments.iter().all(|assignment| assignment.broker_ids == [NODE_ID])
+        && !assignments.iter().all(|of| is_everywhere(&of.broker_ids, &replicas))
     {
-        return Err(one_broker(ErrorCode::InvalidReplicaAssignment));
+        return Err(everywhere(ErrorCode::InvalidReplicaAssignment, &replicas));
     }
     if !validate_only {
         session

@@ -194,6 +194,11 @@ impl Coordinator {
         matches!(*self.standing.borrow(), Standing::Leads(_))
     }
 
+    /// Whether clients are told of groups here.
+    pub(crate) fn is_read_here(&self) -> bool {
+        leadership::is_read_here(*self.standing.borrow(), &self.group)
+    }
+
     /// What is agreed on, as this node has heard.
     pub(crate) fn store(&self) -> RwLockReadGuard<'_, Store> {
         read(&self.store)

@@ -19,7 +19,9 @@ use super::keeper::Keeper;
 use super::lately::Lately;
 use super::layout;
 use super::leader::{Appended, Ask, ChapterSize, Leads};
-use super::leadership::{Standing, is_alone, lead_whenever, wait_to_begin, wait_until_it_leads};
+use super::leadership::{
+    Standing, is_alone, is_read_here, lead_whenever, wait_to_begin, wait_until_it_leads,
+};
 use super::opening::wait_for;
 use super::replica::{Applier, Replica};
 use super::room::Room;
@@ -274,11 +276,12 @@ impl DataShard {
 
     /// Whether records are read here: this replica leads, or it has failed, and there is no other.
     pub(crate) fn is_read_here(&self) -> bool {
-        match *self.standing.borrow() {
-            Standing::Leads(_) => true,
-            Standing::Follows => false,
-            Standing::Failed => self.group.is_alone(),
-        }
+        is_read_here(*self.standing.borrow(), &self.group)
+    }
+
+    /// Whether this replica leads.
+    pub(super) fn leads(&self) -> bool {
+        matches!(*self.standing.borrow(), Standing::Leads(_))
     }
 
     /// Waits until it leads, on a thread that is not a runtime's.

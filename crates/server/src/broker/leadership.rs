@@ -39,6 +39,38 @@ pub(crate) enum Standing {
     Failed,
 }
 
+/// What this node knows of who leads a shard.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Leader {
+    /// This node.
+    Here,
+    /// Another.
+    There(u64),
+    /// Nobody, as far as it has heard.
+    Unknown,
+}
+
+impl Leader {
+    /// By what the engine has heard, of a group in which this node leads or does not.
+    pub(super) fn of<S: Apply>(group: &Group<S>, here: u64, leads: bool) -> Self {
+        match group.leader() {
+            _ if leads => Self::Here,
+            Some(there) if there != here => Self::There(there),
+            // It will, in a moment, or has failed.
+            _ => Self::Unknown,
+        }
+    }
+
+    /// Its id.
+    pub(crate) fn id(self, here: u64) -> Option<u64> {
+        match self {
+            Self::Here => Some(here),
+            Self::There(there) => Some(there),
+            Self::Unknown => None,
+        }
+    }
+}
+
 /// What leads a shard, whenever this replica does.
 pub(super) trait Lead: Send + 'static {
     /// What a leader is asked.
@@ -158,6 +190,15 @@ pub(super) fn wait_until_it_leads<S: Apply>(
         }
     };
     wait_for(group.runtime(), || group.lacks_room().map(failed), leads)
+}
+
+/// Whether clients are answered of the state: the replica leads, or it has failed, and there is no other.
+pub(super) fn is_read_here<S: Apply>(standing: Standing, group: &Group<S>) -> bool {
+    match standing {
+        Standing::Leads(_) => true,
+        Standing::Follows => false,
+        Standing::Failed => group.is_alone(),
+    }
 }
 
 /// Whether the replica still leads in this leadership.

@@ -38,6 +38,7 @@
 //! | `look.rs` | what lies in a directory, looked at from outside: nothing is changed |
 //! | `overview.rs` | what a node is doing, as values for whoever looks at it from outside |
 //! | `error.rs` | what a node cannot go on without |
+//! | `members.rs` | who is in the cluster, as clients see it |
 //! | `await_record.rs` | waiting until one record is as safe as somebody wants it |
 //!
 //! Tasks that belong to a shard run on the runtime of its engine: an entry that nobody waits for a
@@ -58,6 +59,7 @@ pub(crate) mod layout;
 mod leader;
 mod leadership;
 mod look;
+mod members;
 mod node;
 mod opening;
 mod options;
@@ -79,7 +81,9 @@ pub use self::error::Failed;
 pub(crate) use self::layout::{CONTROL, GROUPS, ID_DIGITS as CLUSTER_DIGITS, SHARED};
 pub use self::layout::{cluster_in, found};
 pub(crate) use self::leader::Appended;
+pub(crate) use self::leadership::Leader;
 pub use self::look::{Names, chapters_in, names_in, snapshot_of};
+pub use self::members::{Member, Members};
 pub use self::node::Node;
 pub use self::options::{Options, Promise, Seat};
 pub use self::overview::{

@@ -18,6 +18,8 @@ use super::deleting;
 use super::error::Failed;
 use super::layout::{DURABLE, SHARED, cluster_id, is_founder, is_restored, memory_name};
 use super::leader::ChapterSize;
+use super::leadership::Leader;
+use super::members::Members;
 use super::options::{Options, Promise, Seat};
 use super::room::Room;
 use super::task::Task;
@@ -43,6 +45,7 @@ pub struct Node {
     pub(crate) topics: Arc<Topics>,
     pub(crate) groups: Arc<Coordinator>,
     pub(crate) options: Options,
+    members: Members,
     cluster_id: String,
     promise: Promise,
     run: Arc<Run>,
@@ -176,6 +179,7 @@ impl Node {
             topics,
             groups,
             options,
+            members: Members::alone(NODE),
             cluster_id,
             promise,
             run,
@@ -199,6 +203,27 @@ impl Node {
     #[must_use]
     pub fn cluster_id(&self) -> &str {
         &self.cluster_id
+    }
+
+    /// Who is in the cluster, as clients are told.
+    #[must_use]
+    pub fn members(&self) -> &Members {
+        &self.members
+    }
+
+    /// Who leads the control shard.
+    pub(crate) fn controller(&self) -> Leader {
+        Leader::of(self.topics.group(), self.members.here(), self.topics.leads())
+    }
+
+    /// Who leads the groups' shard.
+    pub(crate) fn coordinator(&self) -> Leader {
+        Leader::of(&self.groups.group, self.members.here(), self.groups.leads())
+    }
+
+    /// Who leads a shard of records.
+    pub(crate) fn leader_of(&self, shard: &DataShard) -> Leader {
+        Leader::of(&shard.group, self.members.here(), shard.leads())
     }
 
     /// What an acknowledgement survives, where a topic does not ask for more.

@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::data::DataShard;
 use super::layout::{CONTROL, DURABLE, GROUPS, SHARED};
+use super::leadership::{Leader, why_failed};
 use super::throttle::UNSETTLED_MAX;
 
 use super::node::Node;
@@ -22,7 +23,11 @@ pub struct ShardOverview {
     pub number: u32,
     /// What it is for.
     pub holds: &'static str,
-    /// Why it takes nothing any more, if it does not.
+    /// Whether this node leads it.
+    pub leads: bool,
+    /// The node that leads it, if one does.
+    pub leader: Option<u64>,
+    /// Why it takes nothing any more, if it does not. To follow is no reason.
     pub offline: Option<String>,
     /// C: so many entries are acknowledged.
     pub committed: u64,
@@ -172,8 +177,8 @@ impl Node {
     pub fn shards(&self) -> Vec<ShardOverview> {
         let small = small_log().ring_bytes;
         let mut shards = vec![
-            of_group(CONTROL, "topics", self.topics.group(), small),
-            of_group(GROUPS, "groups", &self.groups.group, small),
+            self.of_group(CONTROL, "topics", self.topics.group(), self.controller(), small),
+            self.of_group(GROUPS, "groups", &self.groups.group, self.coordinator(), small),
         ];
         for data in &self.topics.shards {
             let holds = match data.number {
@@ -181,7 +186,8 @@ impl Node {
                 DURABLE => "records, durable first",
                 _ => "",
             };
-            let mut shard = of_group(data.number, holds, &data.group, self.options.ring_bytes);
+            let (leader, ring_bytes) = (self.leader_of(data), self.options.ring_bytes);
+            let mut shard = self.of_group(data.number, holds, &data.group, leader, ring_bytes);
             if data.has_failed() {
                 let said = || "its leader has stopped".to_owned();
                 shard.offline = shard.offline.or_else(|| Some(said()));
@@ -199,6 +205,41 @@ impl Node {
             shards.push(shard);
         }
         shards
+    }
+
+    fn of_group<S: Apply>(
+        &self,
+        number: u32,
+        holds: &'static str,
+        group: &Group<S>,
+        leader: Leader,
+        ring_bytes: u64,
+    ) -> ShardOverview {
+        let count = |index: Option<u64>| index.map_or(0, |index| index + 1);
+        // D first: it is never beyond the C that is read after it.
+        let durable = count(group.durable());
+        let committed = count(group.committed());
+        let (bytes, age) = group.at_risk();
+        let at_risk = if committed > durable { (bytes, millis(age)) } else { (0, 0) };
+        let nobody = || {
+            let said = "nobody leads it, as far as this node has heard";
+            (leader == Leader::Unknown).then(|| said.to_owned())
+        };
+        ShardOverview {
+            number,
+            holds,
+            leads: leader == Leader::Here,
+            leader: leader.id(self.members().here()),
+            offline: why_failed(group).map(|why| sentence(&why)).or_else(nobody),
+            committed,
+            durable,
+            at_risk_bytes: at_risk.0,
+            at_risk_ms: at_risk.1,
+            ring_bytes,
+            tail_bytes: None,
+            chapters: None,
+            log: group.log_stats(),
+        }
     }
 
     /// When records of topics that do not ask for more are synced.
@@ -354,33 +395,6 @@ impl Node {
             "a record is acknowledged once it {held}: a crash of the broker takes nothing that was \
              acknowledged, a power cut may take {taken}"
         )
-    }
-}
-
-fn of_group<S: Apply>(
-    number: u32,
-    holds: &'static str,
-    group: &Group<S>,
-    ring_bytes: u64,
-) -> ShardOverview {
-    let count = |index: Option<u64>| index.map_or(0, |index| index + 1);
-    // D first: it is never beyond the C that is read after it.
-    let durable = count(group.durable());
-    let committed = count(group.committed());
-    let (bytes, age) = group.at_risk();
-    let at_risk = if committed > durable { (bytes, millis(age)) } else { (0, 0) };
-    ShardOverview {
-        number,
-        holds,
-        offline: group.why_offline().map(|why| sentence(&why)),
-        committed,
-        durable,
-        at_risk_bytes: at_risk.0,
-        at_risk_ms: at_risk.1,
-        ring_bytes,
-        tail_bytes: None,
-        chapters: None,
-        log: group.log_stats(),
     }
 }
 

@@ -148,6 +148,11 @@ impl Topics {
         self.control.intended.catalog()
     }
 
+    /// All shards of records.
+    pub(crate) fn shards(&self) -> &[Arc<DataShard>] {
+        &self.shards
+    }
+
     /// A shard of records.
     pub(crate) fn shard(&self, number: u32) -> &Arc<DataShard> {
         let shard = self.shards.iter().find(|shard| shard.number == number);
@@ -233,6 +238,11 @@ impl Topics {
             FlushClass::Durable => layout::DURABLE,
         };
         vec![number; usize::try_from(partitions).unwrap_or(usize::MAX)]
+    }
+
+    /// Whether this node may change what is intended.
+    pub(crate) fn check_leads(&self) -> Result<(), Failed> {
+        if self.leads() { Ok(()) } else { Err(self.why_not()) }
     }
 
     /// Why this node may not change what is intended.

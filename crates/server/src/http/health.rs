@@ -17,6 +17,9 @@ struct Health<'a> {
 struct ShardHealth<'a> {
     number: u32,
     holds: &'static str,
+    leads: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    leader: Option<u64>,
     is_offline: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     why: Option<&'a str>,
@@ -44,6 +47,8 @@ fn said(shards: &[ShardOverview], well: &'static str) -> Reply {
     let shards = shards.iter().map(|shard| ShardHealth {
         number: shard.number,
         holds: shard.holds,
+        leads: shard.leads,
+        leader: shard.leader,
         is_offline: shard.offline.is_some(),
         why: shard.offline.as_deref(),
     });
@@ -58,6 +63,8 @@ mod tests {
         ShardOverview {
             number,
             holds: "records",
+            leads: true,
+            leader: Some(1),
             offline: offline.map(str::to_owned),
             committed: 0,
             durable: 0,
@@ -67,6 +74,19 @@ mod tests {
             tail_bytes: None,
             chapters: None,
             log: plimsoll_log::Stats::default(),
+        }
+    }
+
+    #[test]
+    fn a_shard_that_another_node_leads_is_well() {
+        let follows = [ShardOverview { leads: false, leader: Some(3), ..shard(2, None) }];
+        for reply in [health(&follows), ready(&follows, false)] {
+            assert_eq!(reply.status, StatusCode::OK);
+            let said: serde_json::Value = serde_json::from_slice(&reply.body).unwrap();
+            assert_eq!(
+                (&said["shards"][0]["leads"], &said["shards"][0]["leader"]),
+                (&false.into(), &3.into())
+            );
         }
     }
 

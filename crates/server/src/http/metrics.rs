@@ -131,6 +131,12 @@ fn of_shards(text: &mut Text, shards: &[ShardOverview]) {
     gauge("plimsoll_shard_offline", "1 if it takes no entries any more", |shard| {
         Some(if shard.offline.is_some() { 1.0 } else { 0.0 })
     });
+    gauge("plimsoll_shard_leads", "1 if this node leads it", |shard| {
+        Some(if shard.leads { 1.0 } else { 0.0 })
+    });
+    gauge("plimsoll_shard_leader", "The node that leads it, if one does", |shard| {
+        shard.leader.map(float)
+    });
     gauge("plimsoll_shard_committed_entries", "C: entries that are acknowledged", |shard| {
         Some(float(shard.committed))
     });

@@ -304,7 +304,9 @@ fn shard_table(shards: &[ShardOverview]) -> Markup {
                             td.name { (shard.number) " " span.soft { (shard.holds) } }
                             td {
                                 @if shard.offline.is_some() { strong.loud { "offline" } }
-                                @else { "leads" }
+                                @else if shard.leads { "leads" }
+                                @else if let Some(leader) = shard.leader { "follows " (leader) }
+                                @else { strong.loud { "no leader" } }
                             }
                             td.number { (units::count(shard.committed)) }
                             td.number { (units::count(shard.durable)) }

@@ -5,6 +5,7 @@ mod bounds;
 mod chapters;
 mod disks;
 mod gate;
+mod members;
 mod promises;
 #[path = "../shared/served.rs"]
 mod served;
