@@ -139,7 +139,10 @@ impl<'a> Leader<'a> {
     fn new(shard: &'a Leads, leadership: Leadership) -> Self {
         let (proposer, chapter) = {
             let state = &shard.replica.lock().state;
-            (Proposer::new(state, (shard.clock)()), state.chapter())
+            let mut proposer = Proposer::new(state, (shard.clock)());
+            // The shard counts from 1.
+            proposer.doubt(state, shard.group.durable().map_or(0, |durable| durable + 1));
+            (proposer, state.chapter())
         };
         Self {
             shard,

@@ -71,6 +71,8 @@ mod scrubber;
 mod settler;
 mod snapshot;
 mod task;
+#[cfg(test)]
+mod three;
 mod throttle;
 mod topics;
 

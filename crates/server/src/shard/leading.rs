@@ -10,7 +10,7 @@
 //! once, its entry is made durable before anything is said of it, and of what comes behind it. Where it
 //! is raised in good time, its entry costs nobody a wait: the old ceiling holds until it is durable.
 //!
-//! Invariants: a leadership begins once all that was applied is durable; entries are applied in the
+//! Invariants: a leadership believes no ceiling before all that was applied when it began is durable; entries are applied in the
 //! order in which they were proposed; a batch is admitted only against the newest of state and ahead;
 //! what is stamped here is what apply computes.
 
@@ -119,6 +119,20 @@ impl Leading {
     #[must_use]
     pub fn new(state: &State) -> Self {
         Self { time: state.time(), ..Self::default() }
+    }
+
+    /// What was applied is durable up to this log index only. Where that is not all, no ceiling is believed before it is:
+    /// another leader may have raised one in good time, and a loss would take it.
+    pub fn doubt(&mut self, state: &State, durable: u64) {
+        let applied = state.applied();
+        if durable >= applied {
+            return;
+        }
+        for (opening, partition) in state.partitions().filter(|(_, of)| of.ceiling().is_some()) {
+            // Of no entry of this leadership.
+            let (holds, entry, index) = (partition.next(), u64::MAX, Some(applied));
+            self.raised.insert(opening, Raised { holds, entry, index });
+        }
     }
 
     /// Stamps a batch for the entry that is being drafted, or says why it may not go in.

@@ -94,7 +94,7 @@ struct Pace {
 }
 
 impl Proposer {
-    /// Begins a leadership whose first entry was applied, once all that was applied is durable.
+    /// Begins a leadership whose first entry was applied. All of that is durable, or [doubted](Self::doubt).
     #[must_use]
     pub fn new(state: &State, clock_ms: u64) -> Self {
         let is_open = |(opening, partition): (Opening, &super::Partition)| {
@@ -106,6 +106,11 @@ impl Proposer {
             in_flight: VecDeque::new(),
             open: state.partitions().filter_map(is_open).collect(),
         }
+    }
+
+    /// What was applied is durable up to this log index only: until it is, first batches raise their ceilings at once.
+    pub fn doubt(&mut self, state: &State, durable: u64) {
+        self.leading.doubt(state, durable);
     }
 
     /// Lets a batch wait for the next entry.

@@ -574,3 +574,23 @@ fn a_ceiling_that_is_needed_at_once_is_not_below_one_that_is_on_its_way() {
     }
     assert_eq!(leading.ceiling(state.partition(at).unwrap(), at), Some(5000));
 }
+
+/// The leader before had raised it in good time, and said nothing of it yet: a loss could have taken it, and offsets below
+/// it would have named other records.
+#[test]
+fn a_leader_believes_no_ceiling_that_a_loss_could_take() {
+    let at = opening(1, 1);
+    let state = Leader::with(at, 1000).state;
+    let applied = state.applied();
+    let first = |durable_then: u64, durable_now: u64| {
+        let mut proposer = Proposer::new(&state, 0);
+        proposer.doubt(&state, durable_then);
+        proposer.durable(durable_now);
+        let batch = batch(1, None, 0);
+        proposer.submit(Submission { ticket: 1, connection: 1, opening: at, batch });
+        proposer.draft(&state, 0, &mut Vec::new()).unwrap().must_be_durable
+    };
+    assert!(!first(applied, applied), "all of it was durable");
+    assert!(first(applied - 1, applied - 1));
+    assert!(!first(applied - 1, applied), "it is by now");
+}
