@@ -16,14 +16,15 @@ use tokio::runtime::Handle;
 use tokio::time::{sleep, timeout};
 
 use super::error::Failed;
+use super::members::{Member, Members};
 use super::options::Seat;
 use super::task::Task;
 use crate::cluster::{Answered, Apply, Begin, Carrier, Group, Receiver, Testimony, Unreached};
-use crate::peer::{Handler, Options, Peer, Peers, Priority};
+use crate::peer::{Connected, Handler, Limits, Options, Peer, Peers, Priority};
 use crate::run::Run;
 
-/// How often it is looked whether nodes wait to be taken in.
-const LOOK: Duration = Duration::from_millis(500);
+/// How often it is looked who is there.
+const LOOK: Duration = Duration::from_millis(100);
 /// How long a node may take to get the log before others are looked at.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -140,29 +141,36 @@ impl Company {
         self: &Arc<Self>,
         listener: TcpListener,
         (cluster, incarnation): (u128, u64),
-        hello: Bytes,
+        member: Member,
+        members: Arc<Members>,
         runtime: &Handle,
     ) -> Result<Task, Failed> {
-        let options =
-            Options { cluster, node: self.node, incarnation, hello, limits: Default::default() };
+        let (node, hello, limits) = (self.node, member.hello(), Limits::default());
+        let options = Options { cluster, node, incarnation, hello, limits };
         let reception = Arc::new(Reception(Arc::clone(self)));
         let peers = Peers::start(listener, options, reception, runtime)
             .map_err(|why| Failed::Peers(Arc::new(why)))?;
         peers.set_addresses(self.members.clone());
         self.peers.set(peers).expect("it meets them once");
-        Ok(Task::spawn(runtime, Arc::clone(self).take_in()))
+        members.set(BTreeMap::from([(self.node, member.clone())]));
+        Ok(Task::spawn(runtime, Arc::clone(self).look(member, members)))
     }
 
-    /// Takes in nodes that are members by what this node was told, and vote in no shard yet that it leads:
-    /// once all are there, so that no change leaves fewer copies than voters.
-    async fn take_in(self: Arc<Self>) {
+    /// Has clients told of who is there. Takes in nodes that are members by what this node was told, and vote
+    /// in no shard yet that it leads: once all are there, so that no change leaves fewer copies than voters.
+    async fn look(self: Arc<Self>, own: Member, members: Arc<Members>) {
+        let mut here = BTreeMap::new();
         loop {
             sleep(LOOK).await;
             let connected = self.peers.get().map(Peers::connected).unwrap_or_default();
-            let is_here = |node: &u64| {
-                *node == self.node || connected.iter().any(|other| other.peer.node == *node)
-            };
-            if !self.members.keys().all(is_here) {
+            let told = |other: &Connected| Some((other.peer.node, Member::told(&other.hello)?));
+            let mut now: BTreeMap<_, _> = connected.iter().filter_map(told).collect();
+            now.insert(self.node, own.clone());
+            if now != here {
+                members.set(now.clone());
+                here = now;
+            }
+            if !self.members.keys().all(|node| here.contains_key(node)) {
                 continue;
             }
             let doors: Vec<_> = self.doors().values().cloned().collect();

@@ -3,6 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+
+use super::options::Seat;
+
 /// The nodes that clients are told of, by their ids. It may change while the node runs.
 #[derive(Debug)]
 pub struct Members {
@@ -11,7 +16,8 @@ pub struct Members {
 }
 
 /// Where a node is found.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
 pub struct Member {
     /// The host that clients connect to. Of the node itself none need be known: its clients have found it.
     pub host: Option<String>,
@@ -19,6 +25,24 @@ pub struct Member {
     pub port: u16,
     /// Where it stands, if that was said.
     pub rack: Option<String>,
+}
+
+impl Member {
+    /// The node that sits there.
+    pub(super) fn of(seat: &Seat) -> Self {
+        let (host, port) = seat.clients.clone();
+        Self { host: Some(host), port, rack: seat.rack.clone() }
+    }
+
+    /// What a node tells others of itself when they meet; JSON.
+    pub(super) fn hello(&self) -> Bytes {
+        serde_json::to_vec(self).expect("a host, a port and a rack are JSON").into()
+    }
+
+    /// What another told.
+    pub(super) fn told(hello: &[u8]) -> Option<Self> {
+        serde_json::from_slice(hello).ok().filter(|member: &Self| member.host.is_some())
+    }
 }
 
 impl Members {

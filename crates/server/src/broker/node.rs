@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use bytes::Bytes;
 use plimsoll_log::{Ack, Crew, CrewOptions, Policy, Ring};
 use plimsoll_sync::{Access, Dir, Lock, OsDir, Overwrite};
 use tokio::runtime::Handle;
@@ -19,8 +18,8 @@ use super::error::Failed;
 use super::layout::{DURABLE, SHARED, cluster_id, is_founder, is_restored, memory_name};
 use super::leader::ChapterSize;
 use super::leadership::Leader;
-use super::members::Members;
-use super::options::{Options, Promise, Seat};
+use super::members::{Member, Members};
+use super::options::{Options, Promise};
 use super::room::Room;
 use super::task::Task;
 use super::topics::{Control, Topics};
@@ -45,7 +44,7 @@ pub struct Node {
     pub(crate) topics: Arc<Topics>,
     pub(crate) groups: Arc<Coordinator>,
     pub(crate) options: Options,
-    members: Members,
+    members: Arc<Members>,
     cluster_id: String,
     promise: Promise,
     run: Arc<Run>,
@@ -163,11 +162,13 @@ impl Node {
         if is_alone {
             wait_until_gone(&topics);
         }
+        let members = Arc::new(Members::alone(company.node()));
         let mut meeting = Vec::new();
         if let Some((seat, listener)) = seat.zip(listener) {
             let cluster = u128::from_str_radix(&cluster_id, 16).unwrap_or_default();
             let whose = (cluster, run.incarnation());
-            meeting.push(company.meet(listener, whose, hello(&seat), runtime)?);
+            let (hello, members) = (Member::of(&seat), Arc::clone(&members));
+            meeting.push(company.meet(listener, whose, hello, members, runtime)?);
             if is_dirty && !is_alone {
                 let settled = settle(Arc::downgrade(&shared), Arc::clone(&run));
                 meeting.push(Task::spawn(runtime, settled));
@@ -179,7 +180,7 @@ impl Node {
             topics,
             groups,
             options,
-            members: Members::alone(NODE),
+            members,
             cluster_id,
             promise,
             run,
@@ -322,13 +323,6 @@ fn wait_until_gone(topics: &Topics) {
     let is_deleted = |(_, topic): (_, &Topic)| topic.is_deleted;
     let gone = topics.intended().until(|catalog| !catalog.topics().any(is_deleted));
     topics.group().runtime().block_on(async { timeout(PATIENCE, gone).await.ok() });
-}
-
-/// What other nodes are told of this one when they meet.
-fn hello(seat: &Seat) -> Bytes {
-    let (host, port) = &seat.clients;
-    let told = serde_json::json!({ "host": host, "port": port, "rack": seat.rack });
-    told.to_string().into()
 }
 
 /// Once the others have given back what may have been lost here, nothing is in doubt any more. Durable.
