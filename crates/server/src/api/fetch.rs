@@ -19,7 +19,7 @@ use crate::kafka::error::ErrorCode;
 use crate::kafka::message::{
     FetchPartition, FetchRequest, FetchResponse, FetchedPartition, FetchedTopic,
 };
-use crate::kafka::wire::Gathered;
+use crate::kafka::value::Gathered;
 use crate::shard::let_go;
 
 /// The most that one answer holds, unless one batch is larger.

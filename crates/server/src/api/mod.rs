@@ -9,6 +9,7 @@
 //! | `session.rs` | who asks, of which node |
 //! | `budget.rs` | the memory that requests and answers take, of all clients together |
 //! | `once.rs` | what a request says twice is answered once |
+//! | `hints.rs` | who leads a partition, beside the error that sends a client there |
 //! | `patience.rs` | how long a client waits for what is done for it |
 //! | `problem.rs` | why something is not done, as a client is told |
 //! | `produce.rs` | Produce, InitProducerId |
@@ -26,6 +27,7 @@ mod commits;
 mod configs;
 mod fetch;
 mod groups;
+mod hints;
 mod members;
 mod metadata;
 mod offsets;

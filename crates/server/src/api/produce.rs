@@ -8,6 +8,7 @@ use futures_util::FutureExt;
 use tokio::sync::oneshot;
 
 use super::Answer;
+use super::hints::Hints;
 use super::patience::Patience;
 use super::problem::Problem;
 use super::session::{Located, Session};
@@ -52,11 +53,12 @@ pub(super) fn produce(session: &Session, request: ProduceRequest, version: i16) 
             (topic.name, submitted)
         })
         .collect();
+    let session = session.clone();
     async move {
         // The broker's clock, not the client's: a negative timeout waits not at all.
         let timeout = Duration::from_millis(u64::try_from(timeout_ms).unwrap_or(0));
         let deadline = tokio::time::Instant::now() + timeout;
-        let mut response = ProduceResponse::default();
+        let (mut response, mut hints) = (ProduceResponse::default(), Hints::default());
         for (name, partitions) in submitted {
             let mut topic = ProducedTopic { name, ..ProducedTopic::default() };
             for (index, submitted) in partitions {
@@ -68,10 +70,14 @@ pub(super) fn produce(session: &Session, request: ProduceRequest, version: i16) 
                     },
                     Err(problem) => Err(problem),
                 };
-                topic.partition_responses.push(told(index, outcome));
+                let told = told(index, outcome);
+                let leader = || session.leader(&topic.name, index);
+                let current_leader = hints.of(told.error_code, leader);
+                topic.partition_responses.push(ProducedPartition { current_leader, ..told });
             }
             response.responses.push(topic);
         }
+        response.node_endpoints = hints.endpoints();
         // Whoever asked for no answer gets none.
         (acks != 0).then(|| Response::from(response).into())
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tokio::sync::watch;
 
 use super::budget::Budget;
+use super::hints::LeaderHint;
 use super::problem::Problem;
 use crate::broker::{CONTROL, DataShard, Ends, Failed, Leader, Member, Node, Refused, SHARED};
 use crate::control::{Catalog, FlushClass, Impossible, Topic};
@@ -139,6 +140,13 @@ impl Session {
         let (opening, extent) = place.ok_or(unknown)?;
         let shard = Arc::clone(self.node.topics.shard(extent.shard));
         Ok(Located { shard, opening, settings: self.applied(found) })
+    }
+
+    /// Who leads a partition, as far as is known: this node, while it is the only one.
+    pub(super) fn leader(&self, topic: &str, number: i32) -> Option<LeaderHint> {
+        let at = self.locate(&self.node.topics.catalog(), topic, number).ok()?;
+        let epoch = at.shard.ends(at.opening)?.epoch;
+        Some(LeaderHint { node: NODE_ID, epoch, host: self.host.to_string(), port: self.port })
     }
 
     fn applied(&self, topic: &Topic) -> Applied {

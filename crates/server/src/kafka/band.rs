@@ -1,7 +1,7 @@
 //! The band of the protocol that we speak: which APIs, in which versions, with which messages.
 //!
-//! It ends where every client that was tried has what it needs, and before flexible versions begin,
-//! but for ApiVersions and DescribeCluster (decision 0018). What a client is told and what is
+//! It ends where every client that was tried has what it needs. Flexible versions are there where
+//! clients learn of a new leader from an error: Produce, Fetch and Metadata (decision 0018). What a client is told and what is
 //! served differ once: librdkafka before 2.11.1 stops compressing, without a word, where Produce is
 //! not told from 0 on, and then sends 3 or later anyway.
 
@@ -165,7 +165,7 @@ macro_rules! band {
 }
 
 band! {
-    Produce = 0: told 0..=8, served 3..=8; ProduceRequest -> ProduceResponse
+    Produce = 0: told 0..=10, served 3..=10; ProduceRequest -> ProduceResponse
     Fetch = 1: told 4..=11, served 4..=11; FetchRequest -> FetchResponse
     ListOffsets = 2: told 1..=5, served 1..=5; ListOffsetsRequest -> ListOffsetsResponse
     Metadata = 3: told 0..=8, served 0..=8; MetadataRequest -> MetadataResponse
@@ -216,6 +216,7 @@ impl Api {
     #[must_use]
     pub const fn layout(self, version: i16) -> Layout {
         let flexible = match self {
+            Self::Produce => version >= 9,
             Self::ApiVersions => version >= 3,
             Self::DescribeCluster => true,
             _ => false,

@@ -15,7 +15,8 @@
 //! | `records.rs` | the records of a batch, for those who must know them, and a batch of records |
 //! | `compression.rs` | how they are compressed; decompressed up to a bound |
 //! | `error.rs` | the codes in answers, and what a client does |
-//! | `wire.rs` | numbers, texts, bytes and arrays |
+//! | `wire.rs` | numbers, texts, bytes, arrays and tags |
+//! | `value.rs` | bytes in several pieces, and ids of topics |
 //!
 //! **Invariant:** what a frame makes us allocate is bounded by its own bytes, and by
 //! [`wire::ITEMS_MAX`], whatever it says. **Invariant:** records are slices of the frame they came
@@ -32,4 +33,5 @@ pub mod message;
 pub mod records;
 #[cfg(test)]
 mod tests;
+pub mod value;
 pub mod wire;

@@ -8,7 +8,8 @@
 //! Bytes        length i32, bytes                 length + 1 as varint, bytes
 //! Vec          count i32, items                  count + 1 as varint, items
 //! Option       length or count -1: none          0: none
-//! a struct     its fields                        its fields, count of tags, tags
+//! a struct     its fields                        its fields, count of tags, and of each tag its
+//!                                                number, its length and its field
 //! ```
 //!
 //! A [`Reader`] is handed bytes by strangers. It holds every length and every count against the
@@ -45,6 +46,11 @@ impl Layout {
     /// Whether a field that these versions have is there.
     pub fn has(self, versions: impl RangeBounds<i16>) -> bool {
         versions.contains(&self.version)
+    }
+
+    /// Whether it is there in its place, not behind the others with a tag.
+    pub(super) fn places(self, tag: Option<u32>, versions: impl RangeBounds<i16>) -> bool {
+        tag.is_none() && self.has(versions)
     }
 }
 
@@ -129,21 +135,34 @@ impl Reader {
         Ok(self.bytes.split_to(length))
     }
 
-    /// Passes over the tags that end a struct: no version in the band has one that matters to us.
+    /// Passes over the tags that end a struct.
     pub(super) fn skip_tags(&mut self) -> Result<(), Malformed> {
+        self.tags(|_tag, _from| Ok(false))
+    }
+
+    /// Takes the tags that end a struct. Those that `read` has no use for are passed over; a value has
+    /// exactly the bytes that are said.
+    pub(super) fn tags(
+        &mut self,
+        mut read: impl FnMut(u32, &mut Self) -> Result<bool, Malformed>,
+    ) -> Result<(), Malformed> {
         if !self.layout.flexible {
             return Ok(());
         }
         for _ in 0..self.varint()? {
-            self.varint()?;
+            let tag = self.varint()?;
             let length = self.varint()? as usize;
             self.demand(length)?;
-            self.bytes.advance(length);
+            let rest = self.bytes.split_off(length);
+            if read(tag, self)? && !self.bytes.is_empty() {
+                return Err(Malformed::Left(self.bytes.len()));
+            }
+            self.bytes = rest;
         }
         Ok(())
     }
 
-    fn array<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
+    pub(super) fn array<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
         let left = self.bytes.len();
         let array = *self.bytes.first_chunk().ok_or(Malformed::Short { wanted: N, left })?;
         self.bytes.advance(N);
@@ -290,11 +309,27 @@ impl Writer {
         self.spliced.push((self.bytes.len(), bytes));
     }
 
-    /// Ends a struct: we have no tags to tell.
+    /// Ends a struct that has no tags to tell.
     pub(super) fn no_tags(&mut self) {
-        if self.layout.flexible {
-            self.varint(0);
+        self.tags(&Tags::of(self.layout));
+    }
+
+    /// Ends a struct.
+    pub(super) fn tags(&mut self, tags: &Tags) {
+        if !self.layout.flexible {
+            return;
         }
+        self.varint(u32::try_from(tags.fields.len()).expect("a struct has few tags"));
+        for (tag, value) in &tags.fields {
+            self.varint(*tag);
+            self.varint(u32::try_from(value.len()).expect("a frame has room for it"));
+            self.bytes.put_slice(value);
+        }
+    }
+
+    /// Appends a few bytes, copied.
+    pub(super) fn copy(&mut self, bytes: &[u8]) {
+        self.bytes.put_slice(bytes);
     }
 
     fn varint(&mut self, mut value: u32) {
@@ -314,7 +349,8 @@ impl Writer {
             .write(self);
     }
 
-    fn length(&mut self, length: Option<usize>) {
+    /// The length of bytes, or the count of an array; `None` is null.
+    pub(super) fn count(&mut self, length: Option<usize>) {
         if self.layout.flexible {
             return self.compact(length);
         }
@@ -324,6 +360,36 @@ impl Writer {
     fn compact(&mut self, length: Option<usize>) {
         let said = length.map_or(0, |length| length + 1);
         self.varint(u32::try_from(said).expect("nor any array"));
+    }
+}
+
+/// The fields of a struct that stand behind the others, each with a number and a length, so that who
+/// does not know one passes over it. One that says nothing is left out.
+#[derive(Debug)]
+pub(super) struct Tags {
+    pub(super) fields: Vec<(u32, Bytes)>,
+    layout: Layout,
+}
+
+impl Tags {
+    /// None yet.
+    pub(super) const fn of(layout: Layout) -> Self {
+        Self { fields: Vec::new(), layout }
+    }
+
+    /// Has this field, if it says something.
+    pub(super) fn note<T: Wire + PartialEq>(&mut self, tag: u32, field: &T, absent: &T) {
+        if field != absent {
+            let mut to = Writer::new(self.layout);
+            field.write(&mut to);
+            self.fields.push((tag, to.into_bytes()));
+        }
+    }
+
+    /// The field with this tag, if it says something.
+    #[cfg(test)]
+    pub(super) fn value(&self, tag: Option<u32>) -> Option<&(u32, Bytes)> {
+        self.fields.iter().find(|(of, _)| Some(*of) == tag)
     }
 }
 
@@ -423,7 +489,7 @@ impl Wire for Bytes {
     }
 
     fn write(&self, to: &mut Writer) {
-        to.length(Some(self.len()));
+        to.count(Some(self.len()));
         to.splice(self.clone());
     }
 }
@@ -440,7 +506,7 @@ impl Wire for Option<Bytes> {
     fn write(&self, to: &mut Writer) {
         match self {
             Some(bytes) => bytes.write(to),
-            None => to.length(None),
+            None => to.count(None),
         }
     }
 }
@@ -455,7 +521,7 @@ impl<T: Wire> Wire for Vec<T> {
     }
 
     fn write(&self, to: &mut Writer) {
-        to.length(Some(self.len()));
+        to.count(Some(self.len()));
         for item in self {
             item.write(to);
         }
@@ -480,38 +546,7 @@ impl<T: Wire> Wire for Option<Vec<T>> {
     fn write(&self, to: &mut Writer) {
         match self {
             Some(items) => items.write(to),
-            None => to.length(None),
-        }
-    }
-}
-
-/// Bytes that lie in several places and are one value on the wire, such as the batches of a fetch.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Gathered(pub Vec<Bytes>);
-
-impl Gathered {
-    /// How many bytes that is.
-    #[must_use]
-    pub fn bytes(&self) -> usize {
-        self.0.iter().map(Bytes::len).sum()
-    }
-}
-
-impl Wire for Gathered {
-    fn least_bytes(layout: Layout) -> usize {
-        Bytes::least_bytes(layout)
-    }
-
-    /// One piece; none if there are no bytes, or null.
-    fn read(from: &mut Reader) -> Result<Self, Malformed> {
-        let bytes = Option::<Bytes>::read(from)?.unwrap_or_default();
-        Ok(Self(if bytes.is_empty() { Vec::new() } else { vec![bytes] }))
-    }
-
-    fn write(&self, to: &mut Writer) {
-        to.length(Some(self.bytes()));
-        for piece in &self.0 {
-            to.splice(piece.clone());
+            None => to.count(None),
         }
     }
 }

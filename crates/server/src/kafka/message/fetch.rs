@@ -1,7 +1,7 @@
 //! Fetch, ListOffsets and OffsetsForLeaderEpoch: what consumers read, and from where.
 
 use crate::kafka::error::ErrorCode;
-use crate::kafka::wire::Gathered;
+use crate::kafka::value::Gathered;
 
 message! {
     FetchRequest {

@@ -8,6 +8,7 @@
 //! 0..    topics: Option<Vec<String>>,                     in every version
 //! 4..    allow_auto_topic_creation: bool = true,          from 4 on, true before
 //! 8..=10 include_cluster_authorized_operations: bool,     in 8, 9 and 10
+//! 10.. @0 current_leader: CurrentLeader,                  from 10 on, with tag 0, unless it is as it is without
 //! ```
 //!
 //! Only versions in the [band](super::band) are told, so fields that begin above it are not here.
@@ -19,7 +20,7 @@ macro_rules! message {
         $(#[$doc:meta])*
         $name:ident {$(
             $(#[$note:meta])*
-            $since:literal $dots:tt $($until:literal)? $field:ident: $type:ty $(= $absent:expr)?,
+            $since:literal $dots:tt $($until:literal)? $(@$tag:literal)? $field:ident: $type:ty $(= $absent:expr)?,
         )*}
     )+) => {$(
         $(#[$doc])*
@@ -37,7 +38,7 @@ macro_rules! message {
         impl $crate::kafka::wire::Wire for $name {
             fn least_bytes(layout: $crate::kafka::wire::Layout) -> usize {
                 usize::from(layout.flexible)
-                $(+ if layout.has($since $dots $($until)?) {
+                $(+ if layout.places(message!(@tag $($tag)?), $since $dots $($until)?) {
                     <$type as $crate::kafka::wire::Wire>::least_bytes(layout)
                 } else {
                     0
@@ -47,22 +48,46 @@ macro_rules! message {
             fn read(
                 from: &mut $crate::kafka::wire::Reader,
             ) -> Result<Self, $crate::kafka::wire::Malformed> {
-                let message = Self {
-                    $($field: if from.layout().has($since $dots $($until)?) {
+                let layout = from.layout();
+                let mut message = Self {
+                    $($field: if layout.places(message!(@tag $($tag)?), $since $dots $($until)?) {
                         $crate::kafka::wire::Wire::read(from)?
                     } else {
                         message!(@absent $($absent)?)
                     },)*
                 };
-                from.skip_tags()?;
+                let _ = (&mut message, layout); // a message may have no fields
+                from.tags(|tag, from| {
+                    let _ = (tag, &from);
+                    $(if message!(@tag $($tag)?) == Some(tag) && layout.has($since $dots $($until)?) {
+                        message.$field = $crate::kafka::wire::Wire::read(from)?;
+                        return Ok(true);
+                    })*
+                    Ok(false)
+                })?;
                 Ok(message)
             }
 
             fn write(&self, to: &mut $crate::kafka::wire::Writer) {
-                $(if to.layout().has($since $dots $($until)?) {
+                $(if to.layout().places(message!(@tag $($tag)?), $since $dots $($until)?) {
                     $crate::kafka::wire::Wire::write(&self.$field, to);
                 })*
-                to.no_tags();
+                to.tags(&self.tags(to.layout()));
+            }
+        }
+
+        impl $name {
+            fn tags(&self, layout: $crate::kafka::wire::Layout) -> $crate::kafka::wire::Tags {
+                let mut tags = $crate::kafka::wire::Tags::of(layout);
+                let _ = &mut tags; // a message may have no fields
+                $(if let Some(tag) = message!(@tag $($tag)?)
+                    && layout.flexible
+                    && layout.has($since $dots $($until)?)
+                {
+                    let absent: $type = message!(@absent $($absent)?);
+                    tags.note(tag, &self.$field, &absent);
+                })*
+                tags
             }
         }
 
@@ -81,7 +106,14 @@ macro_rules! message {
 
             fn show(&self, name: &str, lines: &mut $crate::kafka::tests::sample::Lines) {
                 lines.begin(name);
-                $(if lines.layout.has($since $dots $($until)?) {
+                $(if lines.layout.places(message!(@tag $($tag)?), $since $dots $($until)?) {
+                    let name = stringify!($field);
+                    $crate::kafka::tests::sample::Sample::show(&self.$field, name, lines);
+                })*
+                let tags = self.tags(lines.layout);
+                lines.tags(&tags);
+                $(if let Some(value) = tags.value(message!(@tag $($tag)?)) {
+                    lines.tag(value);
                     let name = stringify!($field);
                     $crate::kafka::tests::sample::Sample::show(&self.$field, name, lines);
                 })*
@@ -89,6 +121,8 @@ macro_rules! message {
             }
         }
     )+};
+    (@tag $tag:literal) => { Some::<u32>($tag) };
+    (@tag) => { None::<u32> };
     (@absent $absent:expr) => { $absent };
     (@absent) => { Default::default() };
 }

@@ -27,6 +27,8 @@ message! {
     ProduceResponse {
         3.. responses: Vec<ProducedTopic>,
         3.. throttle_time_ms: i32,
+        /// Where the leaders are that partitions name.
+        10.. @0 node_endpoints: Vec<NodeEndpoint>,
     }
 
     ProducedTopic {
@@ -43,6 +45,20 @@ message! {
         5.. log_start_offset: i64 = -1,
         8.. record_errors: Vec<RecordError>,
         8.. error_message: Option<String>,
+        10.. @0 current_leader: CurrentLeader,
+    }
+
+    /// Who leads a partition; -1 where that is not said.
+    CurrentLeader {
+        0.. leader_id: i32 = -1,
+        0.. leader_epoch: i32 = -1,
+    }
+
+    NodeEndpoint {
+        0.. node_id: i32,
+        0.. host: String,
+        0.. port: i32,
+        0.. rack: Option<String>,
     }
 
     RecordError {

@@ -101,6 +101,40 @@ fn a_varint_has_32_bits() {
     }
 }
 
+/// A field that we know, one that nobody knows, and the ways in which a length may lie.
+#[test]
+fn a_tagged_field_has_the_bytes_that_are_said() {
+    let read = |tags: &[u8]| {
+        // One topic, "t", with one partition: of each of its fields zeros, then its tags.
+        let mut body = vec![2, 2, b't', 2];
+        body.extend([0; 4 + 2 + 8 + 8 + 8]);
+        body.extend([1, 0]);
+        body.extend(tags);
+        // The topic's tags, for how long it was held, and the message's tags.
+        body.extend([0, 0, 0, 0, 0, 0]);
+        let mut from = Reader::new(body.into(), Api::Produce.layout(10));
+        let read = Response::read(Api::Produce, &mut from)?;
+        from.finish()?;
+        let Response::Produce(read) = read else { panic!() };
+        let leader = &read.responses[0].partition_responses[0].current_leader;
+        Ok((leader.leader_id, leader.leader_epoch))
+    };
+    let leader = [0, 0, 0, 2, 0, 0, 0, 9, 0];
+    assert_eq!(read(&[0]), Ok((-1, -1)), "it is not there");
+    assert_eq!(read(&[&[1, 0, 9][..], &leader].concat()), Ok((2, 9)));
+    assert_eq!(read(&[&[2, 0, 9][..], &leader, &[77, 2, 1, 1]].concat()), Ok((2, 9)));
+    assert_eq!(read(&[1, 77, 3, 1, 1, 1]), Ok((-1, -1)), "nobody knows 77");
+    let short = Malformed::Short { wanted: 1, left: 0 };
+    assert_eq!(read(&[&[1, 0, 8][..], &leader].concat()), Err(short), "it would go on");
+    let left = Malformed::Left(1);
+    assert_eq!(read(&[&[1, 0, 10][..], &leader, &[0]].concat()), Err(left), "it ends before");
+    let past = read(&[1, 77, 0xff, 0xff, 0xff, 0xff, 0x0f]);
+    assert_eq!(past, Err(Malformed::Short { wanted: u32::MAX as usize, left: 6 }));
+    let endless = read(&[0xff, 0xff, 0xff, 0xff, 0x0f]);
+    let none = Err(Malformed::Short { wanted: 4, left: 0 });
+    assert_eq!(endless, none, "of 4 billion tags the first has no bytes");
+}
+
 proptest! {
     // Each case is fed to each version.
     #![proptest_config(ProptestConfig::with_cases(64))]

@@ -5,7 +5,8 @@ use std::fmt::Write as _;
 use bytes::Bytes;
 
 use crate::kafka::error::ErrorCode;
-use crate::kafka::wire::{Gathered, Layout, Wire, Writer};
+use crate::kafka::value::{Gathered, Uuid};
+use crate::kafka::wire::{Layout, Tags, Wire, Writer};
 
 /// Bytes that decide what is drawn. When they are used up, all that is drawn is zero, empty or
 /// none.
@@ -79,10 +80,25 @@ impl Lines {
 
     /// They are told.
     pub(in crate::kafka) fn end(&mut self) {
-        if self.layout.flexible {
-            self.line(&[0], "tags: 0");
-        }
         self.depth -= 1;
+    }
+
+    /// How many tags follow.
+    pub(in crate::kafka) fn tags(&mut self, tags: &Tags) {
+        if self.layout.flexible {
+            let count = tags.fields.len();
+            self.line(&[u8::try_from(count).unwrap()], &format!("tags: {count}"));
+        }
+    }
+
+    /// The field with this tag follows.
+    pub(in crate::kafka) fn tag(&mut self, (tag, value): &(u32, Bytes)) {
+        let length = u32::try_from(value.len()).unwrap();
+        let varint = |value: u32| -> Vec<u8> {
+            let low = value.to_le_bytes()[0];
+            if value < 0x80 { vec![low] } else { vec![low | 0x80, (value >> 7).to_le_bytes()[0]] }
+        };
+        self.line(&[varint(*tag), varint(length)].concat(), &format!("tag {tag}: {length} bytes"));
     }
 
     fn value<T: Wire>(&mut self, value: &T, name: &str, says: &str) {
@@ -118,6 +134,7 @@ leaves! {
     i32: |dice| Self::from_le_bytes(dice.number());
     i64: |dice| Self::from_le_bytes(dice.number());
     ErrorCode: |dice| i16::from(dice.roll() % 100).into();
+    Uuid: |dice| Self(dice.number());
     Bytes: |dice| dice.bytes();
     Option<Bytes>: |dice| dice.mostly().then(|| Bytes::sample(dice));
     String: |dice| dice.bytes().iter().map(|byte| legible(*byte)).collect();
