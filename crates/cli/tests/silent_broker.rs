@@ -48,7 +48,8 @@ fn answer(request: &Request, addr: SocketAddr) -> Option<Response> {
         Request::Metadata(_) => {
             let partition = MetadataPartition { leader_id: 1, ..Default::default() };
             let partitions = vec![partition];
-            let topic = MetadataTopic { name: "t".to_owned(), partitions, ..Default::default() };
+            let topic =
+                MetadataTopic { name: Some("t".to_owned()), partitions, ..Default::default() };
             let broker = MetadataBroker { node_id: 1, host, port, ..Default::default() };
             MetadataResponse {
                 brokers: vec![broker],

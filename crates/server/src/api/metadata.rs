@@ -13,24 +13,38 @@ use crate::kafka::error::ErrorCode;
 use crate::kafka::message::{
     ApiVersionsResponse, ClusterBroker, DescribeClusterResponse, DescribeLogDirsRequest,
     DescribeLogDirsResponse, DescribedLogDir, LogDirPartition, LogDirTopic, MetadataBroker,
-    MetadataPartition, MetadataRequest, MetadataResponse, MetadataTopic,
+    MetadataPartition, MetadataRequest, MetadataRequestTopic, MetadataResponse, MetadataTopic,
 };
+use crate::kafka::value::Uuid;
 use crate::shard::{Opening, PartitionId, TopicId};
 
 pub(super) fn api_versions() -> ApiVersionsResponse {
     ApiVersionsResponse::of_the_band(ErrorCode::None)
 }
 
+/// Since this version topics are asked for by their ids too.
+const BY_ID_SINCE: i16 = 12;
+
 /// Topics that are asked for by name, and are not there, are made, unless that is off.
-pub(super) async fn metadata(session: Session, request: MetadataRequest) -> MetadataResponse {
+pub(super) async fn metadata(
+    session: Session,
+    request: MetadataRequest,
+    version: i16,
+) -> MetadataResponse {
     let MetadataRequest { topics, allow_auto_topic_creation, .. } = request;
     let may_create = allow_auto_topic_creation && session.node.options.auto_create;
     let topics = match topics {
         None => all(&session),
-        Some(names) => {
+        Some(asked) => {
             let mut found = Vec::new();
-            for name in once(names, String::clone) {
-                found.push(one(&session, name, may_create).await);
+            for MetadataRequestTopic { topic_id, name } in
+                once(asked, |one| (one.topic_id, one.name.clone()))
+            {
+                found.push(match name {
+                    Some(name) if topic_id == Uuid::ZERO => one(&session, name, may_create).await,
+                    None if version >= BY_ID_SINCE => with_id(&session, topic_id),
+                    name => refused(ErrorCode::InvalidRequest, name.unwrap_or_default()),
+                });
             }
             found
         }
@@ -72,6 +86,22 @@ fn leaders(session: &Session) -> BTreeMap<u32, Led> {
     session.node.topics.shards().iter().map(led).collect()
 }
 
+fn refused(error_code: ErrorCode, name: String) -> MetadataTopic {
+    MetadataTopic { error_code, name: Some(name), ..MetadataTopic::default() }
+}
+
+fn with_id(session: &Session, topic_id: Uuid) -> MetadataTopic {
+    let catalog = session.node.topics.catalog();
+    let id = TopicId(topic_id.0);
+    match catalog.topic(id).filter(|topic| !topic.is_deleted) {
+        Some(topic) => told(session, id, topic),
+        None => {
+            let error_code = ErrorCode::UnknownTopicId;
+            MetadataTopic { error_code, topic_id, ..MetadataTopic::default() }
+        }
+    }
+}
+
 async fn one(session: &Session, name: String, may_create: bool) -> MetadataTopic {
     let find = || {
         let catalog = session.node.topics.catalog();
@@ -80,7 +110,6 @@ async fn one(session: &Session, name: String, may_create: bool) -> MetadataTopic
     if let Some(topic) = find() {
         return topic;
     }
-    let refused = |error_code, name| MetadataTopic { error_code, name, ..MetadataTopic::default() };
     if check_name(&name).is_err() {
         return refused(ErrorCode::InvalidTopicException, name);
     }
@@ -127,7 +156,8 @@ fn told(leaders: &BTreeMap<u32, Led>, id: TopicId, topic: &Topic) -> MetadataTop
         }
     });
     let partitions = partitions.collect();
-    MetadataTopic { name: topic.name.clone(), partitions, ..MetadataTopic::default() }
+    let (name, topic_id) = (Some(topic.name.clone()), Uuid(id.0));
+    MetadataTopic { name, topic_id, partitions, ..MetadataTopic::default() }
 }
 
 pub(super) fn cluster(session: &Session) -> DescribeClusterResponse {

@@ -62,7 +62,7 @@ pub(crate) fn answer(session: &Session, header: Header, request: Request) -> Ans
         Request::Produce(request) => produce::produce(&session, request, header.version),
         Request::Fetch(request) => fetch::fetch(session, request).map(Some).boxed(),
         Request::ListOffsets(request) => later(offsets::list(session, request)),
-        Request::Metadata(request) => later(metadata::metadata(session, request)),
+        Request::Metadata(request) => later(metadata::metadata(session, request, header.version)),
         Request::OffsetCommit(request) => later(commits::commit(session, request)),
         Request::OffsetFetch(request) => now(commits::fetch(&session, &request)),
         Request::FindCoordinator(request) => now(members::find(&session, &request)),

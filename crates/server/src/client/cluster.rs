@@ -9,7 +9,8 @@ use super::error::Error;
 use crate::kafka::error::ErrorCode;
 use crate::kafka::message::{
     FindCoordinatorRequest, InitProducerIdRequest, ListOffsetsPartition, ListOffsetsRequest,
-    ListOffsetsTopic, ListedOffset, MetadataRequest, MetadataResponse, MetadataTopic,
+    ListOffsetsTopic, ListedOffset, MetadataRequest, MetadataRequestTopic, MetadataResponse,
+    MetadataTopic,
 };
 
 /// How long to wait before a coordinator that is not ready is asked for again.
@@ -51,7 +52,8 @@ impl Cluster {
     /// What the cluster says of these topics, or of all. Makes none.
     pub fn metadata(&mut self, topics: Option<&[String]>) -> Result<MetadataResponse, Error> {
         let metadata = self.named.call(MetadataRequest {
-            topics: topics.map(<[String]>::to_vec),
+            topics: topics
+                .map(|names| names.iter().map(|name| MetadataRequestTopic::named(name)).collect()),
             allow_auto_topic_creation: false,
             ..MetadataRequest::default()
         })?;
@@ -63,7 +65,7 @@ impl Cluster {
         self.controller = Some(metadata.controller_id).filter(|id| *id >= 0);
         for topic in &metadata.topics {
             for partition in &topic.partitions {
-                let place = (topic.name.clone(), partition.partition_index);
+                let place = (topic.name.clone().unwrap_or_default(), partition.partition_index);
                 self.leaders.insert(place, partition.leader_id);
             }
         }
@@ -73,7 +75,7 @@ impl Cluster {
     /// What the cluster says of a topic, its partitions in their order; an error if it has none.
     pub fn topic(&mut self, name: &str) -> Result<MetadataTopic, Error> {
         let metadata = self.metadata(Some(&[name.to_owned()]))?;
-        let topic = metadata.topics.into_iter().find(|topic| topic.name == name);
+        let topic = metadata.topics.into_iter().find(|topic| topic.name.as_deref() == Some(name));
         let mut topic = topic.unwrap_or_else(|| MetadataTopic {
             error_code: ErrorCode::UnknownTopicOrPartition,
             ..MetadataTopic::default()

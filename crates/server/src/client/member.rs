@@ -182,11 +182,12 @@ fn assign(
     }
     let names: Vec<_> = subscribers.keys().cloned().collect();
     for topic in cluster.metadata(Some(&names))?.topics {
-        let mut members = subscribers.remove(&topic.name).unwrap_or_default();
+        let Some(name) = &topic.name else { continue };
+        let mut members = subscribers.remove(name).unwrap_or_default();
         members.sort_unstable();
         let shares = range(topic.partitions.len(), members.len());
         for (member, partitions) in members.into_iter().zip(shares) {
-            let name = topic.name.clone();
+            let name = name.clone();
             given.entry(member).or_default().push(AssignedTopic { name, partitions });
         }
     }

@@ -109,7 +109,8 @@ fn metadata(brokers: &[(i32, i32)], leader_id: i32) -> MetadataResponse {
     };
     let partition = MetadataPartition { leader_id, ..MetadataPartition::default() };
     let name = "orders".to_owned();
-    let topic = MetadataTopic { name, partitions: vec![partition], ..MetadataTopic::default() };
+    let topic =
+        MetadataTopic { name: Some(name), partitions: vec![partition], ..MetadataTopic::default() };
     MetadataResponse {
         brokers: brokers.iter().map(broker).collect(),
         controller_id: leader_id,

@@ -168,7 +168,7 @@ band! {
     Produce = 0: told 0..=10, served 3..=10; ProduceRequest -> ProduceResponse
     Fetch = 1: told 4..=11, served 4..=11; FetchRequest -> FetchResponse
     ListOffsets = 2: told 1..=5, served 1..=5; ListOffsetsRequest -> ListOffsetsResponse
-    Metadata = 3: told 0..=8, served 0..=8; MetadataRequest -> MetadataResponse
+    Metadata = 3: told 0..=12, served 0..=12; MetadataRequest -> MetadataResponse
     OffsetCommit = 8: told 2..=7, served 2..=7; OffsetCommitRequest -> OffsetCommitResponse
     OffsetFetch = 9: told 1..=5, served 1..=5; OffsetFetchRequest -> OffsetFetchResponse
     FindCoordinator = 10: told 0..=2, served 0..=2;
@@ -216,7 +216,7 @@ impl Api {
     #[must_use]
     pub const fn layout(self, version: i16) -> Layout {
         let flexible = match self {
-            Self::Produce => version >= 9,
+            Self::Produce | Self::Metadata => version >= 9,
             Self::ApiVersions => version >= 3,
             Self::DescribeCluster => true,
             _ => false,

@@ -164,6 +164,8 @@ error_codes! {
     ThrottlingQuotaExceeded = 89,
     /// A producer stops: another has its transactional id by now.
     ProducerFenced = 90,
+    /// Asks for metadata and tries again (retriable): no topic has that id, or none any more.
+    UnknownTopicId = 100,
 }
 
 /// In words, with the number that manuals know it by.

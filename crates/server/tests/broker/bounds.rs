@@ -16,8 +16,8 @@ use plimsoll_server::kafka::message::{
     ApiVersionsRequest, CreatableTopic, CreateTopicsRequest, DescribeConfigsRequest,
     DescribeConfigsResource, DescribeGroupsRequest, FetchPartition, FetchRequest, FetchTopic,
     JoinGroupProtocol, JoinGroupRequest, ListOffsetsRequest, ListOffsetsTopic, MetadataRequest,
-    OffsetCommitPartition, OffsetCommitRequest, OffsetCommitTopic, OffsetFetchRequest,
-    OffsetFetchTopic, ProducePartition, ProduceRequest, ProduceTopic,
+    MetadataRequestTopic, OffsetCommitPartition, OffsetCommitRequest, OffsetCommitTopic,
+    OffsetFetchRequest, OffsetFetchTopic, ProducePartition, ProduceRequest, ProduceTopic,
 };
 use plimsoll_server::net::{Counters, Limits, Listener};
 use plimsoll_simdisk::SimDir;
@@ -105,7 +105,7 @@ fn no_bytes_from_a_socket_end_the_broker() {
 fn a_request_that_a_bound_on_memory_held_says_for_how_long() {
     let limits = Limits { frame_bytes: 60 << 10, memory_bytes: 64 << 10, ..Limits::default() };
     let (mut broker, counters) = within(limits);
-    let topics = Some(vec!["a-name".repeat(40); 80]);
+    let topics = Some(vec![MetadataRequestTopic::named(&"a-name".repeat(40)); 80]);
     let question = MetadataRequest { topics, ..MetadataRequest::default() };
     let heard = |counters: &Counters, bytes: u64| {
         while counters.received_bytes() < bytes {
@@ -143,7 +143,8 @@ fn what_is_asked_a_thousand_times_is_answered_once() {
     broker.commit("orders", 0);
     let names = || vec!["orders".to_owned(); TIMES];
 
-    let question = MetadataRequest { topics: Some(names()), ..MetadataRequest::default() };
+    let topics = vec![MetadataRequestTopic::named("orders"); TIMES];
+    let question = MetadataRequest { topics: Some(topics), ..MetadataRequest::default() };
     let topics = broker.client.call(question).unwrap().topics;
     assert_eq!((topics.len(), topics[0].partitions.len()), (1, 3));
 
@@ -303,8 +304,12 @@ fn any_request(dice: &mut Pcg64Mcg) -> Vec<u8> {
     let requests: [(Api, i16, Request); 8] = [
         (
             Api::Metadata,
-            8,
-            MetadataRequest { topics: Some(vec![topic()]), ..Default::default() }.into(),
+            9,
+            MetadataRequest {
+                topics: Some(vec![MetadataRequestTopic::named("orders")]),
+                ..Default::default()
+            }
+            .into(),
         ),
         (Api::ApiVersions, 3, ApiVersionsRequest::default().into()),
         (

@@ -1,6 +1,7 @@
 //! A broker on a simulated disk, and a client at its socket: what each promise is worth, told as stories.
 
 mod backup;
+mod band;
 mod bounds;
 mod chapters;
 mod disks;

@@ -84,7 +84,9 @@ fn list(asked: &Asked) -> Result<()> {
     let json: Value = topics.iter().map(object).collect();
     let mut rows = vec![head(["topic", "partitions"])];
     rows.extend(
-        topics.iter().map(|topic| [topic.name.clone(), topic.partitions.len().to_string()]),
+        topics.iter().map(|topic| {
+            [topic.name.clone().unwrap_or_default(), topic.partitions.len().to_string()]
+        }),
     );
     let text = if topics.is_empty() { "no topics\n".to_owned() } else { table(&rows) };
     asked.answer(&json, &text)

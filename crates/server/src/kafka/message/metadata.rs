@@ -1,6 +1,7 @@
 //! Metadata and DescribeCluster: brokers, topics, and who leads what.
 
 use crate::kafka::error::ErrorCode;
+use crate::kafka::value::Uuid;
 
 /// What stands for "not asked for" where operations that a user may do are told.
 const NOT_ASKED: i32 = i32::MIN;
@@ -8,10 +9,16 @@ const NOT_ASKED: i32 = i32::MIN;
 message! {
     MetadataRequest {
         /// None: all topics. In version 0 an empty list says that, in later ones it means no topic.
-        0.. topics: Option<Vec<String>>,
+        0.. topics: Option<Vec<MetadataRequestTopic>>,
         4.. allow_auto_topic_creation: bool = true,
-        8.. include_cluster_authorized_operations: bool,
+        8..=10 include_cluster_authorized_operations: bool,
         8.. include_topic_authorized_operations: bool,
+    }
+
+    MetadataRequestTopic {
+        /// Asked for by it from 12 on, where there is no name.
+        10.. topic_id: Uuid,
+        0.. name: Option<String>,
     }
 
     MetadataResponse {
@@ -20,7 +27,7 @@ message! {
         2.. cluster_id: Option<String>,
         1.. controller_id: i32 = -1,
         0.. topics: Vec<MetadataTopic>,
-        8.. cluster_authorized_operations: i32 = NOT_ASKED,
+        8..=10 cluster_authorized_operations: i32 = NOT_ASKED,
     }
 
     MetadataBroker {
@@ -32,7 +39,9 @@ message! {
 
     MetadataTopic {
         0.. error_code: ErrorCode,
-        0.. name: String,
+        /// None (from 12 on): an id was asked for that no topic has.
+        0.. name: Option<String>,
+        10.. topic_id: Uuid,
         1.. is_internal: bool,
         0.. partitions: Vec<MetadataPartition>,
         8.. topic_authorized_operations: i32 = NOT_ASKED,
@@ -67,5 +76,13 @@ message! {
         0.. host: String,
         0.. port: i32,
         0.. rack: Option<String>,
+    }
+}
+
+impl MetadataRequestTopic {
+    /// The topic that is called so.
+    #[must_use]
+    pub fn named(name: &str) -> Self {
+        Self { topic_id: Uuid::ZERO, name: Some(name.to_owned()) }
     }
 }

@@ -14,7 +14,7 @@ const BAND: [(i16, i16, i16); 26] = [
     (0, 0, 10),
     (1, 4, 11),
     (2, 1, 5),
-    (3, 0, 8),
+    (3, 0, 12),
     (8, 2, 7),
     (9, 1, 5),
     (10, 0, 2),
@@ -83,7 +83,7 @@ fn beginning(key: i16, version: i16) -> Bytes {
 
 #[test]
 fn what_is_not_served_is_refused_before_it_is_read() {
-    for (key, version) in [(0, 2), (0, 11), (1, 3), (3, 9), (4, 0), (17, 0), (60, 1), (999, 0)] {
+    for (key, version) in [(0, 2), (0, 11), (1, 3), (3, 13), (4, 0), (17, 0), (60, 1), (999, 0)] {
         let refused = Request::decode(beginning(key, version)).unwrap_err();
         assert_eq!(refused, Refused::Unserved { key, version });
     }
