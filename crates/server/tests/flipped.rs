@@ -368,7 +368,11 @@ impl Broker {
                 partition_max_bytes: 1 << 20,
                 ..FetchPartition::default()
             };
-            let topics = vec![FetchTopic { topic: topic.to_owned(), partitions: vec![partition] }];
+            let topics = vec![FetchTopic {
+                topic: topic.to_owned(),
+                partitions: vec![partition],
+                ..Default::default()
+            }];
             let request = FetchRequest { topics, ..FetchRequest::default() };
             let fetched = self.client.call(request).unwrap().responses.remove(0);
             let fetched = &fetched.partitions[0];

@@ -11,17 +11,22 @@ use futures_util::{FutureExt, StreamExt};
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
+use super::hints::Hints;
+use super::offsets;
 use super::session::{Located, READ_COMMITTED, Session, check_epoch};
 use super::{Room, Told};
 use crate::broker::{Ends, Read, Reading};
 use crate::kafka::band::Response;
 use crate::kafka::error::ErrorCode;
 use crate::kafka::message::{
-    FetchPartition, FetchRequest, FetchResponse, FetchedPartition, FetchedTopic,
+    DivergingEpoch, FetchPartition, FetchRequest, FetchResponse, FetchTopic, FetchedPartition,
+    FetchedTopic,
 };
-use crate::kafka::value::Gathered;
-use crate::shard::let_go;
+use crate::kafka::value::{Gathered, Uuid};
+use crate::shard::{TopicId, let_go};
 
+/// Since this version topics are named by their ids, and by nothing else.
+const BY_ID_SINCE: i16 = 13;
 /// The most that one answer holds, unless one batch is larger.
 const BYTES_MAX: usize = 64 << 20;
 /// Partitions that are read at once for one client.
@@ -34,8 +39,17 @@ struct Wanted {
     at: Located,
     from: i64,
     epoch: i32,
+    /// Of the record before; below zero where the client does not say.
+    last_epoch: i32,
     bytes_max: usize,
     isolation_level: i8,
+}
+
+/// A topic that is asked for, and its partitions by their numbers.
+struct WantedTopic {
+    name: String,
+    id: Uuid,
+    partitions: Vec<(i32, Result<Wanted, ErrorCode>)>,
 }
 
 /// What was found, of all that is asked for.
@@ -50,7 +64,7 @@ struct Found {
     /// partition of the response, and which of its batches.
     thin: Vec<(usize, usize, Range<usize>)>,
     /// A client is told at once.
-    has_error: bool,
+    is_urgent: bool,
     /// There are records, and there was no room for any.
     has_no_room: bool,
     /// Some were left out, as they had less room than their first batch takes.
@@ -61,7 +75,7 @@ struct Found {
 
 /// Answers when there is as much as is asked for, something went wrong, or the time is over. What it reads
 /// has room beside what others have read and not taken yet. Where it waits, it holds nothing.
-pub(super) async fn fetch(session: Session, request: FetchRequest) -> Told {
+pub(super) async fn fetch(session: Session, request: FetchRequest, version: i16) -> Told {
     if request.session_id != 0 {
         let error_code = ErrorCode::FetchSessionIdNotFound;
         return Response::from(FetchResponse { error_code, ..FetchResponse::default() }).into();
@@ -74,13 +88,12 @@ pub(super) async fn fetch(session: Session, request: FetchRequest) -> Told {
     let mut stop = session.stop.clone();
     let mut waited_for = None;
     loop {
-        let wanted = locate(&session, &request);
+        let wanted = locate(&session, &request, version);
         let notify = Arc::new(Notify::new());
         if !wait.is_zero() && least > 0 {
             // Told of what comes after this look.
-            for wanted in
-                wanted.iter().flat_map(|(_, all)| all).filter_map(|(_, w)| w.as_ref().ok())
-            {
+            let all = wanted.iter().flat_map(|topic| &topic.partitions);
+            for wanted in all.filter_map(|(_, wanted)| wanted.as_ref().ok()) {
                 wanted.at.shard.replica.watch(wanted.at.opening, &notify);
             }
         }
@@ -95,7 +108,7 @@ pub(super) async fn fetch(session: Session, request: FetchRequest) -> Told {
             needed_bytes = found.bytes;
             continue;
         }
-        if found.has_no_room && !found.has_error && now < room_deadline && !is_over {
+        if found.has_no_room && !found.is_urgent && now < room_deadline && !is_over {
             drop((found, wanted));
             let room = timeout_at(room_deadline, for_records());
             tokio::select! {
@@ -106,8 +119,8 @@ pub(super) async fn fetch(session: Session, request: FetchRequest) -> Told {
         }
         let is_enough =
             found.bytes + found.left_bytes >= enough_bytes(least, asked_bytes, room_bytes);
-        if is_enough || found.has_error || now >= deadline || is_over {
-            return found.told(room);
+        if is_enough || found.is_urgent || now >= deadline || is_over {
+            return found.told(&session, room);
         }
         let mut durable = until_durable(&session, &found.waits_for_disk);
         drop((found, wanted, room));
@@ -138,7 +151,17 @@ fn enough_bytes(least: usize, asked_bytes: usize, room_bytes: usize) -> usize {
 
 impl Found {
     /// As a client is told; what its records do not need of the room is given back.
-    fn told(mut self, room: Option<Room>) -> Told {
+    fn told(mut self, session: &Session, room: Option<Room>) -> Told {
+        if self.is_urgent {
+            let mut hints = Hints::default();
+            for topic in &mut self.response.responses {
+                for partition in &mut topic.partitions {
+                    let leader = || session.leader(&topic.topic, partition.partition_index);
+                    partition.current_leader = hints.of(partition.error_code, leader);
+                }
+            }
+            self.response.node_endpoints = hints.endpoints();
+        }
         for (topic, partition, batches) in self.thin {
             let partition = &mut self.response.responses[topic].partitions[partition];
             let_go(&mut partition.records.0[batches]);
@@ -152,24 +175,32 @@ impl Found {
     }
 }
 
-type WantedTopic = (String, Vec<(i32, Result<Wanted, ErrorCode>)>);
-
-fn locate(session: &Session, request: &FetchRequest) -> Vec<WantedTopic> {
+fn locate(session: &Session, request: &FetchRequest, version: i16) -> Vec<WantedTopic> {
     let catalog = session.node.topics.catalog();
     let locate = |topic: &str, asked: &FetchPartition| {
         let at = session.locate(&catalog, topic, asked.partition)?;
         let bytes_max = usize::try_from(asked.partition_max_bytes).unwrap_or(0);
         let (from, epoch) = (asked.fetch_offset, asked.current_leader_epoch);
-        Ok(Wanted { at, from, epoch, bytes_max, isolation_level: request.isolation_level })
+        let (last_epoch, isolation_level) = (asked.last_fetched_epoch, request.isolation_level);
+        Ok(Wanted { at, from, epoch, last_epoch, bytes_max, isolation_level })
     };
-    let topics = request.topics.iter();
-    topics
-        .map(|topic| {
-            let partitions = topic.partitions.iter();
-            let wanted = partitions.map(|asked| (asked.partition, locate(&topic.topic, asked)));
-            (topic.topic.clone(), wanted.collect())
-        })
-        .collect()
+    let name_of = |topic: &FetchTopic| {
+        if version < BY_ID_SINCE {
+            return Ok(topic.topic.clone());
+        }
+        let found = catalog.topic(TopicId(topic.topic_id.0)).filter(|topic| !topic.is_deleted);
+        found.map(|topic| topic.name.clone()).ok_or(ErrorCode::UnknownTopicId)
+    };
+    let wanted = |topic: &FetchTopic| {
+        let name = name_of(topic);
+        let partitions = topic.partitions.iter().map(|asked| {
+            let name = name.as_ref().map_err(|unknown| *unknown);
+            (asked.partition, name.and_then(|name| locate(name, asked)))
+        });
+        let partitions = partitions.collect();
+        WantedTopic { name: name.unwrap_or_default(), id: topic.topic_id, partitions }
+    };
+    request.topics.iter().map(wanted).collect()
 }
 
 /// Looks for records of at most so many bytes, or one batch that is larger; for none where there is no room.
@@ -187,11 +218,14 @@ async fn look_at_once(
     reads_max: usize,
 ) -> Found {
     let (mut left, mut found) = (room_bytes, Found::default());
-    let topics =
-        wanted.iter().map(|(name, _)| FetchedTopic { topic: name.clone(), ..Default::default() });
+    let topics = wanted.iter().map(|topic| FetchedTopic {
+        topic: topic.name.clone(),
+        topic_id: topic.id,
+        partitions: Vec::with_capacity(topic.partitions.len()),
+    });
     found.response.responses = topics.collect();
     let all = wanted.iter().enumerate();
-    let all = all.flat_map(|(topic, (_, all))| all.iter().map(move |one| (topic, one)));
+    let all = all.flat_map(|(place, topic)| topic.partitions.iter().map(move |one| (place, one)));
     let mut all = all.collect::<Vec<_>>().into_iter();
     let mut next = all.next();
     let mut reads = FuturesOrdered::new();
@@ -214,7 +248,7 @@ async fn look_at_once(
         let partition = match fetched {
             Ok(fetched) => FetchedPartition { partition_index: number, ..fetched },
             Err((code, ends)) => {
-                found.has_error = true;
+                found.is_urgent = true;
                 refused(number, code, ends)
             }
         };
@@ -228,6 +262,7 @@ struct Begun<'a> {
     ends: Ends,
     /// What, and whether it may be larger than its room; nothing, where it is at its end, or there is no room.
     reading: Option<(Reading, bool)>,
+    diverging_epoch: DivergingEpoch,
 }
 
 type Refused = (ErrorCode, Option<Ends>);
@@ -239,14 +274,26 @@ fn begin<'a>(
     left: &mut Option<usize>,
     found: &mut Found,
 ) -> Result<Begun<'a>, Refused> {
-    let Wanted { at, from, epoch, bytes_max, isolation_level } = wanted;
+    let Wanted { at, from, epoch, last_epoch, bytes_max, isolation_level } = wanted;
     let Located { shard, opening, .. } = at;
     // A sync that ends from here on is heard of.
     let durable = shard.durable();
     let ends = at.ends().map_err(|code| (code, None))?;
     check_epoch(*epoch, ends.epoch).map_err(|code| (code, Some(ends)))?;
-    if !(ends.start..=ends.committed).contains(from) {
-        return Err((ErrorCode::OffsetOutOfRange, Some(ends)));
+    let out_of_range = (ErrorCode::OffsetOutOfRange, Some(ends));
+    if *from < ends.start {
+        return Err(out_of_range);
+    }
+    if *last_epoch >= 0 {
+        let ended = offsets::end_of_fetched(at, ends, *last_epoch).ok_or(out_of_range)?;
+        if ended.epoch < *last_epoch || ended.end_offset < *from {
+            // It has records that are not ours: it is told at once.
+            found.is_urgent = true;
+            return Ok(Begun { at, ends, reading: None, diverging_epoch: ended });
+        }
+    }
+    if *from > ends.committed {
+        return Err(out_of_range);
     }
     let end = at.end(ends, *isolation_level);
     if end < ends.committed {
@@ -259,7 +306,7 @@ fn begin<'a>(
         *left = left.map(|left| left.saturating_sub(room));
         (Reading { bytes_max: room, ..reading }, is_first)
     });
-    Ok(Begun { at, ends, reading })
+    Ok(Begun { at, ends, reading, diverging_epoch: DivergingEpoch::default() })
 }
 
 /// With what was read of it.
@@ -279,7 +326,7 @@ impl Found {
         (begun, mut read): (Begun<'_>, Read),
         left: &mut Option<usize>,
     ) -> FetchedPartition {
-        let Begun { at, ends, reading } = begun;
+        let Begun { at, ends, reading, diverging_epoch } = begun;
         if let Some((Reading { bytes_max: room, .. }, is_first)) = reading {
             // Only what comes first may be larger than what is asked for.
             if read.bytes > room && !is_first {
@@ -300,6 +347,7 @@ impl Found {
             last_stable_offset: at.end(ends, READ_COMMITTED),
             log_start_offset: ends.start,
             records: Gathered(read.batches),
+            diverging_epoch,
             ..FetchedPartition::default()
         }
     }

@@ -60,7 +60,7 @@ pub(crate) fn answer(session: &Session, header: Header, request: Request) -> Ans
     let session = session.clone();
     match request {
         Request::Produce(request) => produce::produce(&session, request, header.version),
-        Request::Fetch(request) => fetch::fetch(session, request).map(Some).boxed(),
+        Request::Fetch(request) => fetch::fetch(session, request, header.version).map(Some).boxed(),
         Request::ListOffsets(request) => later(offsets::list(session, request)),
         Request::Metadata(request) => later(metadata::metadata(session, request, header.version)),
         Request::OffsetCommit(request) => later(commits::commit(session, request)),

@@ -9,9 +9,9 @@ use crate::kafka::batch::Batch;
 use crate::kafka::error::ErrorCode;
 use crate::kafka::message::{
     DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsResponse, DeletedRecordsPartition,
-    DeletedRecordsTopic, EpochEnd, EpochEndTopic, EpochPartition, ListOffsetsPartition,
-    ListOffsetsRequest, ListOffsetsResponse, ListedOffset, ListedOffsetsTopic,
-    OffsetsForLeaderEpochRequest, OffsetsForLeaderEpochResponse,
+    DeletedRecordsTopic, DivergingEpoch, EpochEnd, EpochEndTopic, EpochPartition,
+    ListOffsetsPartition, ListOffsetsRequest, ListOffsetsResponse, ListedOffset,
+    ListedOffsetsTopic, OffsetsForLeaderEpochRequest, OffsetsForLeaderEpochResponse,
 };
 use crate::kafka::records;
 use crate::shard::Item;
@@ -148,6 +148,21 @@ fn end_of(session: &Session, topic: &str, asked: &EpochPartition) -> Result<(i32
     let partition = shard.state.partition(at.opening);
     let end = partition.and_then(|partition| partition.end_of_epoch(asked.leader_epoch));
     Ok(end.filter(|_| asked.leader_epoch < ends.epoch).unwrap_or((-1, -1)))
+}
+
+/// Where the epoch ended that a client fetched last, as Kafka says it to who fetches: if all that are known
+/// are above it, its records have expired up to where the first of those begins. `None` where it has not
+/// begun here.
+pub(super) fn end_of_fetched(at: &Located, ends: Ends, epoch: i32) -> Option<DivergingEpoch> {
+    if epoch >= ends.epoch {
+        let end_offset = ends.committed;
+        return (epoch == ends.epoch).then_some(DivergingEpoch { epoch, end_offset });
+    }
+    let shard = at.shard.replica.lock();
+    let partition = shard.state.partition(at.opening)?;
+    let begin = || (epoch, partition.begin_of_epochs().max(ends.start));
+    let (epoch, end_offset) = partition.end_of_epoch(epoch).unwrap_or_else(begin);
+    Some(DivergingEpoch { epoch, end_offset })
 }
 
 pub(super) async fn delete_records(

@@ -12,6 +12,7 @@ use super::error::Error;
 use crate::kafka::band::{Api, Question, Request, Response};
 use crate::kafka::frame::{self, Header};
 use crate::kafka::message::{ApiVersionsRequest, ApiVersionsResponse};
+use crate::kafka::value::Uuid;
 use crate::kafka::wire::Malformed;
 
 /// No broker answers with more, if it is asked for less.
@@ -59,7 +60,7 @@ impl Connection {
     /// error is for the caller to see.
     pub fn call<Q: Question>(&mut self, question: Q) -> Result<Q::Answer, Error> {
         let request = question.into();
-        let version = self.version(request.api())?;
+        let version = self.version(&request)?;
         let response = self.exchange(&request, version)?;
         Ok(Q::answer(response).expect("it was read as that"))
     }
@@ -67,13 +68,14 @@ impl Connection {
     /// Asks where no answer comes: a produce with acks 0. It is with the system on return.
     pub fn send(&mut self, question: impl Question) -> Result<(), Error> {
         let request = question.into();
-        let version = self.version(request.api())?;
+        let version = self.version(&request)?;
         self.write(&request, version)
     }
 
-    /// The highest version of an API that both speak.
-    fn version(&self, api: Api) -> Result<i16, Error> {
-        let (theirs, ours) = (self.theirs.get(&api), api.served());
+    /// The highest version that both speak, and that can say this.
+    fn version(&self, request: &Request) -> Result<i16, Error> {
+        let api = request.api();
+        let (theirs, ours) = (self.theirs.get(&api), *api.served().start()..=highest(request));
         let common = theirs.map(|theirs| *theirs.end().min(ours.end()));
         let is_common = |version: &i16| {
             ours.contains(version) && theirs.is_some_and(|theirs| theirs.contains(version))
@@ -178,6 +180,15 @@ impl Connection {
 
     fn not_kafka(&self, why: String) -> Error {
         Error::NotKafka { addr: self.addr.clone(), why }
+    }
+}
+
+/// The highest version that can say it: from 13 on a fetch names topics by their ids only.
+fn highest(request: &Request) -> i16 {
+    const BY_NAME: i16 = 12;
+    match request {
+        Request::Fetch(fetch) if fetch.topics.iter().any(|of| of.topic_id == Uuid::ZERO) => BY_NAME,
+        other => *other.api().served().end(),
     }
 }
 

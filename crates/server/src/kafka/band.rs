@@ -166,7 +166,7 @@ macro_rules! band {
 
 band! {
     Produce = 0: told 0..=10, served 3..=10; ProduceRequest -> ProduceResponse
-    Fetch = 1: told 4..=11, served 4..=11; FetchRequest -> FetchResponse
+    Fetch = 1: told 4..=16, served 4..=16; FetchRequest -> FetchResponse
     ListOffsets = 2: told 1..=5, served 1..=5; ListOffsetsRequest -> ListOffsetsResponse
     Metadata = 3: told 0..=12, served 0..=12; MetadataRequest -> MetadataResponse
     OffsetCommit = 8: told 2..=7, served 2..=7; OffsetCommitRequest -> OffsetCommitResponse
@@ -217,6 +217,7 @@ impl Api {
     pub const fn layout(self, version: i16) -> Layout {
         let flexible = match self {
             Self::Produce | Self::Metadata => version >= 9,
+            Self::Fetch => version >= 12,
             Self::ApiVersions => version >= 3,
             Self::DescribeCluster => true,
             _ => false,

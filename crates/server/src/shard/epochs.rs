@@ -59,6 +59,11 @@ impl Epochs {
         Some((found.number, end))
     }
 
+    /// The offset at which the oldest that is known began: the next offset if none is.
+    pub(super) fn begin(&self, next: i64) -> i64 {
+        self.list.first().map_or(next, |epoch| epoch.start)
+    }
+
     /// The gaps, the oldest first.
     pub(super) fn gaps(&self) -> impl Iterator<Item = Gap> + '_ {
         let fences = self.list.iter().filter(|epoch| epoch.gap > 0);

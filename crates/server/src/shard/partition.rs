@@ -132,6 +132,12 @@ impl Partition {
         self.epochs.end_of(number, self.next)
     }
 
+    /// The offset at which the oldest leader epoch that is known began.
+    #[must_use]
+    pub fn begin_of_epochs(&self) -> i64 {
+        self.epochs.begin(self.next)
+    }
+
     /// Offsets that fences gave up: they may have named records that are gone.
     pub fn gaps(&self) -> impl Iterator<Item = Gap> + '_ {
         self.epochs.gaps()

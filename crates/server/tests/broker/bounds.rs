@@ -176,7 +176,11 @@ fn a_fetch_that_can_have_no_more_is_not_made_to_wait_for_it() {
         broker.produced("orders", &".".repeat(3_000));
     }
     let partition = FetchPartition { partition_max_bytes: MOST, ..FetchPartition::default() };
-    let topics = vec![FetchTopic { topic: "orders".to_owned(), partitions: vec![partition] }];
+    let topics = vec![FetchTopic {
+        topic: "orders".to_owned(),
+        partitions: vec![partition],
+        ..Default::default()
+    }];
     for min_bytes in [MOST, 2 * MOST] {
         let (max_wait_ms, topics) = (50_000, topics.clone());
         let begun = Instant::now();
@@ -257,7 +261,11 @@ fn a_fetch_before_a_gap_waits_for_records() {
     assert!(broker.latest("orders", UNCOMMITTED) > fetch_offset);
     let partition =
         FetchPartition { fetch_offset, partition_max_bytes: 10_000, ..FetchPartition::default() };
-    let topics = vec![FetchTopic { topic: "orders".to_owned(), partitions: vec![partition] }];
+    let topics = vec![FetchTopic {
+        topic: "orders".to_owned(),
+        partitions: vec![partition],
+        ..Default::default()
+    }];
     let max_wait_ms = i32::try_from(WAIT.as_millis()).unwrap();
     let request = FetchRequest { max_wait_ms, min_bytes: 1, topics, ..FetchRequest::default() };
     let begun = Instant::now();
@@ -278,7 +286,11 @@ fn who_takes_no_records_leaves_room_for_who_does() {
         broker.produced("wide", value);
     }
     let partition = FetchPartition { partition_max_bytes: i32::MAX, ..FetchPartition::default() };
-    let topics = vec![FetchTopic { topic: "wide".to_owned(), partitions: vec![partition] }];
+    let topics = vec![FetchTopic {
+        topic: "wide".to_owned(),
+        partitions: vec![partition],
+        ..Default::default()
+    }];
     let request = FetchRequest { topics, max_bytes: i32::MAX, ..FetchRequest::default() };
     let header = Header { api: Api::Fetch, version: 11, correlation_id: 1, client_id: None };
     let bytes = Request::from(request.clone()).encode(&header).concat();
@@ -328,7 +340,11 @@ fn any_request(dice: &mut Pcg64Mcg) -> Vec<u8> {
             Api::Fetch,
             11,
             FetchRequest {
-                topics: vec![FetchTopic { topic: topic(), partitions: vec![Default::default()] }],
+                topics: vec![FetchTopic {
+                    topic: topic(),
+                    partitions: vec![Default::default()],
+                    ..Default::default()
+                }],
                 ..Default::default()
             }
             .into(),

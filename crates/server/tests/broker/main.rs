@@ -150,7 +150,11 @@ impl Broker {
         };
         let request = FetchRequest {
             isolation_level,
-            topics: vec![FetchTopic { topic: topic.to_owned(), partitions: vec![partition] }],
+            topics: vec![FetchTopic {
+                topic: topic.to_owned(),
+                partitions: vec![partition],
+                ..Default::default()
+            }],
             ..FetchRequest::default()
         };
         self.client.call(request).unwrap().responses.remove(0).partitions.remove(0)

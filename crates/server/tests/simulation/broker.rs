@@ -298,7 +298,11 @@ impl Broker {
             partition_max_bytes,
             ..FetchPartition::default()
         };
-        let topics = vec![FetchTopic { topic: topic.to_owned(), partitions: vec![partition] }];
+        let topics = vec![FetchTopic {
+            topic: topic.to_owned(),
+            partitions: vec![partition],
+            ..Default::default()
+        }];
         let mut told = self.ask(FetchRequest { topics, ..FetchRequest::default() })?;
         let told = told.responses.remove(0).partitions.remove(0);
         if told.error_code != ErrorCode::None {

@@ -199,7 +199,11 @@ impl<'a> Consumer<'a> {
             min_bytes: 1,
             max_bytes: FETCH_BYTES,
             isolation_level: self.args.isolation.level(),
-            topics: vec![FetchTopic { topic: self.args.topic.clone(), partitions }],
+            topics: vec![FetchTopic {
+                topic: self.args.topic.clone(),
+                partitions,
+                ..Default::default()
+            }],
             ..FetchRequest::default()
         }
     }

@@ -1,11 +1,12 @@
 //! Fetch, ListOffsets and OffsetsForLeaderEpoch: what consumers read, and from where.
 
 use crate::kafka::error::ErrorCode;
-use crate::kafka::value::Gathered;
+use crate::kafka::message::{CurrentLeader, NodeEndpoint};
+use crate::kafka::value::{Gathered, Uuid};
 
 message! {
     FetchRequest {
-        4.. replica_id: i32 = -1,
+        4..=14 replica_id: i32 = -1,
         4.. max_wait_ms: i32,
         4.. min_bytes: i32,
         4.. max_bytes: i32 = i32::MAX,
@@ -15,10 +16,18 @@ message! {
         4.. topics: Vec<FetchTopic>,
         7.. forgotten_topics_data: Vec<ForgottenTopic>,
         11.. rack_id: String,
+        /// Of a broker that follows; -1 and -1 of a consumer.
+        15.. @1 replica_state: ReplicaState,
+    }
+
+    ReplicaState {
+        15.. replica_id: i32 = -1,
+        15.. replica_epoch: i64 = -1,
     }
 
     FetchTopic {
-        4.. topic: String,
+        4..=12 topic: String,
+        13.. topic_id: Uuid,
         4.. partitions: Vec<FetchPartition>,
     }
 
@@ -26,12 +35,15 @@ message! {
         4.. partition: i32,
         9.. current_leader_epoch: i32 = -1,
         4.. fetch_offset: i64,
+        /// The leader epoch of the record before; -1 is none.
+        12.. last_fetched_epoch: i32 = -1,
         5.. log_start_offset: i64 = -1,
         4.. partition_max_bytes: i32,
     }
 
     ForgottenTopic {
-        7.. topic: String,
+        7..=12 topic: String,
+        13.. topic_id: Uuid,
         7.. partitions: Vec<i32>,
     }
 
@@ -40,10 +52,13 @@ message! {
         7.. error_code: ErrorCode,
         7.. session_id: i32,
         4.. responses: Vec<FetchedTopic>,
+        /// Where the leaders are that partitions name.
+        16.. @0 node_endpoints: Vec<NodeEndpoint>,
     }
 
     FetchedTopic {
-        4.. topic: String,
+        4..=12 topic: String,
+        13.. topic_id: Uuid,
         4.. partitions: Vec<FetchedPartition>,
     }
 
@@ -57,6 +72,14 @@ message! {
         11.. preferred_read_replica: i32 = -1,
         /// Whole batches, from the one that holds the offset that was asked for.
         4.. records: Gathered,
+        /// Where the records that the client has, and ours, begin to be others.
+        12.. @0 diverging_epoch: DivergingEpoch,
+        12.. @1 current_leader: CurrentLeader,
+    }
+
+    DivergingEpoch {
+        12.. epoch: i32 = -1,
+        12.. end_offset: i64 = -1,
     }
 
     AbortedTransaction {

@@ -12,7 +12,7 @@ use crate::kafka::wire::{Layout, Wire as _, Writer};
 /// The band with which eight clients and seventeen tools passed, and what they were not tried with.
 const BAND: [(i16, i16, i16); 26] = [
     (0, 0, 10),
-    (1, 4, 11),
+    (1, 4, 16),
     (2, 1, 5),
     (3, 0, 12),
     (8, 2, 7),
@@ -83,7 +83,9 @@ fn beginning(key: i16, version: i16) -> Bytes {
 
 #[test]
 fn what_is_not_served_is_refused_before_it_is_read() {
-    for (key, version) in [(0, 2), (0, 11), (1, 3), (3, 13), (4, 0), (17, 0), (60, 1), (999, 0)] {
+    for (key, version) in
+        [(0, 2), (0, 11), (1, 3), (1, 17), (3, 13), (4, 0), (17, 0), (60, 1), (999, 0)]
+    {
         let refused = Request::decode(beginning(key, version)).unwrap_err();
         assert_eq!(refused, Refused::Unserved { key, version });
     }
