@@ -59,6 +59,8 @@ fn batches_of_clients_are_believed() {
         ("confluent-kafka-2.16.1", 1, true),
         ("aiokafka-0.14.0", 1, true),
         ("kafkajs-2.2.4", 2, false), // its largest timestamp lies below that of its first record
+        ("confluent-kafka-2.16.1", 1, true),
+        ("java-4.3.1", 2, true),
     ];
     assert_eq!(batches, expected);
 }
