@@ -15,6 +15,7 @@
 //! | `records.rs` | the records of a batch, for those who must know them, and a batch of records |
 //! | `compression.rs` | how they are compressed; decompressed up to a bound |
 //! | `error.rs` | the codes in answers, and what a client does |
+//! | `tags.rs` | fields that are told only where they say something |
 //! | `wire.rs` | numbers, texts, bytes, arrays and tags |
 //! | `value.rs` | bytes in several pieces, and ids of topics |
 //!
@@ -31,6 +32,7 @@ pub mod error;
 pub mod frame;
 pub mod message;
 pub mod records;
+mod tags;
 #[cfg(test)]
 mod tests;
 pub mod value;

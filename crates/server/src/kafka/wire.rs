@@ -23,6 +23,7 @@ use std::ops::RangeBounds;
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
 use super::error::ErrorCode;
+use super::tags::Tags;
 
 /// What stands before a frame.
 pub(super) const FRAME_LENGTH_BYTES: usize = 4;
@@ -360,36 +361,6 @@ impl Writer {
     fn compact(&mut self, length: Option<usize>) {
         let said = length.map_or(0, |length| length + 1);
         self.varint(u32::try_from(said).expect("nor any array"));
-    }
-}
-
-/// The fields of a struct that stand behind the others, each with a number and a length, so that who
-/// does not know one passes over it. One that says nothing is left out.
-#[derive(Debug)]
-pub(super) struct Tags {
-    pub(super) fields: Vec<(u32, Bytes)>,
-    layout: Layout,
-}
-
-impl Tags {
-    /// None yet.
-    pub(super) const fn of(layout: Layout) -> Self {
-        Self { fields: Vec::new(), layout }
-    }
-
-    /// Has this field, if it says something.
-    pub(super) fn note<T: Wire + PartialEq>(&mut self, tag: u32, field: &T, absent: &T) {
-        if field != absent {
-            let mut to = Writer::new(self.layout);
-            field.write(&mut to);
-            self.fields.push((tag, to.into_bytes()));
-        }
-    }
-
-    /// The field with this tag, if it says something.
-    #[cfg(test)]
-    pub(super) fn value(&self, tag: Option<u32>) -> Option<&(u32, Bytes)> {
-        self.fields.iter().find(|(of, _)| Some(*of) == tag)
     }
 }
 

@@ -77,8 +77,8 @@ macro_rules! message {
         }
 
         impl $name {
-            fn tags(&self, layout: $crate::kafka::wire::Layout) -> $crate::kafka::wire::Tags {
-                let mut tags = $crate::kafka::wire::Tags::of(layout);
+            fn tags(&self, layout: $crate::kafka::wire::Layout) -> $crate::kafka::tags::Tags {
+                let mut tags = $crate::kafka::tags::Tags::of(layout);
                 let _ = &mut tags; // a message may have no fields
                 $(if let Some(tag) = message!(@tag $($tag)?)
                     && layout.flexible

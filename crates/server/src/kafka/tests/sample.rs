@@ -5,8 +5,9 @@ use std::fmt::Write as _;
 use bytes::Bytes;
 
 use crate::kafka::error::ErrorCode;
+use crate::kafka::tags::Tags;
 use crate::kafka::value::{Gathered, Uuid};
-use crate::kafka::wire::{Layout, Tags, Wire, Writer};
+use crate::kafka::wire::{Layout, Wire, Writer};
 
 /// Bytes that decide what is drawn. When they are used up, all that is drawn is zero, empty or
 /// none.
