@@ -94,7 +94,7 @@ fn with_id(session: &Session, topic_id: Uuid) -> MetadataTopic {
     let catalog = session.node.topics.catalog();
     let id = TopicId(topic_id.0);
     match catalog.topic(id).filter(|topic| !topic.is_deleted) {
-        Some(topic) => told(session, id, topic),
+        Some(topic) => told(&leaders(session), id, topic),
         None => {
             let error_code = ErrorCode::UnknownTopicId;
             MetadataTopic { error_code, topic_id, ..MetadataTopic::default() }

@@ -142,11 +142,13 @@ impl Session {
         Ok(Located { shard, opening, settings: self.applied(found) })
     }
 
-    /// Who leads a partition, as far as is known: this node, while it is the only one.
+    /// Who leads a partition, as far as is known here, if clients can connect to it.
     pub(super) fn leader(&self, topic: &str, number: i32) -> Option<LeaderHint> {
         let at = self.locate(&self.node.topics.catalog(), topic, number).ok()?;
         let epoch = at.shard.ends(at.opening)?.epoch;
-        Some(LeaderHint { node: NODE_ID, epoch, host: self.host.to_string(), port: self.port })
+        let broker = self.broker(self.node.leader_of(&at.shard))?;
+        let port = u16::try_from(broker.port).ok()?;
+        Some(LeaderHint { node: broker.id, epoch, host: broker.host, port })
     }
 
     fn applied(&self, topic: &Topic) -> Applied {
