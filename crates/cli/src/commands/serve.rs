@@ -99,6 +99,9 @@ fn seat(config: &Config, advertised: Option<&(String, u16)>) -> Result<Option<Se
     let clients = advertised
         .cloned()
         .unwrap_or_else(|| (config.listen.ip().to_string(), config.listen.port()));
+    if clients.1 == 0 {
+        bail!("other brokers tell clients where this one is: --listen needs a port of its own");
+    }
     Ok(Some(Seat {
         cluster: cluster.clone(),
         node,

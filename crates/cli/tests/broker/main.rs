@@ -4,6 +4,7 @@
 mod backup;
 mod chapters;
 mod client;
+mod cluster;
 mod operator;
 mod scrub;
 mod serving;

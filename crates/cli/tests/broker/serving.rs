@@ -51,7 +51,12 @@ impl Broker {
 
     /// With more options.
     pub(crate) fn serve(dir: &Path, more: &[&str]) -> Self {
-        let anywhere = ["--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--memory", "none"];
+        Self::member(dir, "127.0.0.1:0", more)
+    }
+
+    /// Where clients find it there.
+    pub(crate) fn member(dir: &Path, listen: &str, more: &[&str]) -> Self {
+        let anywhere = ["--listen", listen, "--http", "127.0.0.1:0", "--memory", "none"];
         let mut serve = plimsoll(&["serve", "--dir"]);
         let mut child =
             serve.arg(dir).args(anywhere).args(more).stderr(Stdio::piped()).spawn().unwrap();

@@ -1,0 +1,136 @@
+//! Three brokers as processes: one is killed, and the others go on.
+
+use std::fs;
+use std::net::TcpListener;
+use std::path::Path;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use super::serving::{Broker, plimsoll, text};
+
+/// How long the others may take to go on, on a machine that does other things too.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Three brokers' directories and addresses.
+struct Cluster {
+    dir: tempfile::TempDir,
+    clients: Vec<u16>,
+}
+
+impl Cluster {
+    fn found() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let ports = free_ports(6);
+        let member = |node: usize| format!("{}=127.0.0.1:{}", node + 1, ports[node]);
+        let members: Vec<_> = (0..3).map(member).collect();
+        let first = dir.path().join("data-1");
+        let founded = plimsoll(&["cluster", "init", "--members", &members.join(","), "--dir"])
+            .arg(&first)
+            .output();
+        let founded = founded.unwrap();
+        assert!(founded.status.success(), "{}", text(&founded.stderr));
+        let config = text(&founded.stdout) + "[groups]\ninitial-rebalance-delay = \"0s\"\n";
+        fs::write(dir.path().join("cluster.toml"), config).unwrap();
+        Self { dir, clients: ports[3..].to_vec() }
+    }
+
+    fn start(&self, node: usize) -> Broker {
+        let config = self.dir.path().join("cluster.toml");
+        let listen = format!("127.0.0.1:{}", self.clients[node - 1]);
+        let more = ["--config", config.to_str().unwrap(), "--node", &node.to_string()];
+        Broker::member(&self.data(node), &listen, &more)
+    }
+
+    fn data(&self, node: usize) -> std::path::PathBuf {
+        self.dir.path().join(format!("data-{node}"))
+    }
+}
+
+/// Ports that nobody has just now, below those that connections are given.
+fn free_ports(count: usize) -> Vec<u16> {
+    let first = 20_000 + u16::try_from(std::process::id() % 8_000).unwrap();
+    let is_free = |port: &u16| TcpListener::bind(("127.0.0.1", *port)).is_ok();
+    (first..).filter(is_free).take(count).collect()
+}
+
+/// Does this until it succeeds.
+fn in_time<T>(what: &str, mut act: impl FnMut() -> Result<T, String>) -> T {
+    let begun = Instant::now();
+    loop {
+        match act() {
+            Ok(done) => return done,
+            Err(why) if begun.elapsed() > PATIENCE => panic!("{what}: {why}"),
+            Err(_) => sleep(Duration::from_millis(200)),
+        }
+    }
+}
+
+fn run(broker: &Broker, line: &str, input: &str) -> Result<String, String> {
+    let output = broker.run(line, input);
+    let said = text(&output.stdout);
+    if output.status.success() { Ok(said) } else { Err(text(&output.stderr)) }
+}
+
+/// What is in the topic, sorted.
+fn read(broker: &Broker) -> Result<Vec<u32>, String> {
+    let said = run(broker, "consume first --from earliest", "")?;
+    let mut numbers: Vec<u32> = said.lines().map(|line| line.parse().unwrap()).collect();
+    numbers.sort_unstable();
+    Ok(numbers)
+}
+
+fn numbers(range: std::ops::Range<u32>) -> String {
+    range.map(|number| format!("{number}\n")).collect()
+}
+
+#[test]
+fn a_broker_that_is_killed_takes_nothing_along_and_comes_back() {
+    let cluster = Cluster::found();
+    let mut brokers: Vec<_> = (1..=3).map(|node| Some(cluster.start(node))).collect();
+    in_time("a topic with three copies", || {
+        let first = brokers[0].as_ref().unwrap();
+        run(first, "topic create first --partitions 2", "")
+            .or_else(|why| if why.contains("exists") { Ok(String::new()) } else { Err(why) })
+    });
+    for node in 1..=3 {
+        let at = brokers[node - 1].as_ref().unwrap();
+        let base = u32::try_from(node - 1).unwrap() * 100;
+        in_time("each takes records", || run(at, "produce first", &numbers(base..base + 100)));
+    }
+    // The founder leads what nobody else was asked to lead.
+    drop(brokers[0].take());
+    let second = brokers[1].as_ref().unwrap();
+    in_time("two go on", || run(second, "produce first", &numbers(300..400)));
+    let third = brokers[2].as_ref().unwrap();
+    let found = in_time("all is there", || read(third));
+    assert!((0..400).all(|number| found.contains(&number)), "{found:?}");
+    brokers[0] = Some(cluster.start(1));
+    let first = brokers[0].as_ref().unwrap();
+    in_time("it takes records again", || run(first, "produce first", &numbers(400..500)));
+    let found = in_time("all is there", || read(first));
+    assert!((0..500).all(|number| found.contains(&number)), "{found:?}");
+    for broker in brokers.into_iter().flatten() {
+        assert_eq!(broker.stop(), Some(0));
+    }
+}
+
+#[test]
+fn a_directory_of_another_cluster_is_refused_and_so_is_founding_twice() {
+    let cluster = Cluster::found();
+    let again = plimsoll(&["cluster", "init", "--members", "1=127.0.0.1:1", "--dir"])
+        .arg(cluster.data(1))
+        .output()
+        .unwrap();
+    assert_eq!(again.status.code(), Some(2));
+    assert!(text(&again.stderr).contains("is in"), "{}", text(&again.stderr));
+    let other = ["--node", "1", "--members", "1=127.0.0.1:1", "--cluster-id"];
+    let refused = plimsoll(&["serve", "--listen", "127.0.0.1:19999", "--http", "none", "--dir"])
+        .arg(cluster.data(1))
+        .args(other)
+        .arg("0123456789abcdef0123456789abcdef")
+        .output()
+        .unwrap();
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(text(&refused.stderr).contains("is of the cluster"), "{}", text(&refused.stderr));
+    assert!(Path::new(&cluster.data(1)).exists());
+}
