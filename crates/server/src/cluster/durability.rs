@@ -21,7 +21,7 @@ use futures_util::stream::FuturesUnordered;
 use openraft::ServerState;
 use openraft::async_runtime::WatchReceiver;
 use plimsoll_log::Ack;
-use tokio::sync::watch;
+
 use tokio::time::{Instant, sleep_until};
 
 use super::apply::Apply;
@@ -32,6 +32,7 @@ use super::quorum;
 use super::record::{from_log, to_log};
 use super::storage::Storage;
 use super::types::Vote;
+use super::watch;
 
 /// How often a voter is asked while somebody waits for D.
 const AT_ONCE: Duration = Duration::from_millis(2);

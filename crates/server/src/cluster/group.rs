@@ -11,7 +11,6 @@ use openraft::errors::{ClientWriteError, RaftError};
 use openraft::impls::ProgressResponder;
 use openraft::{BasicNode, EntryPayload, ServerState};
 use plimsoll_log::Ack;
-use tokio::sync::watch;
 
 use super::apply::Apply;
 use super::core::{Core, Engine};
@@ -25,6 +24,7 @@ use super::standing::Standing;
 use super::state::{Leadership, Progress};
 use super::storage::Storage;
 use super::types::{Entry, Payload, Types};
+use super::watch;
 
 /// An entry that is committed and applied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -9,7 +9,7 @@
 //! | --- | --- |
 //! | `group`, `recovered` | the door, and what is behind it before it opens |
 //! | `core` | the engine on its thread |
-//! | `settings`, `types`, `runtime` | what it is told, its types, what it draws from |
+//! | `settings`, `types`, `runtime`, `watch` | what it is told, its types, what it draws from and waits for |
 //! | `carrier`, `network`, `message` | how messages come to other replicas, and what they say |
 //! | `receiver` | what a replica does that another asks for |
 //! | `standing`, `reentry` | whether it may vote, and how one that may have forgotten comes to vote again |
@@ -71,6 +71,7 @@ mod storage;
 mod suite;
 mod tail;
 mod types;
+mod watch;
 
 pub use self::apply::{Apply, Stop};
 pub use self::carrier::{Answered, Carrier, Nobody, Unreached};

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use plimsoll_log::{Ack, Recovery};
 use plimsoll_sync::Dir;
-use tokio::sync::watch;
 
 use super::apply::Apply;
 use super::core::{Core, Engine, Setting};
@@ -17,6 +16,7 @@ use super::place::Place;
 use super::standing::Standing;
 use super::state::{Progress, State};
 use super::storage::Storage;
+use super::watch;
 
 /// A group that is open and has not begun. What its log has says what the run before left; the first entry of
 /// a leadership hides where that ended.

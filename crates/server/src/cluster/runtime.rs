@@ -12,6 +12,7 @@ use openraft::{AsyncRuntime, OptionalSend};
 use openraft_rt_tokio::TokioRuntime as Tokio;
 use rand_core::TryRng;
 
+use super::watch::Watch;
 use crate::random;
 
 thread_local! {
@@ -74,7 +75,7 @@ impl AsyncRuntime for Runtime {
     type Timeout<R, T: Future<Output = R> + OptionalSend> = <Tokio as AsyncRuntime>::Timeout<R, T>;
     type ThreadLocalRng = Draws;
     type Mpsc = <Tokio as AsyncRuntime>::Mpsc;
-    type Watch = <Tokio as AsyncRuntime>::Watch;
+    type Watch = Watch;
     type Oneshot = <Tokio as AsyncRuntime>::Oneshot;
     type Mutex<T: OptionalSend + 'static> = <Tokio as AsyncRuntime>::Mutex<T>;
 

@@ -7,9 +7,8 @@
 //! incarnation**. Not up to what was committed: what it acknowledged and forgot may become committed
 //! later, by that acknowledgement. No time that passes is evidence of anything.
 
-use tokio::sync::watch;
-
 use super::types::{LogId, Vote};
+use super::watch;
 
 /// Whether a replica may have forgotten what it acknowledged.
 #[derive(Debug)]
@@ -25,7 +24,7 @@ impl Standing {
     }
 
     pub(crate) fn is_clean_from_here(&self) {
-        self.0.send_replace(false);
+        self.0.send_modify(|is_dirty| *is_dirty = false);
     }
 
     pub(crate) fn watch(&self) -> watch::Receiver<bool> {

@@ -16,11 +16,11 @@ use openraft::storage::{
 };
 use openraft::type_config::alias::{SnapshotMetaOf, SnapshotOf};
 use openraft::{EntryPayload, OptionalSend};
-use tokio::sync::watch;
 
 use super::apply::Apply;
 use super::place::Place;
 use super::types::{Answer, Entry, LogId, StoredMembers, Types};
+use super::watch;
 
 /// A leadership whose first entry is applied: from then on its leader knows all that was committed
 /// before.

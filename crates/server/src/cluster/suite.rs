@@ -23,7 +23,6 @@ use openraft::{OptionalSend, SnapshotMeta, StorageError};
 use plimsoll_log::{Ack, Options};
 use plimsoll_simdisk::SimDir;
 use plimsoll_sync::Dir;
-use tokio::sync::watch;
 
 use super::apply::{Apply, Stop};
 use super::log_store::LogStore;
@@ -31,6 +30,7 @@ use super::record::to_log;
 use super::state::{Progress, State};
 use super::storage::Storage;
 use super::types::{LogId, StoredMembers, Types};
+use super::watch;
 
 struct Nothing;
 
