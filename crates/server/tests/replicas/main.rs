@@ -1,5 +1,115 @@
 //! A group of several replicas under its rule: what a quorum acknowledged from memory stays, whoever
 //! forgets.
+//!
+//! Lives are drawn from a seed (`life.rs`): three and five replicas, one that becomes three, three that become
+//! five, a replica replaced; nodes are killed, lose their power or the memory that says what they acknowledged,
+//! are cut off, one way or both; messages are lost, slow, or come seconds late, to another incarnation than
+//! they were sent to; disks fail; leaders hand over. What must hold whatever happens is in `oracle.rs`, and for each
+//! replica in `World::look`.
+//!
+//! All runs in one thread, with a clock of its own: the same seed is the same life, message by message
+//! (`a_seed_is_one_life`).
 
+#![expect(clippy::print_stdout, reason = "it tells what was seen")]
+
+mod changes;
+mod clients;
+mod glance;
+mod life;
+mod net;
+mod oracle;
+mod panics;
+#[path = "../shared/seeds.rs"]
+mod seeds;
 mod stories;
+mod trace;
 mod world;
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+
+use life::Life;
+use oracle::Counts;
+use seeds::{is_replay, replayable, seeds};
+use world::run;
+
+/// So many by default.
+const SEEDS: u64 = 40;
+
+/// So many at once.
+const JOBS: usize = 2;
+
+#[test]
+fn a_seed_is_one_life() {
+    for seed in seeds(6) {
+        panics::listen();
+        let (first, second) = (run(Life::live(seed, true)).1, run(Life::live(seed, true)).1);
+        assert!(first.len() > 1000, "seed {seed}: so little happened");
+        for (at, (one, other)) in first.iter().zip(&second).enumerate() {
+            assert_eq!(one, other, "line {at} of seed {seed}");
+        }
+        assert_eq!(first.len(), second.len(), "seed {seed}");
+    }
+}
+
+#[test]
+fn what_a_quorum_has_stays_whoever_forgets() {
+    let seeds = seeds(SEEDS);
+    let (next, total) = (AtomicU64::new(seeds.start), Mutex::new(Counts::new()));
+    let live = || {
+        // Where one has failed the others begin no more.
+        let _ended = Ended(&next, seeds.end);
+        while let seed = next.fetch_add(1, Ordering::Relaxed)
+            && seed < seeds.end
+        {
+            let (seen, _) = replayable(seed, || {
+                panics::listen();
+                run(Life::live(seed, is_replay()))
+            });
+            let mut total = total.lock().unwrap();
+            for (what, times) in seen {
+                *total.entry(what).or_default() += times;
+            }
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 0..JOBS {
+            scope.spawn(live);
+        }
+    });
+    let total = total.into_inner().unwrap();
+    println!("seeds {seeds:?}: {total:#?}");
+    // What tests nothing has not passed.
+    let wanted = [
+        "a power cut",
+        "a process that was killed",
+        "a witness that was lost",
+        "a node that ended with its disk",
+        "a majority that ended at once",
+        "all that ended at once",
+        "a start that is dirty",
+        "a replica that re-entered",
+        "a node that was cut off",
+        "a way that was cut",
+        "a message that comes late",
+        "a leadership handed over",
+        "one that became three",
+        "a change of the voters",
+        "an acknowledgement while guarded",
+        "an acknowledgement while not guarded",
+        "an operator who had all go on with their disks",
+    ];
+    for what in wanted.into_iter().filter(|_| !is_replay()) {
+        assert!(total.contains_key(what), "{what}");
+    }
+}
+
+/// Has no seed begun any more once it is dropped.
+struct Ended<'a>(&'a AtomicU64, u64);
+
+impl Drop for Ended<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_max(self.1, Ordering::Relaxed);
+    }
+}

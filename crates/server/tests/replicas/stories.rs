@@ -5,6 +5,7 @@ use std::time::Duration;
 use plimsoll_log::Ack;
 use tokio::time::sleep;
 
+use super::net::Weather;
 use super::world::{End, World, run};
 
 #[test]
@@ -98,7 +99,7 @@ fn two_of_three_that_forgot_come_back_while_their_leader_lives() {
         world.form().await;
         sleep(Duration::from_secs(12)).await;
         let leader = world.leader().await;
-        world.net.delay_ms(1);
+        world.net.becomes(Weather { delay_ms: 1, ..Weather::FAIR });
         for number in 0..50 {
             world.agree(&format!("number {number}")).await;
         }

@@ -1,143 +1,51 @@
 //! Several replicas of a group in one thread: their disks, the network between them and the clock are made
 //! up, and all that is drawn is drawn from one seed.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::future::BoxFuture;
 use plimsoll_log::{Ack, Clock, Policy};
 use plimsoll_server::cluster::{
-    Answered, Apply, Begin, Carrier, Group, Options, Receiver, Recovered, Stop, Testimony,
-    Unreached, draw_from,
+    Apply, Begin, Group, Options, Recovered, Stop, Testimony, draw_from,
 };
-use plimsoll_simdisk::SimDir;
+use plimsoll_simdisk::{DiskOptions, SimDir};
 use plimsoll_sync::{Crash, Dir};
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::task::AbortHandle;
+use tokio::time::sleep;
+
+use super::net::{Net, Up, Wire};
+use super::oracle::Oracle;
+use super::trace::Trace;
 
 /// What was applied, in order: term and payload of each entry.
 pub(crate) type Applied = Arc<Mutex<Vec<(u64, Option<Bytes>)>>>;
 
 /// Remembers what is applied.
-pub(crate) struct Remembers(Applied);
+pub(crate) struct Remembers {
+    node: u64,
+    applied: Applied,
+    net: Arc<Net>,
+    has_ended: Arc<AtomicBool>,
+}
 
 impl Apply for Remembers {
     type Answer = u64;
 
     fn apply(&mut self, index: u64, term: u64, payload: Option<&Bytes>) -> Result<u64, Stop> {
-        let mut applied = lock(&self.0);
+        if self.has_ended.load(Ordering::Relaxed) {
+            return Err(Stop("it has ended".to_owned()));
+        }
+        let mut applied = lock(&self.applied);
         assert_eq!(index, applied.len() as u64, "entries are applied in order");
+        self.net.trace.tell(format_args!("{} applies {index} of term {term}", self.node));
+        self.net.oracle.applies(self.node, index, term, payload);
         applied.push((term, payload.cloned()));
         Ok(index)
-    }
-}
-
-/// The network: who is up, and what is drawn for each message.
-#[derive(Default)]
-pub(crate) struct Net(Mutex<Wires>);
-
-#[derive(Default)]
-struct Wires {
-    up: BTreeMap<u64, (u64, Receiver<Remembers>)>,
-    /// Who does not hear whom.
-    cut: BTreeSet<(u64, u64)>,
-    arrives: BTreeMap<(u64, u64), Instant>,
-    drawn: Option<Pcg64Mcg>,
-    delay_ms: u64,
-    messages: u64,
-}
-
-impl fmt::Debug for Net {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Net")
-    }
-}
-
-impl Net {
-    /// When a message that is sent now arrives; `None`: never. Those of one way keep their order.
-    fn send(&self, from: u64, to: u64) -> Option<Instant> {
-        let mut wires = lock(&self.0);
-        wires.messages += 1;
-        if wires.cut.contains(&(from, to)) {
-            return None;
-        }
-        let most = wires.delay_ms;
-        let drawn = wires.drawn.as_mut().expect("it is drawn from a seed");
-        let delay = Duration::from_millis(drawn.random_range(0..=most));
-        let after = wires.arrives.get(&(from, to)).copied();
-        let at = after.into_iter().fold(Instant::now() + delay, Instant::max);
-        wires.arrives.insert((from, to), at);
-        Some(at)
-    }
-
-    fn at(&self, node: u64) -> Option<(u64, Receiver<Remembers>)> {
-        lock(&self.0).up.get(&node).cloned()
-    }
-
-    /// Nothing comes from the one to the other any more, or comes again.
-    pub(crate) fn cut(&self, from: u64, to: u64, is_cut: bool) {
-        let mut wires = lock(&self.0);
-        if is_cut {
-            wires.cut.insert((from, to))
-        } else {
-            wires.cut.remove(&(from, to))
-        };
-    }
-
-    /// Nobody hears this node, nor does it hear anybody; or all do again.
-    pub(crate) fn isolate(&self, node: u64, others: impl IntoIterator<Item = u64>, is_cut: bool) {
-        for other in others {
-            self.cut(node, other, is_cut);
-            self.cut(other, node, is_cut);
-        }
-    }
-
-    /// How long a message takes at most.
-    pub(crate) fn delay_ms(&self, delay_ms: u64) {
-        lock(&self.0).delay_ms = delay_ms;
-    }
-}
-
-/// One node's way into the network.
-#[derive(Debug)]
-struct Wire {
-    from: u64,
-    incarnation: u64,
-    net: Arc<Net>,
-}
-
-impl Carrier for Wire {
-    fn ask(
-        &self,
-        to: u64,
-        _: bool,
-        request: Vec<Bytes>,
-    ) -> BoxFuture<'static, Result<Answered, Unreached>> {
-        let (from, own, net) = (self.from, self.incarnation, Arc::clone(&self.net));
-        let lost = move || Unreached { to, why: "it was lost".to_owned() };
-        let arrives = net.send(from, to);
-        Box::pin(async move {
-            let is_up = |net: &Net| net.at(from).is_some_and(|(incarnation, _)| incarnation == own);
-            let Some(arrives) = arrives.filter(|_| is_up(&net)) else {
-                sleep(Duration::from_millis(100)).await;
-                return Err(lost());
-            };
-            sleep_until(arrives).await;
-            let (incarnation, receiver) = net.at(to).ok_or_else(lost)?;
-            let request = Bytes::from(request.concat());
-            let answer = receiver.answer(from, own, &request).await;
-            let is_same = net.at(to).is_some_and(|(now, _)| now == incarnation);
-            let back = net.send(to, from).filter(|_| is_same).ok_or_else(lost)?;
-            sleep_until(back).await;
-            if !is_up(&net) {
-                return Err(lost());
-            }
-            Ok(Answered { incarnation, answer: Bytes::from(answer.concat()) })
-        })
     }
 }
 
@@ -169,7 +77,14 @@ pub(crate) struct Node {
     pub(crate) group: Option<Arc<Group<Remembers>>>,
     pub(crate) applied: Applied,
     /// It may have forgotten: durable, until it votes again.
-    pub(crate) is_doubtful: Arc<Mutex<bool>>,
+    pub(crate) is_doubtful: bool,
+    /// D, as this incarnation last said.
+    durable: Option<u64>,
+    /// Records that its log had on its disk when it ended.
+    synced: u64,
+    has_ended: Arc<AtomicBool>,
+    /// Clients that wait for it.
+    pub(crate) clients: Vec<AbortHandle>,
 }
 
 /// How a node ends.
@@ -177,46 +92,69 @@ pub(crate) struct Node {
 pub(crate) enum End {
     /// Its process is killed; its memory on tmpfs stays.
     Killed,
+    /// Its process is killed, and its memory on tmpfs is gone.
+    Witnessless,
     /// It loses its power.
     PowerCut,
+    /// Its disk failed, and then it lost its power.
+    DiskFailed,
 }
 
 pub(crate) struct World {
     pub(crate) net: Arc<Net>,
+    pub(crate) oracle: Arc<Oracle>,
     pub(crate) nodes: BTreeMap<u64, Node>,
     pub(crate) drawn: Pcg64Mcg,
-    promise: Ack,
+    pub(crate) promise: Ack,
+    seed: u64,
 }
 
 impl World {
     /// Nodes with these numbers, of which none is up.
     pub(crate) fn new(seed: u64, promise: Ack, nodes: impl IntoIterator<Item = u64>) -> Self {
+        Self::traced(seed, promise, nodes, false)
+    }
+
+    /// The same, and what happens is written down.
+    pub(crate) fn traced(
+        seed: u64,
+        promise: Ack,
+        nodes: impl IntoIterator<Item = u64>,
+        is_traced: bool,
+    ) -> Self {
         draw_from(seed);
-        let net = Net::default();
-        {
-            let mut wires = lock(&net.0);
-            wires.drawn = Some(Pcg64Mcg::seed_from_u64(seed ^ 0x6e65_7400));
-            wires.delay_ms = 3;
-        }
-        let node = |id| {
-            let node = Node {
-                id,
-                disk: Arc::new(SimDir::new()),
-                memory: Arc::default(),
-                clock: Clock::manual(seed ^ id),
-                incarnation: 0,
-                group: None,
-                applied: Arc::default(),
-                is_doubtful: Arc::default(),
-            };
-            (id, node)
-        };
-        Self {
+        let oracle = Arc::<Oracle>::default();
+        let net = Net::new(seed, Trace::new(is_traced), Arc::clone(&oracle));
+        let mut world = Self {
             net: Arc::new(net),
-            nodes: nodes.into_iter().map(node).collect(),
+            oracle,
+            nodes: BTreeMap::new(),
             drawn: Pcg64Mcg::seed_from_u64(seed),
             promise,
-        }
+            seed,
+        };
+        nodes.into_iter().for_each(|id| world.buy(id));
+        world
+    }
+
+    /// A new node, with an empty disk.
+    pub(crate) fn buy(&mut self, id: u64) {
+        let history_steps = if self.net.trace.is_kept() { usize::MAX } else { 0 };
+        let node = Node {
+            id,
+            disk: Arc::new(SimDir::with(DiskOptions { history_steps, ..DiskOptions::default() })),
+            memory: Arc::default(),
+            clock: Clock::manual(self.seed ^ id),
+            incarnation: 0,
+            group: None,
+            applied: Arc::default(),
+            is_doubtful: false,
+            durable: None,
+            synced: 0,
+            has_ended: Arc::default(),
+            clients: Vec::new(),
+        };
+        self.nodes.insert(id, node);
     }
 
     /// Starts a node. One that found its log shorter than what it acknowledged, or that lost its power, is dirty.
@@ -242,12 +180,10 @@ impl World {
         };
         let dir: Arc<dyn Dir> = Arc::clone(&node.disk) as _;
         let recovered = Recovered::open(&dir, options).unwrap();
-        let last = recovered.recovery().last_index.checked_sub(1);
-        let is_dirty = {
-            let mut is_doubtful = lock(&node.is_doubtful);
-            *is_doubtful |= last < *lock(&node.memory.0);
-            *is_doubtful
-        };
+        let records = recovered.recovery().last_index;
+        assert!(records >= node.synced, "node {id} lost what it had synced: {records}");
+        node.is_doubtful |= records.checked_sub(1) < *lock(&node.memory.0);
+        let is_dirty = node.is_doubtful;
         let wire = Wire { from: id, incarnation: node.incarnation, net: Arc::clone(&net) };
         let testimony: Arc<dyn Testimony> = Arc::clone(&node.memory) as _;
         let begin = Begin {
@@ -257,16 +193,19 @@ impl World {
             testimony: (promise != Ack::Durable).then_some(testimony),
         };
         node.applied = Applied::default();
-        let state = Remembers(Arc::clone(&node.applied));
-        let group = Arc::new(recovered.start_here(begin, state).await.unwrap());
-        lock(&net.0).up.insert(id, (node.incarnation, group.receiver()));
         if is_dirty {
-            let (group, is_doubtful) = (Arc::clone(&group), Arc::clone(&node.is_doubtful));
-            tokio::spawn(async move {
-                group.wait_clean().await;
-                *lock(&is_doubtful) = false;
-            });
+            net.oracle.begins_dirty(id, node.incarnation);
+            net.oracle.count("a start that is dirty");
         }
+        let dirtiness = if is_dirty { "dirty" } else { "clean" };
+        net.trace.tell(format_args!("{id}.{} starts {dirtiness}, {records}", node.incarnation));
+        let applied = Arc::clone(&node.applied);
+        node.has_ended = Arc::default();
+        let has_ended = Arc::clone(&node.has_ended);
+        let state = Remembers { node: id, applied, net: Arc::clone(&net), has_ended };
+        let group = Arc::new(recovered.start_here(begin, state).await.unwrap());
+        let (incarnation, applied) = (node.incarnation, Arc::clone(&node.applied));
+        net.comes_up(id, Up { incarnation, receiver: group.receiver(), applied });
         let clock = node.clock.clone();
         let alive = Arc::downgrade(&group);
         tokio::spawn(async move {
@@ -275,29 +214,88 @@ impl World {
                 clock.advance(Duration::from_millis(10));
             }
         });
+        node.durable = None;
         node.group = Some(group);
     }
 
     /// Ends a node.
     pub(crate) fn end(&mut self, id: u64, how: End) {
         let seed = self.drawn.random();
-        lock(&self.net.0).up.remove(&id);
+        self.net.goes_down(id);
         let node = self.nodes.get_mut(&id).unwrap();
+        let group = node.group.take().expect("it is up");
+        node.has_ended.store(true, Ordering::Relaxed);
+        node.clients.drain(..).for_each(|client| client.abort());
+        node.synced = group.log_stats().durable;
         let crash = match how {
-            End::Killed => Crash::Process,
-            End::PowerCut => Crash::PowerCut,
+            End::Killed | End::Witnessless => Crash::Process,
+            End::PowerCut | End::DiskFailed => Crash::PowerCut,
         };
+        self.net.trace.tell(format_args!("{id}.{} ends: {how:?}", node.incarnation));
+        for step in node.disk.history() {
+            self.net.trace.tell(format_args!("{id}.{} did {step}", node.incarnation));
+        }
         node.disk = Arc::new(node.disk.crash(crash, seed));
         // What goes on of it writes to the disk that was: nobody sees it any more.
-        node.group = None;
-        if how == End::PowerCut {
+        drop(group);
+        // Of what is durable before it is acknowledged nothing can be forgotten.
+        if how != End::Killed && self.promise != Ack::Durable {
             // Nothing proves that it forgot nothing.
-            *lock(&node.is_doubtful) = true;
+            node.is_doubtful = true;
         }
+        if how != End::Killed {
+            node.memory = Arc::default();
+        }
+    }
+
+    /// An operator has a node that is down vote again, with what its disk has.
+    pub(crate) fn lift(&mut self, id: u64) {
+        let node = self.nodes.get_mut(&id).unwrap();
+        (node.is_doubtful, node.memory) = (false, Arc::default());
+    }
+
+    /// Holds what each replica says of itself against the rule.
+    pub(crate) fn look(&mut self) {
+        for node in self.nodes.values_mut() {
+            let Some(group) = &node.group else { continue };
+            let (id, incarnation) = (node.id, node.incarnation);
+            let (durable, committed) = (group.durable(), group.committed());
+            assert!(durable <= committed, "node {id}: D {durable:?}, C {committed:?}");
+            assert!(
+                durable >= node.durable,
+                "node {id}: D went from {:?} to {durable:?}",
+                node.durable
+            );
+            let applied = (lock(&node.applied).len() as u64).checked_sub(1);
+            assert!(applied <= committed, "node {id} applied {applied:?} of {committed:?}");
+            node.durable = durable;
+            self.oracle.durable(durable);
+            let is_alone = group.voters() == [id];
+            if node.is_doubtful && !group.is_dirty() {
+                let has_evidence = is_alone || self.oracle.may_vote(id, incarnation, applied);
+                assert!(has_evidence, "node {id} counts as clean by no evidence");
+                if is_alone {
+                    self.oracle.names(id, incarnation, (0, 0, None));
+                }
+                node.is_doubtful = false;
+                self.oracle.count("a replica that re-entered");
+            }
+            if let Some(leadership) = group.leadership() {
+                self.oracle.leads(id, leadership.term);
+                assert!(!node.is_doubtful, "node {id} leads, and may have forgotten");
+            }
+        }
+        self.oracle.check();
     }
 
     pub(crate) fn group(&self, id: u64) -> &Arc<Group<Remembers>> {
         self.nodes[&id].group.as_ref().expect("it is up")
+    }
+
+    /// Those that are up.
+    pub(crate) fn up(&self) -> Vec<u64> {
+        let up = self.nodes.values().filter(|node| node.group.is_some());
+        up.map(|node| node.id).collect()
     }
 
     /// Makes all nodes voters of a group that the first of them founds.

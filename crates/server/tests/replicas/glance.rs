@@ -1,0 +1,93 @@
+//! What a message says, read off its bytes by the drawing in `src/cluster/message.rs`: a second reader of the
+//! format, which knows only what is held against the rule.
+
+use bytes::Bytes;
+
+/// What was asked, as far as the rule speaks of it.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Asked {
+    Append {
+        term: u64,
+        leader: u64,
+        entries: Vec<Seen>,
+    },
+    /// For a vote, or whether one would be granted.
+    Vote {
+        term: u64,
+        is_pre: bool,
+    },
+    ReEnter {
+        own_term: u64,
+    },
+    Other,
+}
+
+/// An entry on its way.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Seen {
+    pub(crate) term: u64,
+    pub(crate) index: u64,
+    /// The record but for the payload's place.
+    pub(crate) record: Bytes,
+    /// What is applied of it.
+    pub(crate) payload: Option<Bytes>,
+}
+
+/// What was answered.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Answered {
+    Voted {
+        is_granted: bool,
+    },
+    /// A leader of this term named the last entry of its log.
+    ReEnter {
+        term: u64,
+        last: Option<u64>,
+    },
+    Other,
+}
+
+pub(crate) fn request(bytes: &Bytes) -> Asked {
+    match bytes[1] {
+        1 => {
+            // Vote, the log ids before and committed, the count.
+            let (mut entries, mut at) = (Vec::new(), 2 + 17 + 17 + 17);
+            let count = u32_at(bytes, at);
+            at += 4;
+            for _ in 0..count {
+                let end = at + 4 + u32_at(bytes, at) as usize;
+                let record = bytes.slice(at + 4..end);
+                entries.push(Seen {
+                    term: u64_at(&record, 8),
+                    index: u64_at(&record, 16),
+                    payload: (record[1] == 2).then(|| record.slice(24..)),
+                    record,
+                });
+                at = end;
+            }
+            Asked::Append { term: u64_at(bytes, 2), leader: u64_at(bytes, 10), entries }
+        }
+        kind @ (2 | 3) => Asked::Vote { term: u64_at(bytes, 2), is_pre: kind == 3 },
+        4 => Asked::ReEnter { own_term: u64_at(bytes, 2) },
+        _ => Asked::Other,
+    }
+}
+
+pub(crate) fn answer(bytes: &Bytes) -> Answered {
+    match bytes[1] {
+        2 => Answered::Voted { is_granted: bytes[2 + 17 + 17] == 1 },
+        4 => Answered::ReEnter {
+            term: u64_at(bytes, 2),
+            last: (bytes[2 + 17] == 1).then(|| u64_at(bytes, 2 + 17 + 9)),
+        },
+        _ => Answered::Other,
+    }
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(*bytes[at..].first_chunk().unwrap())
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(*bytes[at..].first_chunk().unwrap())
+}

@@ -1,0 +1,388 @@
+//! [`Life`]: what a group goes through, drawn from a seed.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use plimsoll_log::Ack;
+use plimsoll_simdisk::{Fault, FaultKind, Operation};
+use rand::{Rng, SeedableRng};
+use rand_pcg::Pcg64Mcg;
+use tokio::time::{Instant, sleep};
+
+use super::changes::Change;
+use super::net::Weather;
+use super::oracle::Counts;
+use super::panics;
+use super::world::{End, World};
+
+/// How often something may happen, and all is held against the rule.
+const STEP: Duration = Duration::from_millis(20);
+/// For how long things go wrong.
+const TROUBLED_S: u64 = 20;
+/// Within what time a group that can agrees on something, once nothing goes wrong any more.
+const AGREES_WITHIN: Duration = Duration::from_secs(60);
+/// Within what time one that cannot would have.
+const STAYS: Duration = Duration::from_secs(15);
+/// `EIO`, which has no kind.
+const EIO: i32 = 5;
+
+pub(crate) struct Life {
+    pub(super) world: World,
+    pub(super) drawn: Pcg64Mcg,
+    /// More than a minority may forget at once.
+    pub(super) is_severe: bool,
+    /// Of these one has the say, as far as is known.
+    pub(super) configs: Vec<BTreeSet<u64>>,
+    pub(super) target: BTreeSet<u64>,
+    pub(super) change: Option<Change>,
+    /// When those that are down come up.
+    pub(super) returns: BTreeMap<u64, Instant>,
+    /// When those whose disk fails go down.
+    pub(super) fails: BTreeMap<u64, Instant>,
+    pub(super) heals: Instant,
+    pub(super) proposed: u64,
+}
+
+impl Life {
+    /// Lives from a seed; what was seen, and what happened if that is kept.
+    pub(crate) async fn live(seed: u64, is_traced: bool) -> (Counts, Vec<String>) {
+        let mut drawn = Pcg64Mcg::seed_from_u64(seed ^ 0x6c69_6665);
+        let promise = match drawn.random_range(0..6) {
+            0..=2 => Ack::Buffered,
+            3 | 4 => Ack::Written,
+            _ => Ack::Durable,
+        };
+        let first = [1, 3, 3, 3, 5][drawn.random_range(0..5)];
+        let world = World::traced(seed, promise, 1..=first, is_traced);
+        let voters: BTreeSet<_> = (1..=first).collect();
+        let mut life = Self {
+            world,
+            is_severe: drawn.random_ratio(1, 3),
+            drawn,
+            configs: vec![voters.clone()],
+            target: voters,
+            change: None,
+            returns: BTreeMap::new(),
+            fails: BTreeMap::new(),
+            heals: Instant::now(),
+            proposed: 0,
+        };
+        let _told = Told(&life.world.net.clone());
+        life.world.form().await;
+        if first == 1 {
+            life.alone().await;
+        }
+        if life.drawn.random_ratio(1, 4) {
+            // Until what is acknowledged is in memory only.
+            life.calm(Duration::from_secs(12)).await;
+        }
+        life.troubles().await;
+        life.ends_well().await;
+        let counts = life.world.oracle.counts();
+        (counts, life.world.net.trace.lines())
+    }
+
+    pub(super) fn count(&self, what: &'static str) {
+        self.world.oracle.count(what);
+    }
+
+    pub(super) fn tell(&self, what: &str) {
+        self.world.net.trace.tell(format_args!("{what}"));
+    }
+
+    async fn step(&mut self) {
+        sleep(STEP).await;
+        panics::none();
+        self.world.look();
+    }
+
+    async fn calm(&mut self, time: Duration) {
+        let ends = Instant::now() + time;
+        while Instant::now() < ends {
+            self.step().await;
+            self.clients(10);
+        }
+    }
+
+    /// One voter becomes three. It may lose its power before.
+    async fn alone(&mut self) {
+        self.calm(Duration::from_secs(1)).await;
+        if self.drawn.random_ratio(1, 2) {
+            let how = self.draw_end();
+            self.world.end(1, how);
+            self.world.oracle.loses_to_durable();
+            self.world.start(1, true).await;
+            self.count("a sole voter that ended");
+        }
+        self.calm(Duration::from_secs(1)).await;
+        self.target = BTreeSet::from([1, 2, 3]);
+        for id in [2, 3] {
+            self.world.buy(id);
+            self.world.start(id, false).await;
+        }
+        while self.configs != [self.target.clone()] {
+            self.changes();
+            self.step().await;
+            self.clients(10);
+        }
+        self.count("one that became three");
+    }
+
+    /// Things go wrong.
+    async fn troubles(&mut self) {
+        let ends = Instant::now() + Duration::from_secs(TROUBLED_S);
+        while Instant::now() < ends {
+            self.step().await;
+            self.clients(4);
+            self.reads();
+            self.changes();
+            self.comes_up(false).await;
+            self.goes_down();
+            if Instant::now() >= self.heals {
+                self.world.net.heal();
+            }
+            if self.drawn.random_ratio(1, 20) {
+                self.trouble().await;
+            }
+        }
+    }
+
+    async fn trouble(&mut self) {
+        let Some(node) = self.draw(&self.world.up()) else { return };
+        match self.drawn.random_range(0..100) {
+            0..36 => {
+                let how = self.draw_end();
+                self.ends(node, how);
+            }
+            36..42 if self.is_severe => {
+                let up = self.world.up();
+                let how = self.draw_end();
+                self.count("a majority that ended at once");
+                for id in up.iter().take(up.len() / 2 + 1) {
+                    self.ends(*id, how);
+                }
+            }
+            42..46 if self.is_severe => self.all_end().await,
+            46..54 => {
+                self.count("a node that was cut off");
+                self.tell(&format!("{node} is cut off"));
+                let others: Vec<_> = self.world.nodes.keys().copied().collect();
+                self.world.net.isolate(node, others, true);
+                self.draw_heals();
+            }
+            54..60 => {
+                let all: Vec<_> = self.world.nodes.keys().copied().collect();
+                let Some(other) = self.draw(&all) else { return };
+                self.count("a way that was cut");
+                self.tell(&format!("{other} does not hear {node}"));
+                self.world.net.cut(node, other, true);
+                self.draw_heals();
+            }
+            60..70 => {
+                let delay_ms = [1, 3, 20, 150][self.drawn.random_range(0..4)];
+                let lost = [0, 0, 10, 100][self.drawn.random_range(0..4)];
+                let late = [0, 0, 5, 30][self.drawn.random_range(0..4)];
+                self.count("another weather");
+                self.world.net.becomes(Weather { delay_ms, lost, late });
+            }
+            70..76 => {
+                self.count("a node whose messages were held");
+                let time = Duration::from_millis(self.drawn.random_range(100..3000));
+                self.tell(&format!("{node} is held for {time:?}"));
+                self.world.net.hold(node, time);
+            }
+            76..82 if self.may_forget(node) && !self.fails.contains_key(&node) => {
+                self.count("a disk that failed");
+                let on = [Operation::Write, Operation::Sync][self.drawn.random_range(0..2)];
+                let fault = Fault::new(on, FaultKind::FailRaw(EIO))
+                    .nth(self.drawn.random_range(1..4))
+                    .seed(self.drawn.random());
+                self.tell(&format!("the disk of {node} will fail: {fault:?}"));
+                self.world.nodes[&node].disk.inject(fault);
+                let ends = Duration::from_millis(self.drawn.random_range(20..1500));
+                self.fails.insert(node, Instant::now() + ends);
+            }
+            82..90 => {
+                let (Some(leader), Some(to)) = (self.world.leads(), self.draw(&self.voters()))
+                else {
+                    return;
+                };
+                self.count("a leadership handed over");
+                self.tell(&format!("{leader} hands over to {to}"));
+                let group = Arc::clone(self.world.group(leader));
+                let handed = async move { drop(group.hand_over(to).await) };
+                let client = tokio::spawn(handed).abort_handle();
+                self.world.nodes.get_mut(&leader).unwrap().clients.push(client);
+            }
+            90..96 if self.change.is_none() && self.configs == [self.target.clone()] => {
+                self.other_target().await;
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether this one may forget, and a majority that did not is left.
+    fn may_forget(&self, node: u64) -> bool {
+        let is_left = |id: &u64| {
+            let is_doubtful = self.world.nodes[id].is_doubtful || self.fails.contains_key(id);
+            *id != node && !is_doubtful
+        };
+        let is_majority =
+            |set: &BTreeSet<u64>| set.iter().filter(|id| is_left(id)).count() > set.len() / 2;
+        self.is_severe
+            || self.world.promise == Ack::Durable
+            || self.configs.iter().chain([&self.target]).all(is_majority)
+    }
+
+    fn ends(&mut self, node: u64, how: End) {
+        // With what is in the ring only a process forgets.
+        let forgets = how != End::Killed || self.world.promise == Ack::Buffered;
+        if self.world.nodes[&node].group.is_none() || (forgets && !self.may_forget(node)) {
+            return;
+        }
+        self.count(match how {
+            End::Killed => "a process that was killed",
+            End::Witnessless => "a witness that was lost",
+            End::PowerCut => "a power cut",
+            End::DiskFailed => "a node that ended with its disk",
+        });
+        self.fails.remove(&node);
+        self.world.end(node, how);
+        let returns = Duration::from_millis(self.drawn.random_range(0..3000));
+        self.returns.insert(node, Instant::now() + returns);
+    }
+
+    /// All lose their power; an operator may have them go on with what their disks have.
+    async fn all_end(&mut self) {
+        self.count("all that ended at once");
+        for id in self.world.up() {
+            self.ends(id, End::PowerCut);
+        }
+        if self.drawn.random_ratio(2, 3) {
+            self.operator().await;
+        }
+    }
+
+    /// All end, and go on with what their disks have.
+    async fn operator(&mut self) {
+        self.count("an operator who had all go on with their disks");
+        self.tell("an operator has all go on with their disks");
+        for id in self.world.up() {
+            self.ends(id, End::PowerCut);
+        }
+        let down: Vec<_> = self.returns.keys().copied().collect();
+        down.iter().for_each(|id| self.world.lift(*id));
+        self.world.oracle.loses_to_durable();
+        self.comes_up(true).await;
+    }
+
+    fn goes_down(&mut self) {
+        let now = Instant::now();
+        let failed: Vec<_> =
+            self.fails.iter().filter(|(_, at)| **at <= now).map(|(id, _)| *id).collect();
+        for id in failed {
+            self.fails.remove(&id);
+            self.ends(id, End::DiskFailed);
+        }
+    }
+
+    async fn comes_up(&mut self, at_once: bool) {
+        let now = Instant::now();
+        let due = self.returns.iter().filter(|(_, at)| at_once || **at <= now);
+        for id in due.map(|(id, _)| *id).collect::<Vec<_>>() {
+            self.returns.remove(&id);
+            self.world.start(id, false).await;
+        }
+    }
+
+    /// Nothing goes wrong any more: who can agree does, and who cannot has no leader.
+    async fn ends_well(&mut self) {
+        self.tell("nothing goes wrong any more");
+        for id in self.fails.keys().copied().collect::<Vec<_>>() {
+            self.fails.remove(&id);
+            self.ends(id, End::DiskFailed);
+        }
+        self.world.net.heal();
+        self.world.net.becomes(Weather::FAIR);
+        self.comes_up(true).await;
+        if !self.agrees().await {
+            self.count("a group that stays without a leader");
+            self.operator().await;
+            assert!(self.agrees().await, "they do not go on with their disks");
+        }
+        let last = self.world.oracle.last_acknowledged().expect("something was");
+        let ends = Instant::now() + AGREES_WITHIN;
+        loop {
+            self.step().await;
+            self.changes();
+            let is_well = |id: &u64| {
+                let group = self.world.group(*id);
+                group.applied() >= Some(last) && !group.is_dirty() && group.durable() >= Some(last)
+            };
+            if self.change.is_none()
+                && self.configs == [self.target.clone()]
+                && self.target.iter().all(is_well)
+            {
+                break;
+            }
+            assert!(Instant::now() < ends, "not all came to {last}, clean and durable");
+        }
+        self.count("a life that ended well");
+    }
+
+    /// Whether something new is agreed on.
+    async fn agrees(&mut self) -> bool {
+        let before = self.world.oracle.counts().get("a proposal acknowledged").copied();
+        let began = Instant::now();
+        loop {
+            self.step().await;
+            self.changes();
+            self.clients(4);
+            if self.world.oracle.counts().get("a proposal acknowledged").copied() > before {
+                return true;
+            }
+            let is_clean = |id: &&u64| !self.world.group(**id).is_dirty();
+            let can = |set: &BTreeSet<u64>| set.iter().filter(is_clean).count() > set.len() / 2;
+            let can = self.configs.iter().all(can);
+            if began.elapsed() > STAYS && !can {
+                return false;
+            }
+            assert!(began.elapsed() < AGREES_WITHIN, "they can agree, and do not");
+        }
+    }
+
+    pub(super) fn voters(&self) -> Vec<u64> {
+        self.target.iter().copied().collect()
+    }
+
+    pub(super) fn draw(&mut self, of: &[u64]) -> Option<u64> {
+        let which = self.drawn.random_range(0..of.len().max(1));
+        of.get(which).copied()
+    }
+
+    fn draw_end(&mut self) -> End {
+        match self.drawn.random_range(0..36) {
+            0..14 => End::Killed,
+            14..18 => End::Witnessless,
+            _ => End::PowerCut,
+        }
+    }
+
+    fn draw_heals(&mut self) {
+        self.heals = Instant::now() + Duration::from_millis(self.drawn.random_range(200..6000));
+    }
+}
+
+/// Prints the end of a story that ended badly.
+struct Told<'a>(&'a super::net::Net);
+
+impl Drop for Told<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let lines = self.0.trace.lines();
+            let from = lines.len().saturating_sub(300);
+            lines[from..].iter().for_each(|line| println!("{line}"));
+        }
+    }
+}

@@ -1,0 +1,292 @@
+//! [`Net`]: the network between replicas. It sees each message, and draws what becomes of it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use plimsoll_server::cluster::{Answered, Carrier, Receiver, Unreached};
+use rand::{Rng, SeedableRng};
+use rand_pcg::Pcg64Mcg;
+use tokio::sync::oneshot;
+use tokio::time::{Instant, sleep, sleep_until};
+
+use super::glance::{self, Asked};
+use super::oracle::{Oracle, hash};
+use super::trace::Trace;
+use super::world::{Applied, Remembers, lock};
+
+/// How long it takes until it is known that a message was lost.
+const LOST: Duration = Duration::from_millis(100);
+
+/// The network: who is up, and what is drawn for each message.
+pub(crate) struct Net {
+    wires: Mutex<Wires>,
+    pub(crate) trace: Trace,
+    pub(crate) oracle: Arc<Oracle>,
+}
+
+struct Wires {
+    up: BTreeMap<u64, Up>,
+    /// Who does not hear whom.
+    cut: BTreeSet<(u64, u64)>,
+    /// What comes from or to this node stays on its way until then.
+    held: BTreeMap<u64, Instant>,
+    arrives: BTreeMap<(u64, u64), Instant>,
+    drawn: Pcg64Mcg,
+    weather: Weather,
+    messages: u64,
+}
+
+/// What becomes of messages.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Weather {
+    /// How long one takes at most.
+    pub(crate) delay_ms: u64,
+    /// How many of a thousand are lost.
+    pub(crate) lost: u32,
+    /// How many of a thousand come seconds late, behind others, and to whoever is there by then.
+    pub(crate) late: u32,
+}
+
+impl Weather {
+    pub(crate) const FAIR: Self = Self { delay_ms: 3, lost: 0, late: 0 };
+}
+
+/// A replica that is up.
+#[derive(Clone)]
+pub(crate) struct Up {
+    pub(crate) incarnation: u64,
+    pub(crate) receiver: Receiver<Remembers>,
+    pub(crate) applied: Applied,
+}
+
+impl fmt::Debug for Net {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Net")
+    }
+}
+
+impl Net {
+    pub(crate) fn new(seed: u64, trace: Trace, oracle: Arc<Oracle>) -> Self {
+        let wires = Wires {
+            up: BTreeMap::new(),
+            cut: BTreeSet::new(),
+            held: BTreeMap::new(),
+            arrives: BTreeMap::new(),
+            drawn: Pcg64Mcg::seed_from_u64(seed ^ 0x6e65_7400),
+            weather: Weather::FAIR,
+            messages: 0,
+        };
+        Self { wires: Mutex::new(wires), trace, oracle }
+    }
+
+    /// When a message that is sent now arrives; `None`: never. Those of one way keep their order, but for what is late.
+    fn send(&self, from: u64, to: u64) -> Option<Instant> {
+        let mut wires = lock(&self.wires);
+        let Weather { delay_ms, lost, late } = wires.weather;
+        wires.messages += 1;
+        let now = Instant::now();
+        if wires.drawn.random_ratio(lost, 1000) || wires.cut.contains(&(from, to)) {
+            return None;
+        }
+        let delay = Duration::from_millis(wires.drawn.random_range(0..=delay_ms));
+        if wires.drawn.random_ratio(late, 1000) {
+            self.oracle.count("a message that comes late");
+            return Some(now + delay + Duration::from_millis(wires.drawn.random_range(0..=8000)));
+        }
+        let held = [from, to].map(|node| wires.held.get(&node).copied());
+        let after = wires.arrives.get(&(from, to)).copied();
+        let at =
+            after.into_iter().chain(held.into_iter().flatten()).fold(now + delay, Instant::max);
+        wires.arrives.insert((from, to), at);
+        Some(at)
+    }
+
+    fn at(&self, node: u64) -> Option<Up> {
+        lock(&self.wires).up.get(&node).cloned()
+    }
+
+    fn is_up(&self, node: u64, incarnation: u64) -> bool {
+        lock(&self.wires).up.get(&node).is_some_and(|up| up.incarnation == incarnation)
+    }
+
+    pub(crate) fn comes_up(&self, node: u64, up: Up) {
+        lock(&self.wires).up.insert(node, up);
+    }
+
+    pub(crate) fn goes_down(&self, node: u64) {
+        lock(&self.wires).up.remove(&node);
+    }
+
+    /// Nothing comes from the one to the other any more, or comes again.
+    pub(crate) fn cut(&self, from: u64, to: u64, is_cut: bool) {
+        let mut wires = lock(&self.wires);
+        if is_cut {
+            wires.cut.insert((from, to))
+        } else {
+            wires.cut.remove(&(from, to))
+        };
+    }
+
+    /// Nobody hears this node, nor does it hear anybody; or all do again.
+    pub(crate) fn isolate(&self, node: u64, others: impl IntoIterator<Item = u64>, is_cut: bool) {
+        for other in others {
+            self.cut(node, other, is_cut);
+            self.cut(other, node, is_cut);
+        }
+    }
+
+    /// All hear all.
+    pub(crate) fn heal(&self) {
+        lock(&self.wires).cut.clear();
+    }
+
+    /// What comes from and to this node stays on its way for so long.
+    pub(crate) fn hold(&self, node: u64, time: Duration) {
+        lock(&self.wires).held.insert(node, Instant::now() + time);
+    }
+
+    pub(crate) fn becomes(&self, weather: Weather) {
+        lock(&self.wires).weather = weather;
+    }
+
+    /// Holds what is sent against the rule.
+    fn sees_request(&self, from: u64, asked: &Asked) {
+        match asked {
+            Asked::Append { term, leader, entries } => {
+                if *leader != from {
+                    self.oracle.broken(format!("node {from} sends what node {leader} leads"));
+                }
+                self.oracle.leads(from, *term);
+                entries.iter().for_each(|entry| self.oracle.sends(from, entry));
+            }
+            Asked::Vote { term, is_pre } if !self.may_vote(from) => {
+                let what = if *is_pre { "would campaign" } else { "campaigns" };
+                self.oracle
+                    .broken(format!("node {from} {what} in term {term}, and may have forgotten"));
+            }
+            Asked::Vote { .. } | Asked::ReEnter { .. } | Asked::Other => {}
+        }
+    }
+
+    /// Holds what is answered against the rule.
+    fn sees_answer(
+        &self,
+        from: u64,
+        to: u64,
+        own: u64,
+        asked: &Asked,
+        answered: &glance::Answered,
+    ) {
+        match (asked, answered) {
+            (Asked::Vote { term, .. }, glance::Answered::Voted { is_granted: true })
+                if !self.may_vote(from) =>
+            {
+                self.oracle.broken(format!(
+                    "node {from} votes for node {to} in term {term}, and may have forgotten"
+                ));
+            }
+            (Asked::ReEnter { own_term }, glance::Answered::ReEnter { term, last }) => {
+                self.oracle.leads(from, *term);
+                self.oracle.names(to, own, (*own_term, *term, *last));
+            }
+            _ => {}
+        }
+    }
+
+    fn may_vote(&self, node: u64) -> bool {
+        self.at(node).is_none_or(|up| {
+            let applied = (lock(&up.applied).len() as u64).checked_sub(1);
+            self.oracle.may_vote(node, up.incarnation, applied)
+        })
+    }
+}
+
+/// One node's way into the network.
+#[derive(Debug)]
+pub(crate) struct Wire {
+    pub(crate) from: u64,
+    pub(crate) incarnation: u64,
+    pub(crate) net: Arc<Net>,
+}
+
+impl Carrier for Wire {
+    fn ask(
+        &self,
+        to: u64,
+        _: bool,
+        request: Vec<Bytes>,
+    ) -> BoxFuture<'static, Result<Answered, Unreached>> {
+        let (from, own, net) = (self.from, self.incarnation, Arc::clone(&self.net));
+        let (answers, answer) = oneshot::channel();
+        // What a node that has ended still says nobody hears.
+        if net.is_up(from, own) {
+            let request = Bytes::from(request.concat());
+            let asked = glance::request(&request);
+            net.sees_request(from, &asked);
+            let sent = net.send(from, to);
+            net.trace.tell(format_args!(
+                "{from}.{own} asks {to}: kind {}, {:x}{}",
+                request[1],
+                hash(&request),
+                if sent.is_some() { "" } else { ", lost" }
+            ));
+            if let Some(arrives) = sent {
+                // It is on its way whatever becomes of who sent it.
+                tokio::spawn(async move {
+                    let way = Way { net, from, own, to };
+                    sleep_until(arrives).await;
+                    if let Some(answered) = way.deliver(request, asked).await {
+                        // It may have been given up.
+                        drop(answers.send(answered));
+                    }
+                });
+            }
+        }
+        Box::pin(async move {
+            match answer.await {
+                Ok(answered) => Ok(answered),
+                Err(_) => {
+                    sleep(LOST).await;
+                    Err(Unreached { to, why: "it was lost".to_owned() })
+                }
+            }
+        })
+    }
+}
+
+struct Way {
+    net: Arc<Net>,
+    from: u64,
+    own: u64,
+    to: u64,
+}
+
+impl Way {
+    async fn deliver(self, request: Bytes, asked: Asked) -> Option<Answered> {
+        let Self { net, from, own, to } = self;
+        let Up { incarnation, receiver, .. } = net.at(to)?;
+        net.trace.tell(format_args!("{to}.{incarnation} hears {from}.{own}: {:x}", hash(&request)));
+        let answer = receiver.answer(from, own, &request).await;
+        let answer = Bytes::from(answer.concat());
+        if !net.is_up(to, incarnation) {
+            return None;
+        }
+        let answered = glance::answer(&answer);
+        net.sees_answer(to, from, own, &asked, &answered);
+        let back = net.send(to, from);
+        net.trace.tell(format_args!(
+            "{to}.{incarnation} answers {from}.{own}: kind {}, {:x}{}",
+            answer[1],
+            hash(&answer),
+            if back.is_some() { "" } else { ", lost" }
+        ));
+        sleep_until(back?).await;
+        net.trace
+            .tell(format_args!("{from} is answered by {to}.{incarnation}: {:x}", hash(&answer)));
+        net.is_up(from, own).then_some(Answered { incarnation, answer })
+    }
+}

@@ -1,0 +1,164 @@
+//! [`Oracle`]: what a life has shown so far, and what must therefore never be shown.
+//!
+//! It sees what each replica sends and applies, and what clients are told. It knows nothing of what replicas
+//! have in memory, and does not ask the engine.
+
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Mutex;
+
+use bytes::Bytes;
+
+use super::glance::Seen;
+use super::world::lock;
+
+/// How often something was seen in a life.
+pub(crate) type Counts = BTreeMap<&'static str, u64>;
+
+#[derive(Debug, Default)]
+pub(crate) struct Oracle(Mutex<Known>);
+
+#[derive(Debug, Default)]
+struct Known {
+    /// Who acted as leader in a term.
+    leaders: BTreeMap<u64, u64>,
+    /// Hashes of the record and of the payload, by term and index.
+    entries: BTreeMap<(u64, u64), (u64, u64)>,
+    /// Hashes of payloads, by term and index.
+    payloads: BTreeMap<(u64, u64), u64>,
+    /// Term and hash of what was applied or acknowledged, by index.
+    committed: BTreeMap<u64, (u64, u64)>,
+    /// How many of these were acknowledged to a client.
+    acknowledged: BTreeMap<u64, ()>,
+    /// D, as far as any replica ever said.
+    durable: Option<u64>,
+    /// A replica that began dirty: its incarnation, and the goals it was told of: its own term when it asked,
+    /// the leader's, the last index.
+    goals: BTreeMap<u64, (u64, Vec<Goal>)>,
+    broken: Option<String>,
+    counts: Counts,
+}
+
+type Goal = (u64, u64, Option<u64>);
+
+pub(crate) fn hash(what: impl Hash) -> u64 {
+    // Its keys are always the same.
+    let mut hasher = DefaultHasher::new();
+    what.hash(&mut hasher);
+    hasher.finish()
+}
+
+impl Oracle {
+    pub(crate) fn count(&self, what: &'static str) {
+        *lock(&self.0).counts.entry(what).or_default() += 1;
+    }
+
+    pub(crate) fn counts(&self) -> Counts {
+        lock(&self.0).counts.clone()
+    }
+
+    /// A promise was broken. Told later: this may be a task of the engine's.
+    pub(crate) fn broken(&self, how: String) {
+        lock(&self.0).broken.get_or_insert(how);
+    }
+
+    /// # Panics
+    /// If a promise was broken.
+    pub(crate) fn check(&self) {
+        let broken = lock(&self.0).broken.take();
+        if let Some(how) = broken {
+            panic!("{how}");
+        }
+    }
+
+    /// One leader a term.
+    pub(crate) fn leads(&self, node: u64, term: u64) {
+        let mut known = lock(&self.0);
+        let leader = *known.leaders.entry(term).or_insert(node);
+        drop(known);
+        if leader != node {
+            self.broken(format!("nodes {leader} and {node} lead in term {term}"));
+        }
+    }
+
+    /// One entry a term and index, on all nodes, for ever.
+    pub(crate) fn sends(&self, node: u64, entry: &Seen) {
+        let Seen { term, index, record, payload } = entry;
+        let hashes = (hash(record), hash(payload));
+        let mut known = lock(&self.0);
+        let first = *known.entries.entry((*term, *index)).or_insert(hashes);
+        let applied = *known.payloads.entry((*term, *index)).or_insert(hashes.1);
+        drop(known);
+        if first != hashes || applied != hashes.1 {
+            self.broken(format!("node {node} sends another entry {index} of term {term}"));
+        }
+    }
+
+    /// One entry an index that is committed.
+    pub(crate) fn applies(&self, node: u64, index: u64, term: u64, payload: Option<&Bytes>) {
+        let hash = hash(payload);
+        let mut known = lock(&self.0);
+        let first = *known.payloads.entry((term, index)).or_insert(hash);
+        let committed = *known.committed.entry(index).or_insert((term, hash));
+        drop(known);
+        if first != hash {
+            self.broken(format!("node {node} applies another entry {index} of term {term}"));
+        }
+        if committed != (term, hash) {
+            let (before, _) = committed;
+            self.broken(format!(
+                "node {node} applies entry {index} of term {term}, where one of term {before} was committed"
+            ));
+        }
+    }
+
+    /// A client was told that its payload is committed there.
+    pub(crate) fn acknowledges(&self, node: u64, index: u64, term: u64, payload: &Bytes) {
+        self.applies(node, index, term, Some(payload));
+        lock(&self.0).acknowledged.insert(index, ());
+        self.count("a proposal acknowledged");
+    }
+
+    pub(crate) fn durable(&self, durable: Option<u64>) {
+        let mut known = lock(&self.0);
+        known.durable = durable.max(known.durable);
+    }
+
+    /// What was in memory is given up by rule: all up to D stays.
+    pub(crate) fn loses_to_durable(&self) {
+        let mut known = lock(&self.0);
+        let next = known.durable.map_or(0, |durable| durable + 1);
+        known.committed.split_off(&next);
+        let gone = known.acknowledged.split_off(&next).len() as u64;
+        *known.counts.entry("records acknowledged that may be lost").or_default() += gone;
+    }
+
+    /// The last index that a client was told of.
+    pub(crate) fn last_acknowledged(&self) -> Option<u64> {
+        lock(&self.0).acknowledged.last_key_value().map(|(index, ())| *index)
+    }
+
+    pub(crate) fn begins_dirty(&self, node: u64, incarnation: u64) {
+        lock(&self.0).goals.insert(node, (incarnation, Vec::new()));
+    }
+
+    /// A leader told a replica how far it must come.
+    pub(crate) fn names(&self, to: u64, incarnation: u64, goal: Goal) {
+        if let Some((of, goals)) = lock(&self.0).goals.get_mut(&to)
+            && *of == incarnation
+        {
+            goals.push(goal);
+        }
+    }
+
+    /// Whether a replica that began dirty, and has applied so far, may vote.
+    pub(crate) fn may_vote(&self, node: u64, incarnation: u64, applied: Option<u64>) -> bool {
+        match lock(&self.0).goals.get(&node) {
+            Some((of, goals)) if *of == incarnation => {
+                let is_reached = |(own, term, last): &Goal| term >= own && applied >= *last;
+                goals.iter().any(is_reached)
+            }
+            _ => true,
+        }
+    }
+}
