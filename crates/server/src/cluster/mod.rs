@@ -52,6 +52,8 @@ mod log_reader;
 mod log_store;
 mod membership;
 mod message;
+#[cfg(test)]
+mod message_tests;
 mod network;
 mod options;
 mod patience;
