@@ -257,7 +257,8 @@ impl<S: Apply> Group<S> {
             return self.committed();
         }
         if self.is_alone() {
-            return from_log(self.storage.log.durable()).min(self.committed());
+            // Known from here on, also to who is not alone any more: D never goes back.
+            self.durability.learn(from_log(self.storage.log.durable()).min(self.committed()));
         }
         self.durability.known().min(self.committed())
     }

@@ -1,5 +1,6 @@
 //! One story each, which the engine's defaults would end otherwise.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use plimsoll_log::Ack;
@@ -142,5 +143,36 @@ fn all_processes_at_once_lose_nothing_that_the_kernel_had() {
         expected.push("after".to_owned());
         world.settle(last).await;
         assert_eq!(world.payloads(2), expected);
+    });
+}
+
+/// It did: once others were to vote too, what the sole voter's disk had was forgotten until D was found anew.
+#[test]
+fn d_does_not_go_back_when_a_sole_voter_gets_company() {
+    run(async {
+        let mut world = World::new(6, Ack::Buffered, [1, 2, 3]);
+        for id in [1, 2, 3] {
+            world.start(id, id == 1).await;
+        }
+        let first = Arc::clone(world.group(1));
+        first.wait_to_lead().await.unwrap();
+        for number in 0..50 {
+            world.agree(&format!("number {number}")).await;
+        }
+        let others = Arc::clone(&first);
+        let grows = tokio::spawn(async move {
+            for id in [2, 3] {
+                others.add(id, "").await.unwrap();
+            }
+            others.set_voters([1, 2, 3]).await.unwrap();
+        });
+        while !grows.is_finished() {
+            let leadership = first.leadership().unwrap();
+            drop(first.submit(leadership, "more".into()).await.unwrap());
+            sleep(Duration::from_millis(1)).await;
+            world.look();
+        }
+        grows.await.unwrap();
+        assert_eq!(first.voters(), [1, 2, 3]);
     });
 }
