@@ -174,7 +174,10 @@ impl Node {
                 meeting.push(Task::spawn(runtime, settled));
             }
         }
-        let verdict = verdict.to_string();
+        let mut verdict = verdict.to_string();
+        if is_dirty && !is_alone {
+            verdict += "; it asks the other brokers for them, and votes once it has caught up";
+        }
         let dir = path;
         Ok(Self {
             topics,

@@ -28,11 +28,12 @@ pub(crate) fn settings() -> Config {
         max_in_snapshot_log_to_keep: u64::MAX,
         purge_batch_size: u64::MAX,
 
-        // A lost leader is replaced within about two seconds, and a pause of the process of half a
-        // second is none. The engine wakes up 20 times a second for that, in each group.
-        heartbeat_interval: 250,
-        election_timeout_min: 1000,
-        election_timeout_max: 2000,
+        // A lost leader is replaced within about a second and a half, and a pause of the process of a
+        // quarter of a second is none. The engine wakes up some ten times a second for that, in each
+        // group.
+        heartbeat_interval: 100,
+        election_timeout_min: 500,
+        election_timeout_max: 1000,
 
         ..Config::default()
     }
