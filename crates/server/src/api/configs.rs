@@ -158,7 +158,7 @@ async fn alter_one(
         let message = "only topics are altered; a broker's settings are given when it starts";
         return Err(Problem::new(ErrorCode::InvalidRequest, message));
     }
-    session.check_controller()?;
+    session.check_controller(Patience::unless_said()).await?;
     let (id, mut settings) = find(session, &resource.resource_name)?;
     for config in &resource.configs {
         let value = match config.config_operation {

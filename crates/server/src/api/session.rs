@@ -6,6 +6,7 @@ use tokio::sync::watch;
 
 use super::budget::Budget;
 use super::hints::LeaderHint;
+use super::patience::Patience;
 use super::problem::Problem;
 use crate::broker::{CONTROL, DataShard, Ends, Failed, Leader, Member, Node, Refused, SHARED};
 use crate::control::{Catalog, FlushClass, Impossible, Topic};
@@ -122,9 +123,12 @@ impl Session {
         voters.into_iter().map(kafka_id).collect()
     }
 
-    /// Whether this node may change topics.
-    pub(super) fn check_controller(&self) -> Result<(), Problem> {
-        Ok(self.node.topics.check_leads().map_err(Refused::from)?)
+    /// Whether topics can be changed: the controller is here or can be asked. What it has agreed on is known here then.
+    pub(super) async fn check_controller(&self, patience: Patience) -> Result<(), Problem> {
+        if self.node.topics.leads() {
+            return Ok(());
+        }
+        self.within(patience, |node: Arc<Node>| async move { node.topics.catch_up().await }).await
     }
 
     /// Where a partition takes records.
@@ -191,6 +195,7 @@ pub(crate) fn code_of(refused: &Refused) -> ErrorCode {
             Impossible::Exhausted | Impossible::Backwards(..) => ErrorCode::UnknownServerError,
         },
         Refused::Full { .. } => ErrorCode::InvalidPartitions,
+        Refused::Unknown => ErrorCode::RequestTimedOut,
         Refused::Failed(Failed::NotLeader { number: CONTROL }) => ErrorCode::NotController,
         Refused::Failed(Failed::NotLeader { .. }) => ErrorCode::NotLeaderOrFollower,
         Refused::Failed(_) => ErrorCode::KafkaStorageError,

@@ -36,7 +36,7 @@ async fn create_one(
     validate_only: bool,
     patience: Patience,
 ) -> Result<(), Problem> {
-    session.check_controller()?;
+    session.check_controller(patience).await?;
     check_name(&topic.name)
         .map_err(|why| Problem::new(ErrorCode::InvalidTopicException, why.to_string()))?;
     let partitions = partitions_of(session, &topic)?;
@@ -143,7 +143,7 @@ pub(super) async fn delete(session: Session, request: DeleteTopicsRequest) -> De
 }
 
 async fn delete_one(session: &Session, name: &str, patience: Patience) -> Result<(), Problem> {
-    session.check_controller()?;
+    session.check_controller(patience).await?;
     let id = session.node.topics.catalog().id(name);
     let id = id.ok_or_else(Problem::no_topic)?;
     session
@@ -176,7 +176,7 @@ async fn grow_one(
     validate_only: bool,
     patience: Patience,
 ) -> Result<(), Problem> {
-    session.check_controller()?;
+    session.check_controller(patience).await?;
     let (id, there) = {
         let catalog = session.node.topics.catalog();
         let found = catalog.find(&topic.name).map(|(id, found)| (id, found.partitions.len()));

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -15,18 +15,22 @@ use futures_util::future::{BoxFuture, FutureExt};
 use tokio::runtime::Handle;
 use tokio::time::{sleep, timeout};
 
+use super::controller::Desk;
 use super::error::Failed;
 use super::members::{Member, Members};
 use super::options::Seat;
 use super::task::Task;
+use super::topics::Topics;
 use crate::cluster::{Answered, Apply, Begin, Carrier, Group, Receiver, Testimony, Unreached};
-use crate::peer::{Connected, Handler, Limits, Options, Peer, Peers, Priority};
+use crate::peer::{self, Connected, Handler, Limits, Options, Peer, Peers, Priority};
 use crate::run::Run;
 
 /// How often it is looked who is there.
 const LOOK: Duration = Duration::from_millis(100);
 /// How long a node may take to get the log before others are looked at.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// Where the controller is asked: no shard has this number.
+const CONTROLLER: u32 = u32::MAX;
 
 /// The nodes of a cluster, as one of them meets them.
 #[derive(Debug)]
@@ -62,6 +66,16 @@ impl<S: Apply> Door for Receiver<S> {
             }
         }
         .boxed()
+    }
+}
+
+impl Door for Desk {
+    fn answer(&self, _: Peer, request: &Bytes) -> BoxFuture<'static, Vec<Bytes>> {
+        Self::answer(Weak::clone(&self.0), request.clone()).boxed()
+    }
+
+    fn take_in(&self, _: BTreeMap<u64, String>) -> BoxFuture<'static, ()> {
+        std::future::ready(()).boxed()
     }
 }
 
@@ -134,6 +148,26 @@ impl Company {
     /// From here on the shard's replica answers others.
     pub(super) fn admit<S: Apply>(&self, number: u32, group: &Group<S>) {
         self.doors().insert(number, Arc::new(group.receiver()));
+    }
+
+    /// From here on other nodes ask here for what only the controller may do.
+    pub(super) fn serve(&self, topics: &Arc<Topics>) {
+        self.doors().insert(CONTROLLER, Arc::new(Desk(Arc::downgrade(topics))));
+    }
+
+    /// Asks a node for what only the controller may do: once.
+    pub(super) fn ask_controller(
+        &self,
+        node: u64,
+        request: Vec<u8>,
+    ) -> impl Future<Output = Result<Bytes, peer::Error>> + Send + use<> {
+        let request = vec![request.into()];
+        let peers = self.peers.get();
+        let asked = peers.map(|peers| peers.ask(node, Priority::Bulk, CONTROLLER, request));
+        async move {
+            let asked = asked.ok_or(peer::Error::Unreachable { node })?;
+            Ok(asked.await?.body)
+        }
     }
 
     /// Begins to talk with the others, as this incarnation.

@@ -32,6 +32,7 @@
 //! | `read.rs` | reading a partition, from memory or from the log |
 //! | `lately.rs` | what was read from the log lately |
 //! | `topics.rs` | the control shard: what topics there are to be |
+//! | `controller.rs` | what the controller does for other nodes, drawn |
 //! | `intended.rs` | what control intends, and having it done in a shard of records by whoever leads that |
 //! | `deleting.rs` | topics that go: what is done of it by each leader |
 //! | `coordinator.rs` | the groups' shard, and the task that coordinates |
@@ -47,6 +48,7 @@
 mod await_record;
 mod compactor;
 mod company;
+mod controller;
 mod coordinator;
 mod data;
 mod deleting;

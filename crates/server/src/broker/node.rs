@@ -143,7 +143,9 @@ impl Node {
         let durable = durable.serve(None, &room, &intended, chapter, every, now);
         let (shared, durable) = (Arc::new(shared), Arc::new(durable));
         let shards = vec![Arc::clone(&shared), durable];
-        let topics = Arc::new(Topics::new(control, shards, options.partitions_max));
+        let topics = Topics::new(control, shards, options.partitions_max, &company);
+        let topics = Arc::new(topics);
+        company.serve(&topics);
         let runtime = shared.group.runtime();
         let watching = Task::spawn(runtime, Arc::clone(&room).watch());
         let resting = Task::spawn(runtime, rest(Arc::downgrade(&shared), Arc::clone(&run)));

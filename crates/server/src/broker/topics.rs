@@ -4,7 +4,7 @@
 //! of records has it done by its own leader (`intended.rs`). Whoever asked is answered once that is so, as this node
 //! has heard.
 
-use std::sync::{Arc, RwLockReadGuard};
+use std::sync::{Arc, RwLockReadGuard, Weak};
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -13,22 +13,26 @@ use plimsoll_sync::Dir;
 use tokio::sync::Mutex;
 
 use super::company::Company;
+use super::controller::{self, Request};
 use super::data::DataShard;
 use super::error::Failed;
 use super::intended::Intended;
 use super::layout::{self, CONTROL as NUMBER};
-use super::leadership::{is_alone, wait_to_begin, why_failed};
+use super::leadership::{Leader, is_alone, wait_to_begin, why_failed};
 use super::opening::wait_for;
 use super::options::small_log;
 use crate::cluster::{self, Apply, Group, Recovered, Stop};
 use crate::control::{
-    Catalog, Change, FlushClass, Impossible, TopicSettings, reconcile, reconcile_topics,
+    Catalog, Change, FlushClass, Impossible, PARTITIONS_MAX, TopicSettings, reconcile,
+    reconcile_topics,
 };
 use crate::random;
 use crate::shard::TopicId;
 
 /// Ids of producers that are agreed on at once.
-const PRODUCERS: u32 = 1000;
+pub(super) const PRODUCERS: u32 = 1000;
+/// How often another block of them is asked for: one that was given away and did not arrive is lost, which harms nobody.
+const BLOCKS_ASKED: usize = 3;
 
 /// What topics there are, and are to be.
 #[derive(Debug)]
@@ -37,9 +41,11 @@ pub(crate) struct Topics {
     pub(super) shards: Vec<Arc<DataShard>>,
     partitions_max: usize,
     /// Held while a change is agreed on, with what it was checked against.
-    turn: Mutex<()>,
+    turn: Arc<Mutex<()>>,
     /// Ids of producers that are agreed on and were not given away.
     producers: Mutex<std::ops::Range<i64>>,
+    /// The way to the controller.
+    company: Arc<Company>,
 }
 
 /// The control shard.
@@ -53,8 +59,17 @@ pub(super) struct Control {
 #[derive(Debug)]
 pub(crate) struct Intentions(Arc<Intended>);
 
-/// What applying a change says: the first of the ids of producers that it gave away, if it did.
-type Applied = Result<i64, Impossible>;
+/// A change that was agreed on.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Agreed {
+    /// The first of the ids of producers that it gave away, if it did.
+    pub(super) first: i64,
+    /// The catalog has it from this version on.
+    pub(super) version: u64,
+}
+
+/// What applying a change says.
+type Applied = Result<Agreed, Impossible>;
 
 /// Why a change is not made.
 #[derive(Debug, thiserror::Error)]
@@ -70,19 +85,34 @@ pub(crate) enum Refused {
         /// How many there may be.
         max: usize,
     },
+    /// The controller was asked, and did not answer.
+    #[error("it may be done, or be done later: the controller has not answered")]
+    Unknown,
     /// A shard is offline.
     #[error(transparent)]
     Failed(#[from] Failed),
+}
+
+impl Refused {
+    /// Whoever was asked is not the controller: nothing was done.
+    pub(super) fn not_controller() -> Self {
+        Failed::NotLeader { number: NUMBER }.into()
+    }
+
+    pub(super) fn is_not_controller(&self) -> bool {
+        matches!(self, Self::Failed(Failed::NotLeader { number: NUMBER }))
+    }
 }
 
 impl Apply for Intentions {
     type Answer = Applied;
 
     fn apply(&mut self, _: u64, _: u64, payload: Option<&Bytes>) -> Result<Applied, Stop> {
-        let Some(bytes) = payload else { return Ok(Ok(0)) };
+        let Some(bytes) = payload else { return Ok(Ok(Agreed::default())) };
         let change = Change::decode(bytes).map_err(|why| Stop(why.to_string()))?;
         let first = self.0.catalog().next_producer();
-        Ok(self.0.apply(&change).map(|()| first))
+        let applied = self.0.apply(&change);
+        Ok(applied.map(|()| Agreed { first, version: self.0.catalog().version() }))
     }
 }
 
@@ -123,9 +153,11 @@ impl Topics {
         control: Control,
         shards: Vec<Arc<DataShard>>,
         partitions_max: usize,
+        company: &Arc<Company>,
     ) -> Self {
-        let (turn, producers) = (Mutex::default(), Mutex::new(0..0));
-        Self { control, shards, partitions_max, turn, producers }
+        let (turn, producers) = (Arc::default(), Mutex::new(0..0));
+        let company = Arc::clone(company);
+        Self { control, shards, partitions_max, turn, producers, company }
     }
 
     /// What is intended, and who is told of it.
@@ -167,38 +199,28 @@ impl Topics {
         settings: TopicSettings,
     ) -> Result<TopicId, Refused> {
         let id = TopicId(random::bytes());
-        {
-            let _turn = self.turn.lock().await;
-            self.check_room(partitions)?;
-            let shards = self.place(&settings, partitions);
-            self.agree(&Change::Create { id, name: name.to_owned(), shards, settings }).await?;
-        }
+        let shards = self.unplaced(partitions)?;
+        self.change(Change::Create { id, name: name.to_owned(), shards, settings }).await?;
         self.until_done(id).await?;
         Ok(id)
     }
 
     /// Gives a topic so many more partitions.
     pub(crate) async fn grow(&self, id: TopicId, more: u32) -> Result<(), Refused> {
-        let settings = self.catalog().topic(id).map(|topic| topic.settings.clone());
-        let settings = settings.ok_or(Impossible::NoSuchTopic)?;
-        {
-            let _turn = self.turn.lock().await;
-            self.check_room(more)?;
-            let shards = self.place(&settings, more);
-            self.agree(&Change::Grow { id, shards }).await?;
-        }
+        let shards = self.unplaced(more)?;
+        self.change(Change::Grow { id, shards }).await?;
         Ok(self.until_done(id).await?)
     }
 
     /// Has other settings hold.
     pub(crate) async fn alter(&self, id: TopicId, settings: TopicSettings) -> Result<(), Refused> {
-        self.agree(&Change::Alter { id, settings }).await?;
+        self.change(Change::Alter { id, settings }).await?;
         Ok(self.until_done(id).await?)
     }
 
     /// Has a topic go: `deleting.rs` says how. It is gone from all shards on return, and its name is free.
     pub(crate) async fn delete(&self, id: TopicId) -> Result<(), Refused> {
-        match self.agree(&Change::Delete { id }).await {
+        match self.change(Change::Delete { id }).await {
             // Or it is marked as deleted, and that did not come to its end.
             Ok(_) | Err(Refused::Impossible(Impossible::Deleted(_))) => {}
             Err(why) => return Err(why),
@@ -211,15 +233,109 @@ impl Topics {
         }
     }
 
-    /// An id for an idempotent producer that nobody had: of those that were agreed on while this node was the
-    /// controller.
+    /// An id for an idempotent producer that nobody had: of those that were agreed on for this node.
     pub(crate) async fn producer(&self) -> Result<i64, Refused> {
         let mut producers = self.producers.lock().await;
         if producers.is_empty() {
-            let first = self.agree(&Change::Producers(PRODUCERS)).await?;
+            let first = self.block().await?;
             *producers = first..first + i64::from(PRODUCERS);
         }
         Ok(producers.next().expect("there are some"))
+    }
+
+    /// The first of a block of ids.
+    async fn block(&self) -> Result<i64, Refused> {
+        for _ in 0..BLOCKS_ASKED {
+            match self.agree_anywhere(Change::Producers(PRODUCERS)).await {
+                Ok(agreed) => return Ok(agreed.first),
+                Err(Refused::Unknown) => {}
+                Err(why) => return Err(why),
+            }
+        }
+        Err(Refused::not_controller())
+    }
+
+    /// Waits until this node has heard of all that the controller has agreed on by now.
+    pub(crate) async fn catch_up(&self) -> Result<(), Refused> {
+        if self.leads() {
+            return Ok(());
+        }
+        let answer = controller::ask(&self.company, self.controller()?, &Request::Look).await;
+        let agreed = answer.agreed().map_err(|why| match why {
+            Refused::Unknown => Refused::not_controller(),
+            why => why,
+        })?;
+        self.until_heard(agreed.version).await;
+        Ok(())
+    }
+
+    async fn until_heard(&self, version: u64) {
+        self.intended().until(|catalog| catalog.version() >= version).await;
+    }
+
+    /// The other node that is the controller.
+    fn controller(&self) -> Result<u64, Refused> {
+        match Leader::of(&self.control.group, self.company.node(), false) {
+            Leader::There(node) => Ok(node),
+            Leader::Here | Leader::Unknown => Err(self.why_not().into()),
+        }
+    }
+
+    /// Has the controller agree on a change: whoever that is. This node has heard of it on return.
+    async fn change(&self, change: Change) -> Result<Agreed, Refused> {
+        let agreed = self.agree_anywhere(change).await?;
+        self.until_heard(agreed.version).await;
+        Ok(agreed)
+    }
+
+    async fn agree_anywhere(&self, change: Change) -> Result<Agreed, Refused> {
+        if self.leads() {
+            let _turn = self.turn.lock().await;
+            return self.submit(change).await?.await;
+        }
+        let (controller, request) = (self.controller()?, Request::Change(change));
+        let answer = controller::ask(&self.company, controller, &request).await;
+        // What is refused may be so for what this node has not heard of.
+        self.until_heard(answer.catalog).await;
+        answer.agreed()
+    }
+
+    /// As the controller, for another node. The control shard may be closed meanwhile.
+    pub(super) async fn decide(topics: &Weak<Self>, change: Change) -> Result<Agreed, Refused> {
+        let there = || topics.upgrade().ok_or_else(Refused::not_controller);
+        let turn = Arc::clone(&there()?.turn);
+        let _turn = turn.lock().await;
+        let submitted = {
+            let topics = there()?;
+            topics.submit(change).await?
+        };
+        submitted.await
+    }
+
+    /// So many partitions, which whoever decides places.
+    fn unplaced(&self, partitions: u32) -> Result<Vec<u32>, Refused> {
+        let count = usize::try_from(partitions).unwrap_or(usize::MAX);
+        if count > PARTITIONS_MAX {
+            self.check_room(partitions)?;
+            return Err(Impossible::TooManyPartitions(count).into());
+        }
+        Ok(vec![layout::SHARED; count])
+    }
+
+    /// Places what is to be, if there is room.
+    fn place(&self, change: &mut Change) -> Result<(), Refused> {
+        let (shards, number) = match change {
+            Change::Create { shards, settings, .. } => (shards, number_of(settings)),
+            Change::Grow { id, shards } => {
+                let catalog = self.catalog();
+                let topic = catalog.topic(*id).ok_or(Impossible::NoSuchTopic)?;
+                (shards, number_of(&topic.settings))
+            }
+            _ => return Ok(()),
+        };
+        self.check_room(u32::try_from(shards.len()).unwrap_or(u32::MAX))?;
+        shards.fill(number);
+        Ok(())
     }
 
     /// Whether there is room for so many more partitions.
@@ -231,20 +347,6 @@ impl Topics {
         if has_room { Ok(()) } else { Err(Refused::Full { there, max }) }
     }
 
-    /// In which shards partitions come: who waits for syncs waits for others who do.
-    fn place(&self, settings: &TopicSettings, partitions: u32) -> Vec<u32> {
-        let number = match settings.flush_class() {
-            FlushClass::Shared => layout::SHARED,
-            FlushClass::Durable => layout::DURABLE,
-        };
-        vec![number; usize::try_from(partitions).unwrap_or(usize::MAX)]
-    }
-
-    /// Whether this node may change what is intended.
-    pub(crate) fn check_leads(&self) -> Result<(), Failed> {
-        if self.leads() { Ok(()) } else { Err(self.why_not()) }
-    }
-
     /// Why this node may not change what is intended.
     fn why_not(&self) -> Failed {
         match why_failed(&self.control.group) {
@@ -253,15 +355,23 @@ impl Topics {
         }
     }
 
-    async fn agree(&self, change: &Change) -> Result<i64, Refused> {
+    /// Submits a change, if this node leads, and there is room for it; in its turn. What waits for it to be agreed on
+    /// does not hold this.
+    async fn submit(
+        &self,
+        mut change: Change,
+    ) -> Result<impl Future<Output = Result<Agreed, Refused>> + Send + use<>, Refused> {
+        let refused = |why| match why {
+            cluster::Error::NotLeader { .. } => Refused::not_controller(),
+            cluster::Error::Unknown { .. } => Refused::Unknown,
+            why => Failed::Shard { number: NUMBER, why }.into(),
+        };
         let group = &self.control.group;
         let leadership = group.leadership().ok_or_else(|| self.why_not())?;
-        let agreed = group.propose(leadership, change.encode().into()).await;
-        let agreed = agreed.map_err(|why| match why {
-            cluster::Error::NotLeader { .. } | cluster::Error::Unknown { .. } => self.why_not(),
-            why => Failed::Shard { number: NUMBER, why },
-        })?;
-        Ok(agreed.answer?)
+        self.place(&mut change)?;
+        let submitted = group.submit(leadership, change.encode().into()).await;
+        let submitted = submitted.map_err(refused)?;
+        Ok(async move { Ok(submitted.await.map_err(refused)?.answer?) })
     }
 
     /// What is in a shard was intended: a topic is durable here before a partition of it opens, and stays
@@ -378,9 +488,14 @@ impl Topics {
             let turns = i32::try_from(turns.max().unwrap_or(0)).unwrap_or(i32::MAX);
             bases.max().unwrap_or(0).saturating_add(turns).min(i32::MAX - 1)
         };
-        match self.agree(&Change::Gone { id, epoch }).await {
+        let gone = async {
+            let _turn = self.turn.lock().await;
+            self.submit(Change::Gone { id, epoch }).await?.await
+        };
+        match gone.await {
             Ok(_) => Ok(()),
             Err(Refused::Failed(failed)) => Err(failed),
+            Err(Refused::Unknown) => Err(Failed::NotLeader { number: NUMBER }),
             // The controller before this one had it go.
             Err(Refused::Impossible(Impossible::NoSuchTopic)) => Ok(()),
             Err(why) => unreachable!("a deleted topic can go: {why}"),
@@ -391,5 +506,13 @@ impl Topics {
         let closed = self.control.group.close();
         closed.map_err(|why| Failed::Shard { number: NUMBER, why })?;
         Ok(self.shards)
+    }
+}
+
+/// In which shard the partitions of a topic come: who waits for syncs waits for others who do.
+fn number_of(settings: &TopicSettings) -> u32 {
+    match settings.flush_class() {
+        FlushClass::Shared => layout::SHARED,
+        FlushClass::Durable => layout::DURABLE,
     }
 }

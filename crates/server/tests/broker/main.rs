@@ -5,6 +5,7 @@ mod band;
 mod bounds;
 mod chapters;
 mod disks;
+mod forwarded;
 mod gate;
 mod members;
 mod promises;
