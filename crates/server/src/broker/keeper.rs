@@ -1,7 +1,7 @@
 //! [`Keeper`]: writes the snapshots of a shard, and lets its log go behind them.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use plimsoll_sync::Dir;
@@ -22,6 +22,8 @@ const LOOK: Duration = Duration::from_millis(250);
 /// How many times as long as a state is taken, which holds up its shard, passes before the next is.
 const REST: u32 = 50;
 const REST_MIN: Duration = Duration::from_millis(200);
+/// How long a node that ends waits for others to say what they have.
+const PATIENCE: Duration = Duration::from_secs(3);
 /// Others may have filled the disk, and may free it.
 const REST_AFTER_FAILURE: Duration = Duration::from_secs(10);
 
@@ -49,6 +51,8 @@ pub(super) struct Keeper {
     /// something was deleted.
     is_due: AtomicBool,
     end: Notify,
+    /// Since when the node ends.
+    ends: OnceLock<Instant>,
 }
 
 impl Keeper {
@@ -66,6 +70,7 @@ impl Keeper {
             shelf,
             is_due: AtomicBool::new(false),
             end: Notify::new(),
+            ends: OnceLock::new(),
         }
     }
 
@@ -120,6 +125,7 @@ impl Keeper {
         keeping: Task,
         mut group: Arc<Group<S>>,
     ) -> (Result<(), Failed>, Group<S>) {
+        self.ends.get_or_init(Instant::now);
         self.end.notify_one();
         keeping.join();
         let runtime = group.runtime().clone();
@@ -135,6 +141,18 @@ impl Keeper {
                 Err(shared) => group = shared,
             }
             runtime.block_on(async { sleep(Duration::from_millis(1)).await });
+        }
+    }
+
+    /// The node ends, and the others do not say that they have it durable: they may be ending too. The next start
+    /// applies the log.
+    async fn is_given_up<S: Kept>(&self, group: &Group<S>) {
+        loop {
+            sleep(LOOK).await;
+            let has_waited = self.ends.get().is_some_and(|since| since.elapsed() > PATIENCE);
+            if has_waited && !group.is_alone() {
+                return;
+            }
         }
     }
 
@@ -164,7 +182,13 @@ impl Keeper {
             return Ok(Duration::ZERO);
         };
         // Never ahead of what a power cut leaves.
-        group.wait_durable(place.index()).await.map_err(failed)?;
+        let durable = tokio::select! {
+            durable = group.wait_durable(place.index()) => Some(durable.map_err(failed)?),
+            () = self.is_given_up(group) => None,
+        };
+        if durable.is_none() {
+            return Ok(Duration::ZERO);
+        }
         let (dir, group, shelf) = (Arc::clone(&self.dir), Arc::clone(group), self.shelf.clone());
         let write = move || -> Result<Result<(), Failed>, Failed> {
             let behind = needs_from.map_or(Some(place.index()), |first| first.checked_sub(1));

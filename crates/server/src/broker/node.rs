@@ -272,7 +272,6 @@ impl Node {
     pub fn close(self) -> Result<(), Failed> {
         let Self { topics, groups, run, tasks, meeting, company, memory, .. } = self;
         drop((tasks, meeting));
-        company.part();
         let groups = alone(groups, |groups| groups.group.runtime().clone()).close();
         let mut ends = Ends::new();
         let topics = alone(topics, |topics| topics.group().runtime().clone());
@@ -281,6 +280,8 @@ impl Node {
             let shard = alone(shard, |shard| shard.group.runtime().clone());
             ends.insert(number, shard.close()?);
         }
+        // Until here the others were answered: D comes from them.
+        company.part();
         groups?;
         ends.retain(|number, _| *number == SHARED);
         run.close(&ends, now())?;
