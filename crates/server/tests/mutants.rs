@@ -16,11 +16,12 @@ use planted::Hunt;
 fn hunt() -> Hunt {
     let story = |name| (name, "PLIMSOLL_SEEDS", "1");
     let lives = |seeds| ("what_a_broker_said_holds_whatever_ends_it", "PLIMSOLL_SEEDS", seeds);
+    let replicas = |seeds| ("what_a_quorum_has_stays_whoever_forgets", "PLIMSOLL_SEEDS", seeds);
     Hunt {
         mutants: "crates/server/mutants",
         crates: &["crates/sync", "crates/simdisk", "crates/log", "crates/server"],
         package: "plimsoll-server",
-        programs: &["simulation", "shard", "chapter", "broker"],
+        programs: &["simulation", "shard", "chapter", "broker", "replicas"],
         campaigns: vec![
             story("stories::what_was_deleted_stays_so_though_less_expires_later"),
             story("stories::what_is_deleted_while_a_chapter_waits_is_in_it"),
@@ -34,16 +35,18 @@ fn hunt() -> Hunt {
             story("backup::a_backup_that_is_killed_at_any_moment_is_the_old_one_or_the_new_one"),
             story("backup::only_what_lacks_is_copied_and_what_is_gone_is_dropped"),
             story("backup::a_backup_beside_everything_else_is_what_was_there_at_some_moment"),
+            story("stories::d_does_not_go_back_when_a_sole_voter_gets_company"),
+            replicas("60"),
             lives("200"),
         ],
-        healthy: vec![lives("30")],
+        healthy: vec![replicas("20"), lives("30")],
         longest_s: 600,
     }
 }
 
 #[test]
 fn every_mutant_still_fits() {
-    hunt().check(52);
+    hunt().check(60);
 }
 
 #[test]

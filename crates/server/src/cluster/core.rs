@@ -30,6 +30,9 @@ use super::types::Types;
 
 /// How seldom the steps of a log without threads are taken.
 const DRIVEN_EVERY_MS: u64 = 8;
+/// Once in so many times they are taken more seldom, as with a disk that is slow now and then.
+const SLOW_ONE_IN: u64 = 50;
+const SLOW_MS: u64 = 200;
 
 pub(crate) type Engine<S> = Raft<Types, State<S>>;
 
@@ -201,7 +204,9 @@ async fn drive(storage: Weak<Storage>) {
         // A log that has stopped says so to whoever waits for it.
         while storage.log.drive().unwrap_or(false) {}
         drop(storage);
-        let rest = Runtime::thread_rng().next_u64() % DRIVEN_EVERY_MS;
-        tokio::time::sleep(Duration::from_millis(1 + rest)).await;
+        let mut drawn = Runtime::thread_rng();
+        let most =
+            if drawn.next_u64().is_multiple_of(SLOW_ONE_IN) { SLOW_MS } else { DRIVEN_EVERY_MS };
+        tokio::time::sleep(Duration::from_millis(1 + drawn.next_u64() % most)).await;
     }
 }

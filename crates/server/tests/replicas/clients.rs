@@ -1,9 +1,11 @@
 //! Clients of a group, which propose, are told, and read.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use rand::Rng;
+use tokio::time::sleep;
 
 use super::life::Life;
 use super::world::lock;
@@ -33,7 +35,9 @@ impl Life {
         };
         let payload = Bytes::from(format!("{kind} {} {}", self.proposed, "x".repeat(bytes)));
         let oracle = Arc::clone(&self.world.oracle);
+        let after = Duration::from_millis(self.drawn.random_range(0..30));
         let proposed = async move {
+            sleep(after).await;
             let was_guarded = group.is_guarded();
             let pending = group.submit(leadership, payload.clone()).await;
             let Ok(pending) = pending else { return };

@@ -16,8 +16,8 @@ use super::oracle::Counts;
 use super::panics;
 use super::world::{End, World};
 
-/// How often something may happen, and all is held against the rule.
-const STEP: Duration = Duration::from_millis(20);
+/// How seldom something may happen, and all is held against the rule.
+const STEP_MS: u64 = 40;
 /// For how long things go wrong.
 const TROUBLED_S: u64 = 20;
 /// Within what time a group that can agrees on something, once nothing goes wrong any more.
@@ -92,7 +92,8 @@ impl Life {
     }
 
     async fn step(&mut self) {
-        sleep(STEP).await;
+        // So that what ends does so in the midst of something.
+        sleep(Duration::from_millis(self.drawn.random_range(1..STEP_MS))).await;
         panics::none();
         self.world.look();
     }
@@ -238,7 +239,13 @@ impl Life {
     fn ends(&mut self, node: u64, how: End) {
         // With what is in the ring only a process forgets.
         let forgets = how != End::Killed || self.world.promise == Ack::Buffered;
-        if self.world.nodes[&node].group.is_none() || (forgets && !self.may_forget(node)) {
+        if !forgets || self.may_forget(node) {
+            self.ends_anyhow(node, how);
+        }
+    }
+
+    fn ends_anyhow(&mut self, node: u64, how: End) {
+        if self.world.nodes[&node].group.is_none() {
             return;
         }
         self.count(match how {
@@ -269,7 +276,7 @@ impl Life {
         self.count("an operator who had all go on with their disks");
         self.tell("an operator has all go on with their disks");
         for id in self.world.up() {
-            self.ends(id, End::PowerCut);
+            self.ends_anyhow(id, End::PowerCut);
         }
         let down: Vec<_> = self.returns.keys().copied().collect();
         down.iter().for_each(|id| self.world.lift(*id));
@@ -381,7 +388,10 @@ impl Drop for Told<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             let lines = self.0.trace.lines();
-            let from = lines.len().saturating_sub(300);
+            if let Some(path) = std::env::var_os("PLIMSOLL_TRACE") {
+                std::fs::write(path, lines.join("\n")).expect("it can be written");
+            }
+            let from = lines.len().saturating_sub(100);
             lines[from..].iter().for_each(|line| println!("{line}"));
         }
     }

@@ -8,7 +8,7 @@
 //! replica in `World::look`.
 //!
 //! All runs in one thread, with a clock of its own: the same seed is the same life, message by message
-//! (`a_seed_is_one_life`).
+//! (`a_seed_is_one_life`). `PLIMSOLL_SEED=7 PLIMSOLL_TRACE=file` writes down the life of a seed that fails.
 
 #![expect(clippy::print_stdout, reason = "it tells what was seen")]
 
@@ -35,7 +35,7 @@ use seeds::{is_replay, replayable, seeds};
 use world::run;
 
 /// So many by default.
-const SEEDS: u64 = 40;
+const SEEDS: u64 = 120;
 
 /// So many at once.
 const JOBS: usize = 2;
@@ -100,7 +100,8 @@ fn what_a_quorum_has_stays_whoever_forgets() {
         "an acknowledgement while not guarded",
         "an operator who had all go on with their disks",
     ];
-    for what in wanted.into_iter().filter(|_| !is_replay()) {
+    let are_many = seeds.end.saturating_sub(seeds.start) >= SEEDS;
+    for what in wanted.into_iter().filter(|_| are_many) {
         assert!(total.contains_key(what), "{what}");
     }
 }

@@ -162,6 +162,9 @@ impl Net {
                 }
                 self.oracle.leads(from, *term);
                 entries.iter().for_each(|entry| self.oracle.sends(from, entry));
+                if let Some(last) = entries.last() {
+                    self.oracle.has(*term, last.index);
+                }
             }
             Asked::Vote { term, is_pre } if !self.may_vote(from) => {
                 let what = if *is_pre { "would campaign" } else { "campaigns" };
@@ -191,6 +194,7 @@ impl Net {
             }
             (Asked::ReEnter { own_term }, glance::Answered::ReEnter { term, last }) => {
                 self.oracle.leads(from, *term);
+                self.oracle.names_last(from, *term, *last);
                 self.oracle.names(to, own, (*own_term, *term, *last));
             }
             _ => {}

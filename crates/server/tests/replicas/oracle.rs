@@ -22,6 +22,8 @@ pub(crate) struct Oracle(Mutex<Known>);
 struct Known {
     /// Who acted as leader in a term.
     leaders: BTreeMap<u64, u64>,
+    /// The last entry that was seen of a leader, by term.
+    last: BTreeMap<u64, u64>,
     /// Hashes of the record and of the payload, by term and index.
     entries: BTreeMap<(u64, u64), (u64, u64)>,
     /// Hashes of payloads, by term and index.
@@ -78,6 +80,21 @@ impl Oracle {
         drop(known);
         if leader != node {
             self.broken(format!("nodes {leader} and {node} lead in term {term}"));
+        }
+    }
+
+    /// A leader has this entry.
+    pub(crate) fn has(&self, term: u64, index: u64) {
+        let mut known = lock(&self.0);
+        let last = known.last.entry(term).or_default();
+        *last = index.max(*last);
+    }
+
+    /// A leader names the last entry of its log, to one that asks how far it must come.
+    pub(crate) fn names_last(&self, node: u64, term: u64, last: Option<u64>) {
+        let seen = lock(&self.0).last.get(&term).copied();
+        if last < seen {
+            self.broken(format!("node {node} names {last:?} as its last, and has sent {seen:?}"));
         }
     }
 

@@ -182,7 +182,13 @@ impl World {
         let recovered = Recovered::open(&dir, options).unwrap();
         let records = recovered.recovery().last_index;
         assert!(records >= node.synced, "node {id} lost what it had synced: {records}");
-        node.is_doubtful |= records.checked_sub(1) < *lock(&node.memory.0);
+        let has_less = records.checked_sub(1) < *lock(&node.memory.0);
+        // With a process only what is in the ring goes, and of the rest the witness says nothing.
+        assert!(
+            !has_less || promise == Ack::Buffered,
+            "node {id} has {records} records, and said more"
+        );
+        node.is_doubtful |= has_less;
         let is_dirty = node.is_doubtful;
         let wire = Wire { from: id, incarnation: node.incarnation, net: Arc::clone(&net) };
         let testimony: Arc<dyn Testimony> = Arc::clone(&node.memory) as _;
@@ -236,15 +242,15 @@ impl World {
             self.net.trace.tell(format_args!("{id}.{} did {step}", node.incarnation));
         }
         node.disk = Arc::new(node.disk.crash(crash, seed));
-        // What goes on of it writes to the disk that was: nobody sees it any more.
+        // What goes on of it writes to the disk and the memory that were: nobody sees it any more.
+        let witnessed = *lock(&node.memory.0);
+        let witnessed = if how == End::Killed { witnessed } else { None };
+        node.memory = Arc::new(Memory(Mutex::new(witnessed)));
         drop(group);
         // Of what is durable before it is acknowledged nothing can be forgotten.
         if how != End::Killed && self.promise != Ack::Durable {
             // Nothing proves that it forgot nothing.
             node.is_doubtful = true;
-        }
-        if how != End::Killed {
-            node.memory = Arc::default();
         }
     }
 
