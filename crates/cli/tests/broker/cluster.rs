@@ -54,6 +54,7 @@ fn free_ports(count: usize) -> Vec<u16> {
 }
 
 /// Does this until it succeeds.
+#[expect(clippy::disallowed_methods, reason = "processes elect a leader, and tell nobody here")]
 fn in_time<T>(what: &str, mut act: impl FnMut() -> Result<T, String>) -> T {
     let begun = Instant::now();
     loop {

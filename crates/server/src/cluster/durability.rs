@@ -12,7 +12,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Weak;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -51,13 +51,14 @@ pub(crate) struct Durability {
     known: watch::Sender<Option<u64>>,
     /// Somebody waits for D to be here.
     wanted: watch::Sender<Option<u64>>,
-    is_guarded: AtomicBool,
+    /// The term in which this replica leads and was found to need no guard; 0: none.
+    calm_in: AtomicU64,
 }
 
 impl Default for Durability {
     fn default() -> Self {
         let (known, wanted) = (watch::Sender::new(None), watch::Sender::new(None));
-        Self { known, wanted, is_guarded: AtomicBool::new(false) }
+        Self { known, wanted, calm_in: AtomicU64::new(0) }
     }
 }
 
@@ -88,8 +89,10 @@ impl Durability {
         async move { known.wait_for(|known| *known >= Some(index)).await.is_ok() }
     }
 
-    pub(crate) fn is_guarded(&self) -> bool {
-        self.is_guarded.load(Ordering::Relaxed)
+    /// Whether what is committed in a term must be durable before anybody hears of it: until it is known that
+    /// it need not be.
+    pub(crate) fn is_guarded(&self, term: u64) -> bool {
+        self.calm_in.load(Ordering::Relaxed) != term
     }
 }
 
@@ -191,7 +194,7 @@ pub(crate) async fn find<S: Apply>(
         let own = vote.zip(last).filter(|(vote, last)| vote.leader_id.term == last.leader_id.term);
         let Some((vote, last)) = own else {
             leading = Leading::default();
-            durability.is_guarded.store(false, Ordering::Relaxed);
+            durability.calm_in.store(0, Ordering::Relaxed);
             continue;
         };
         if leading.term != vote.leader_id.term {
@@ -203,7 +206,8 @@ pub(crate) async fn find<S: Apply>(
         let durable = quorum::durable(&voters, &leading.reports).min(committed);
         durability.learn(durable);
         let now = Instant::now();
-        durability.is_guarded.store(leading.is_guarded(node, &voters, now), Ordering::Relaxed);
+        let is_calm = !leading.is_guarded(node, &voters, now);
+        durability.calm_in.store(if is_calm { leading.term } else { 0 }, Ordering::Relaxed);
         let syncs = *wanted.borrow_and_update() > durable;
         for voter in voters.iter().flatten().copied().collect::<BTreeSet<_>>() {
             if !leading.is_due(voter, last.index, syncs, now) {

@@ -114,7 +114,8 @@ impl<S: Apply> Group<S> {
     /// Whether the leader's quorum is so thin that what is committed is durable before anybody is told.
     #[must_use]
     pub fn is_guarded(&self) -> bool {
-        self.durability.is_guarded()
+        self.leads_in()
+            .is_some_and(|term| self.waits_for_quorum() && self.durability.is_guarded(term))
     }
 
     /// Adds the replica of a node, which gets the log and does not vote yet. It has all of it on return.
@@ -145,6 +146,11 @@ impl<S: Apply> Group<S> {
     pub async fn hand_over(&self, to: u64) -> Result<()> {
         let handed = self.engine.trigger().transfer_leader(to).await;
         handed.map_err(|why| Error::Stopped { why: why.to_string() })
+    }
+
+    /// Whether D is something else than what is committed, or durable here.
+    fn waits_for_quorum(&self) -> bool {
+        self.storage.promise != Ack::Durable && !self.is_alone()
     }
 
     fn why_unchanged(&self, why: RaftError<Types, ClientWriteError<Types>>) -> Error {
@@ -213,6 +219,7 @@ impl<S: Apply> Group<S> {
         let write = self.engine.write(Payload(payload)).with_leader(term).responder(responder);
         write.await.map_err(|why| Error::Stopped { why: why.to_string() })?;
         let (engine, durability) = (self.engine.clone(), Arc::clone(&self.durability));
+        let has_others = self.waits_for_quorum();
         Ok(async move {
             let answered = answered.await.map_err(|_ended| why_stopped(&engine))?;
             let written = answered.map_err(|error| match error {
@@ -221,7 +228,7 @@ impl<S: Apply> Group<S> {
                 error => Error::Stopped { why: error.to_string() },
             })?;
             let answer = written.data.0.downcast().expect("it comes from this group's state");
-            if durability.is_guarded() {
+            if has_others && durability.is_guarded(term) {
                 durability.wait(written.log_id.index, true).await;
             }
             Ok(Committed { index: written.log_id.index, answer: *answer })
@@ -289,8 +296,7 @@ impl<S: Apply> Group<S> {
         index: u64,
         asks: bool,
     ) -> impl Future<Output = Result<()>> + Send + use<S> {
-        let is_alone = self.is_alone() || self.storage.promise == Ack::Durable;
-        let quorum = (!is_alone).then(|| self.durability.wait(index, asks));
+        let quorum = self.waits_for_quorum().then(|| self.durability.wait(index, asks));
         async move {
             let is_there = match quorum {
                 Some(quorum) => quorum.await,
