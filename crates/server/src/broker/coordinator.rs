@@ -163,7 +163,7 @@ impl Coordinator {
         let (stands, standing) = watch::channel(Standing::default());
         let leading = lead_whenever(NUMBER, Arc::clone(&group), coordinates, asked, stands);
         let task = Task::spawn(group.runtime(), leading);
-        if leadership::is_alone(&group) {
+        if group.is_alone() {
             wait_until_it_leads(NUMBER, &group, standing.clone())?;
         }
         let keeping = Arc::clone(&keeper).keep(Arc::clone(&group), Arc::clone(room));

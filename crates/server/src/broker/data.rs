@@ -20,7 +20,7 @@ use super::lately::Lately;
 use super::layout;
 use super::leader::{Appended, Ask, ChapterSize, Leads};
 use super::leadership::{
-    Standing, is_alone, is_read_here, lead_whenever, wait_to_begin, wait_until_it_leads,
+    Standing, is_read_here, lead_whenever, wait_to_begin, wait_until_it_leads,
 };
 use super::opening::wait_for;
 use super::replica::{Applier, Replica};
@@ -151,7 +151,7 @@ impl Found {
 impl Opened {
     /// Whether nobody else votes in its group.
     pub(super) fn is_alone(&self) -> bool {
-        is_alone(&self.group)
+        self.group.is_alone()
     }
 
     /// Goes on behind what may be gone, as its leader. Durable on return.

@@ -17,7 +17,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
-use tokio::time::{sleep, timeout};
 
 use super::error::Failed;
 use super::opening::wait_for;
@@ -156,19 +155,6 @@ async fn begin<S: Apply>(group: &Group<S>) -> cluster::Result<Leadership> {
     }
 }
 
-/// Whether nobody else votes, of a shard that is being opened. Not to be called on a runtime.
-pub(super) fn is_alone<S: Apply>(group: &Group<S>) -> bool {
-    // The engine runs before it says who votes. Of a new replica it may say nothing for long.
-    const PATIENCE: Duration = Duration::from_secs(1);
-    let is_known = async {
-        while group.voters().is_empty() {
-            sleep(Duration::from_millis(1)).await;
-        }
-    };
-    group.runtime().block_on(async { timeout(PATIENCE, is_known).await.ok() });
-    group.is_alone()
-}
-
 /// As a leadership [begins](begin), of a shard that is being opened. Not to be called on a runtime.
 pub(super) fn wait_to_begin<S: Apply>(number: u32, group: &Group<S>) -> Result<Leadership, Failed> {
     let failed = |why| Failed::Shard { number, why };
@@ -229,6 +215,7 @@ mod tests {
     use plimsoll_simdisk::SimDir;
     use plimsoll_sync::Dir;
     use tokio::sync::oneshot;
+    use tokio::time::timeout;
 
     use super::super::layout::SHARED;
     use super::super::leader::{Appended, Ask, ChapterSize, Leads};

@@ -18,7 +18,7 @@ use super::data::DataShard;
 use super::error::Failed;
 use super::intended::Intended;
 use super::layout::{self, CONTROL as NUMBER};
-use super::leadership::{Leader, is_alone, wait_to_begin, why_failed};
+use super::leadership::{Leader, wait_to_begin, why_failed};
 use super::opening::wait_for;
 use super::options::small_log;
 use crate::cluster::{self, Apply, Group, Recovered, Stop};
@@ -140,7 +140,7 @@ impl Control {
         let begin = company.begin(NUMBER, false, None);
         let group = recovered.start_as(begin, intentions).map_err(failed)?;
         company.admit(NUMBER, &group);
-        if is_alone(&group) {
+        if group.is_alone() {
             wait_to_begin(NUMBER, &group)?;
         }
         Ok(Self { group, intended })

@@ -7,7 +7,7 @@ use std::sync::{Arc, Weak, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use openraft::{AsyncRuntime, BasicNode, Raft, RaftState};
+use openraft::{AsyncRuntime, BasicNode, Raft, RaftMetrics, RaftState};
 use plimsoll_log::Ack;
 use rand_core::Rng;
 use tokio::runtime;
@@ -174,6 +174,14 @@ async fn begin<S: Apply>(setting: Setting<S>) -> Result<(Engine<S>, Vec<AbortHan
     let voters = engine.with_raft_state(voters).await.map_err(|e| stopped(&e))?;
     if voters.is_empty() && founds {
         return Err(Error::MembersLost);
+    }
+    // Whoever opens a group asks at once who votes.
+    let mut told = engine.metrics();
+    let is_told = |told: &RaftMetrics<Types>| {
+        told.membership_config.membership().voter_ids().next().is_some()
+    };
+    while !voters.is_empty() && !is_told(&told.borrow_and_update()) {
+        told.changed().await.map_err(|e| stopped(&e))?;
     }
     let is_alone = voters == [node];
     if is_alone {

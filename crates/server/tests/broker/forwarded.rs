@@ -56,6 +56,7 @@ fn three(root: &Path) -> BTreeMap<u64, Broker> {
     brokers
 }
 
+#[expect(clippy::disallowed_methods, reason = "it asks again and again")]
 fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !holds() {
