@@ -25,7 +25,7 @@ Exit status: 0 founded, 2 it could not be, or something is in the directory.")]
         #[arg(long, value_name = "DIR", env = "PLIMSOLL_DIR", default_value = "plimsoll-data")]
         dir: PathBuf,
         /// All nodes: a number for each, and where the others find it
-        #[arg(long, value_name = "N=HOST:PORT,…")]
+        #[arg(long, value_name = "N=HOST:PORT,...")]
         members: MembersArg,
     },
 }

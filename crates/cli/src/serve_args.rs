@@ -45,7 +45,7 @@ pub(crate) struct Typed {
     #[arg(long, value_name = "N", env = "PLIMSOLL_NODE")]
     pub(crate) node: Option<u64>,
     /// The nodes of its cluster, and where they find each other: `plimsoll cluster init` prints them
-    #[arg(long, value_name = "N=HOST:PORT,…", env = "PLIMSOLL_MEMBERS")]
+    #[arg(long, value_name = "N=HOST:PORT,...", env = "PLIMSOLL_MEMBERS")]
     pub(crate) members: Option<MembersArg>,
     /// Which cluster that is
     #[arg(long, value_name = "ID", env = "PLIMSOLL_CLUSTER_ID")]

@@ -31,6 +31,14 @@ impl Patience {
 }
 
 impl Session {
+    /// Whether topics can be changed: the controller is here or can be asked. What it has agreed on is known here then.
+    pub(super) async fn check_controller(&self, patience: Patience) -> Result<(), Problem> {
+        if self.node.topics.leads() {
+            return Ok(());
+        }
+        self.within(patience, |node: Arc<Node>| async move { node.topics.catch_up().await }).await
+    }
+
     /// Has the node do something, and waits for it while there is patience. Where the listener has ended
     /// before it is done, it stops where it is: what is agreed on then, the next start does.
     pub(super) async fn within<T, Done>(

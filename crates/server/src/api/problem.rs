@@ -1,8 +1,7 @@
 //! [`Problem`]: why what was asked for is not done, as a client is told.
 
-use super::session::code_of;
-use crate::broker::Refused;
-use crate::control::InvalidSetting;
+use crate::broker::{CONTROL, Failed, Refused};
+use crate::control::{Impossible, InvalidSetting};
 use crate::kafka::error::ErrorCode;
 
 /// A code, which a client acts on, and words for people where there are some.
@@ -37,5 +36,24 @@ impl From<Refused> for Problem {
 impl From<InvalidSetting> for Problem {
     fn from(why: InvalidSetting) -> Self {
         Self::new(ErrorCode::InvalidConfig, why.to_string())
+    }
+}
+
+/// What a client is told of a change that is not made.
+pub(crate) fn code_of(refused: &Refused) -> ErrorCode {
+    match refused {
+        Refused::Impossible(impossible) => match impossible {
+            Impossible::Exists(_) | Impossible::IdExists => ErrorCode::TopicAlreadyExists,
+            Impossible::NoSuchTopic | Impossible::Deleted(_) | Impossible::NotDeleted(_) => {
+                ErrorCode::UnknownTopicOrPartition
+            }
+            Impossible::TooManyPartitions(_) => ErrorCode::InvalidPartitions,
+            Impossible::Exhausted | Impossible::Backwards(..) => ErrorCode::UnknownServerError,
+        },
+        Refused::Full { .. } => ErrorCode::InvalidPartitions,
+        Refused::Unknown => ErrorCode::RequestTimedOut,
+        Refused::Failed(Failed::NotLeader { number: CONTROL }) => ErrorCode::NotController,
+        Refused::Failed(Failed::NotLeader { .. }) => ErrorCode::NotLeaderOrFollower,
+        Refused::Failed(_) => ErrorCode::KafkaStorageError,
     }
 }

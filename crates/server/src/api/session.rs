@@ -6,10 +6,8 @@ use tokio::sync::watch;
 
 use super::budget::Budget;
 use super::hints::LeaderHint;
-use super::patience::Patience;
-use super::problem::Problem;
-use crate::broker::{CONTROL, DataShard, Ends, Failed, Leader, Member, Node, Refused, SHARED};
-use crate::control::{Catalog, FlushClass, Impossible, Topic};
+use crate::broker::{DataShard, Ends, Leader, Member, Node, SHARED};
+use crate::control::{Catalog, FlushClass, Topic};
 use crate::kafka::error::ErrorCode;
 use crate::shard::Opening;
 
@@ -123,14 +121,6 @@ impl Session {
         voters.into_iter().map(kafka_id).collect()
     }
 
-    /// Whether topics can be changed: the controller is here or can be asked. What it has agreed on is known here then.
-    pub(super) async fn check_controller(&self, patience: Patience) -> Result<(), Problem> {
-        if self.node.topics.leads() {
-            return Ok(());
-        }
-        self.within(patience, |node: Arc<Node>| async move { node.topics.catch_up().await }).await
-    }
-
     /// Where a partition takes records.
     pub(crate) fn locate(
         &self,
@@ -180,24 +170,5 @@ pub(crate) fn check_epoch(clients: i32, ours: i32) -> Result<(), ErrorCode> {
         _ if clients < ours => Err(ErrorCode::FencedLeaderEpoch),
         _ if clients > ours => Err(ErrorCode::UnknownLeaderEpoch),
         _ => Ok(()),
-    }
-}
-
-/// What a client is told of a change that is not made.
-pub(crate) fn code_of(refused: &Refused) -> ErrorCode {
-    match refused {
-        Refused::Impossible(impossible) => match impossible {
-            Impossible::Exists(_) | Impossible::IdExists => ErrorCode::TopicAlreadyExists,
-            Impossible::NoSuchTopic | Impossible::Deleted(_) | Impossible::NotDeleted(_) => {
-                ErrorCode::UnknownTopicOrPartition
-            }
-            Impossible::TooManyPartitions(_) => ErrorCode::InvalidPartitions,
-            Impossible::Exhausted | Impossible::Backwards(..) => ErrorCode::UnknownServerError,
-        },
-        Refused::Full { .. } => ErrorCode::InvalidPartitions,
-        Refused::Unknown => ErrorCode::RequestTimedOut,
-        Refused::Failed(Failed::NotLeader { number: CONTROL }) => ErrorCode::NotController,
-        Refused::Failed(Failed::NotLeader { .. }) => ErrorCode::NotLeaderOrFollower,
-        Refused::Failed(_) => ErrorCode::KafkaStorageError,
     }
 }

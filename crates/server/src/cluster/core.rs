@@ -24,7 +24,7 @@ use super::reentry::re_enter;
 use super::runtime::Runtime;
 use super::settings::settings;
 use super::standing::Standing;
-use super::state::State;
+use super::state::{Engine, State};
 use super::storage::Storage;
 use super::types::Types;
 
@@ -33,8 +33,6 @@ const DRIVEN_EVERY_MS: u64 = 8;
 /// Once in so many times they are taken more seldom, as with a disk that is slow now and then.
 const SLOW_ONE_IN: u64 = 50;
 const SLOW_MS: u64 = 200;
-
-pub(crate) type Engine<S> = Raft<Types, State<S>>;
 
 /// A running engine. Dropping it stops the engine, and waits for its thread; not on a runtime: that may be
 /// the thread's own, which waits for all that runs on it.

@@ -25,11 +25,11 @@ use plimsoll_log::Ack;
 use tokio::time::{Instant, sleep_until};
 
 use super::apply::Apply;
-use super::core::Engine;
 use super::message::{Answer, AskDurable, Request};
 use super::network::Network;
 use super::quorum;
 use super::record::{from_log, to_log};
+use super::state::Engine;
 use super::storage::Storage;
 use super::types::Vote;
 use super::watch;

@@ -13,7 +13,7 @@ use openraft::{BasicNode, EntryPayload, ServerState};
 use plimsoll_log::Ack;
 
 use super::apply::Apply;
-use super::core::{Core, Engine};
+use super::core::Core;
 use super::durability::Durability;
 use super::error::{Error, Result};
 use super::network::Network;
@@ -21,7 +21,7 @@ use super::place::Place;
 use super::receiver::Receiver;
 use super::record::{HEAD_BYTES, from_log, to_log};
 use super::standing::Standing;
-use super::state::{Leadership, Progress};
+use super::state::{Engine, Leadership, Progress};
 use super::storage::Storage;
 use super::types::{Entry, Payload, Types};
 use super::watch;

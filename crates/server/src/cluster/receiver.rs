@@ -8,10 +8,10 @@ use openraft::async_runtime::WatchReceiver;
 
 use super::apply::Apply;
 use super::carrier::Incarnations;
-use super::core::Engine;
 use super::durability::{self, Durability};
 use super::message::{Answer, Refusal, Request};
 use super::standing::Standing;
+use super::state::Engine;
 use super::storage::Storage;
 use super::types::Vote;
 

@@ -6,7 +6,7 @@ use plimsoll_log::{Ack, Recovery};
 use plimsoll_sync::Dir;
 
 use super::apply::Apply;
-use super::core::{Core, Engine, Setting};
+use super::core::{Core, Setting};
 use super::durability::Durability;
 use super::error::{Error, Result};
 use super::group::Group;
@@ -14,7 +14,7 @@ use super::network::Network;
 use super::options::{Begin, Options};
 use super::place::Place;
 use super::standing::Standing;
-use super::state::{Progress, State};
+use super::state::{Engine, Progress, State};
 use super::storage::Storage;
 use super::watch;
 

@@ -9,10 +9,10 @@ use plimsoll_log::Ack;
 use tokio::time::{sleep, timeout};
 
 use super::apply::Apply;
-use super::core::Engine;
 use super::message::{Answer, Request};
 use super::network::Network;
 use super::standing::{Goal, Standing};
+use super::state::Engine;
 use super::storage::Storage;
 
 /// How long the others may take to answer.

@@ -15,7 +15,7 @@ use openraft::storage::{
     EntryResponder, RaftSnapshotBuilder, RaftStateMachine, Snapshot, SnapshotMeta,
 };
 use openraft::type_config::alias::{SnapshotMetaOf, SnapshotOf};
-use openraft::{EntryPayload, OptionalSend};
+use openraft::{EntryPayload, OptionalSend, Raft};
 
 use super::apply::Apply;
 use super::place::Place;
@@ -31,6 +31,9 @@ pub struct Leadership {
     /// The index of its first entry.
     pub since: u64,
 }
+
+/// The engine, with what it applies entries to.
+pub(crate) type Engine<S> = Raft<Types, State<S>>;
 
 /// How far entries are applied.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

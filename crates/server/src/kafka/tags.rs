@@ -33,3 +33,23 @@ impl Tags {
         self.fields.iter().find(|(of, _)| Some(*of) == tag)
     }
 }
+
+impl Writer {
+    /// Ends a struct that has no tags to tell.
+    pub(super) fn no_tags(&mut self) {
+        self.tags(&Tags::of(self.layout()));
+    }
+
+    /// Ends a struct.
+    pub(super) fn tags(&mut self, tags: &Tags) {
+        if !self.layout().flexible {
+            return;
+        }
+        self.varint(u32::try_from(tags.fields.len()).expect("a struct has few tags"));
+        for (tag, value) in &tags.fields {
+            self.varint(*tag);
+            self.varint(u32::try_from(value.len()).expect("a frame has room for it"));
+            self.copy(value);
+        }
+    }
+}

@@ -23,7 +23,6 @@ use std::ops::RangeBounds;
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
 use super::error::ErrorCode;
-use super::tags::Tags;
 
 /// What stands before a frame.
 pub(super) const FRAME_LENGTH_BYTES: usize = 4;
@@ -175,7 +174,7 @@ impl Reader {
         if wanted <= left { Ok(()) } else { Err(Malformed::Short { wanted, left }) }
     }
 
-    fn varint(&mut self) -> Result<u32, Malformed> {
+    pub(super) fn varint(&mut self) -> Result<u32, Malformed> {
         let mut value = 0;
         for shift in [0, 7, 14, 21, 28] {
             let [byte] = self.array()?;
@@ -310,30 +309,12 @@ impl Writer {
         self.spliced.push((self.bytes.len(), bytes));
     }
 
-    /// Ends a struct that has no tags to tell.
-    pub(super) fn no_tags(&mut self) {
-        self.tags(&Tags::of(self.layout));
-    }
-
-    /// Ends a struct.
-    pub(super) fn tags(&mut self, tags: &Tags) {
-        if !self.layout.flexible {
-            return;
-        }
-        self.varint(u32::try_from(tags.fields.len()).expect("a struct has few tags"));
-        for (tag, value) in &tags.fields {
-            self.varint(*tag);
-            self.varint(u32::try_from(value.len()).expect("a frame has room for it"));
-            self.bytes.put_slice(value);
-        }
-    }
-
     /// Appends a few bytes, copied.
     pub(super) fn copy(&mut self, bytes: &[u8]) {
         self.bytes.put_slice(bytes);
     }
 
-    fn varint(&mut self, mut value: u32) {
+    pub(super) fn varint(&mut self, mut value: u32) {
         while value >= 0x80 {
             self.bytes.put_u8(value.to_le_bytes()[0] | 0x80);
             value >>= 7;

@@ -1,7 +1,6 @@
 //! The socket of a session: frames in, frames out, signs of life.
 
 use std::collections::VecDeque;
-use std::io;
 use std::sync::Arc;
 
 use bytes::BytesMut;
@@ -11,52 +10,16 @@ use tokio::net::tcp::{ReadHalf, WriteHalf};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::counters::add;
+use super::ended::Ended;
 use super::error::Refusal;
-use super::frame::{self, BadFrame, Kind, Message};
+use super::frame::{self, Kind, Message};
 use super::intake::Intake;
-use super::judge::Reason;
-use super::peers::Shared;
 use super::session::{Reply, Session};
-use crate::cursor::Malformed;
+use super::shared::Shared;
 use crate::net::write_all;
 
 /// Bytes that are read at once, where it is not known how many come.
 const READ_BYTES: usize = 16 << 10;
-
-/// Why a connection ends.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum Ended {
-    #[error(transparent)]
-    Io(#[from] io::Error),
-    /// We refuse it.
-    #[error(transparent)]
-    Refused(#[from] Reason),
-    /// The other side does. This may be a number that only a later version knows.
-    #[error("the other side refuses, for reason {0}")]
-    Refusing(u16),
-    #[error(transparent)]
-    Greeting(#[from] Malformed),
-    #[error(transparent)]
-    Frame(#[from] BadFrame),
-    #[error("nothing was heard, or nothing taken, for too long")]
-    Silent,
-}
-
-impl Ended {
-    /// What it counts as.
-    pub(super) fn reason(&self) -> Option<Reason> {
-        match self {
-            Self::Io(_) | Self::Silent => None,
-            Self::Refused(reason) => Some(*reason),
-            Self::Refusing(code) => Reason::of(*code),
-            Self::Frame(BadFrame::Oversized(_)) => Some(Reason::Oversized),
-            Self::Frame(BadFrame::NotNext { .. }) => Some(Reason::Replayed),
-            Self::Greeting(_) | Self::Frame(BadFrame::Damaged(_) | BadFrame::Elsewhere) => {
-                Some(Reason::Damaged)
-            }
-        }
-    }
-}
 
 /// A session has its place until this is dropped; then whoever waits on it is told.
 struct Installed<'a> {

@@ -7,11 +7,12 @@ use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
 
 use super::Priority;
-use super::connection::{self, Ended};
+use super::connection;
+use super::ended::Ended;
 use super::handshake;
 use super::options::Limits;
-use super::peers::Shared;
 use super::session::Session;
+use super::shared::Shared;
 use crate::random;
 
 /// Keeps a connection to a node, until it is aborted.

@@ -16,7 +16,7 @@ use bytes::Bytes;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use super::connection::Ended;
+use super::ended::Ended;
 use super::frame::{Lane, VERSIONS};
 use super::greeting::{self, Greeting, HEAD_BYTES, Kind, Nonce};
 use super::judge::{Expected, Reason};

@@ -9,11 +9,12 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use super::connection::{self, Ended};
+use super::connection;
+use super::ended::Ended;
 use super::handshake;
 use super::judge::Reason;
-use super::peers::Shared;
 use super::session::Session;
+use super::shared::Shared;
 
 /// Connections that are being agreed on at once.
 pub(super) const HANDSHAKES_MAX: usize = 64;

@@ -16,7 +16,8 @@
 //! | `dial.rs` | connections that we make, and make again |
 //! | `listen.rs` | connections that are made to us |
 //! | `counters.rs` | what is counted, and said once a minute |
-//! | `error.rs` | why there is no answer |
+//! | `error.rs`, `ended.rs` | why there is no answer; why a connection ends |
+//! | `shared.rs` | what all tasks have, and who is given the requests |
 //!
 //! A pair of nodes has one connection for each [`Priority`]; the node with the lower id dials. Requests go
 //! both ways over it. All that waits goes out in one frame with one vectored write, and bodies are sent as
@@ -34,6 +35,7 @@
 mod connection;
 mod counters;
 mod dial;
+mod ended;
 mod error;
 mod frame;
 mod greeting;
@@ -46,6 +48,7 @@ mod outbox;
 mod peers;
 mod roster;
 mod session;
+mod shared;
 #[cfg(test)]
 mod tests;
 
@@ -53,7 +56,9 @@ pub use self::counters::Counters;
 pub use self::error::{Error, Refusal};
 pub use self::judge::Reason;
 pub use self::options::{Limits, Options};
-pub use self::peers::{Answer, Connected, Handler, Peers};
+pub use self::peers::{Connected, Peers};
+pub use self::session::Answer;
+pub use self::shared::Handler;
 
 /// Who a message is from: a node, and which of its starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -1,47 +1,21 @@
 //! [`Peers`]: asks nodes, and serves them.
 
 use std::collections::BTreeMap;
-use std::fmt::{self, Display};
+use std::fmt;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use bytes::Bytes;
-use futures_util::future::BoxFuture;
 use tokio::runtime::Handle;
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::task::JoinHandle;
 
-use super::connection::Ended;
 use super::counters::{Counters, Tally, add};
 use super::error::Error;
 use super::options::Options;
-use super::roster::Roster;
+use super::session::Answer;
+use super::shared::{Handler, Shared};
 use super::{Peer, Priority, dial, listen};
-
-/// What is done with requests of other nodes.
-pub trait Handler: Send + Sync + 'static {
-    /// Answers a request. This is called in the order in which the requests of a connection were asked, on the
-    /// task that reads it, so it must not wait; the future is run beside others, and to its end also when the
-    /// connection is gone meanwhile. The request is a slice of the frame it came in, of which there may be a
-    /// MiB: whoever keeps a small one for long copies it. The answer is sent by reference.
-    ///
-    /// `from` may be an earlier incarnation if a later one connects just now: what must not take requests of
-    /// one that is gone looks.
-    fn handle(&self, from: Peer, shard: u32, request: Bytes) -> BoxFuture<'static, Vec<Bytes>>;
-
-    /// A node has connected, and told this of itself: once for each of its connections. Nothing that it asks
-    /// over that connection was handled before. Must not wait.
-    fn connected(&self, _peer: Peer, _hello: Bytes) {}
-}
-
-/// What a node answered.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Answer {
-    /// The node, and the incarnation of it that was asked.
-    pub from: Peer,
-    /// A slice of the frame that it came in, as requests are (see [`Handler::handle`]).
-    pub body: Bytes,
-}
 
 /// A node that is connected.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -66,17 +40,6 @@ pub struct Peers {
 struct Tasks {
     listening: Option<JoinHandle<()>>,
     dialling: BTreeMap<u64, Vec<JoinHandle<()>>>,
-}
-
-/// What all tasks have.
-pub(super) struct Shared {
-    pub(super) options: Options,
-    pub(super) handler: Arc<dyn Handler>,
-    pub(super) tally: Tally,
-    roster: Mutex<Roster>,
-    /// Requests that are being handled. They may outlive their connections.
-    handling: Mutex<JoinSet<()>>,
-    runtime: Handle,
 }
 
 impl Peers {
@@ -224,32 +187,5 @@ impl fmt::Debug for Peers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let us = self.shared.options.us();
         f.debug_struct("Peers").field("us", &us).field("connected", &self.connected()).finish()
-    }
-}
-
-impl Shared {
-    /// Who is known. What is dropped under this lock must wake nobody.
-    pub(super) fn lock(&self) -> MutexGuard<'_, Roster> {
-        self.roster.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Runs what handles a request.
-    pub(super) fn spawn(&self, handle: impl Future<Output = ()> + Send + 'static) {
-        let mut handling = self.handling();
-        while handling.try_join_next().is_some() {}
-        handling.spawn_on(handle, &self.runtime);
-    }
-
-    /// A connection ended, or none was made.
-    pub(super) fn note_ended(&self, ended: Result<(), Ended>, who: &dyn Display) {
-        let Err(why) = ended else { return };
-        match why.reason() {
-            Some(reason) => self.tally.refused(reason, who, &why),
-            None => tracing::debug!(%who, %why, "a connection between brokers is gone"),
-        }
-    }
-
-    fn handling(&self) -> MutexGuard<'_, JoinSet<()>> {
-        self.handling.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -10,7 +10,6 @@ use super::error::{Error, Refusal};
 use super::frame::{Kind, Lane};
 use super::intake::Place;
 use super::outbox::{Batch, Message, NotAsked, Outbox, Remains};
-use super::peers::Answer;
 use super::{Peer, Priority};
 
 /// A connection that was agreed on.
@@ -26,6 +25,15 @@ pub(super) struct Session {
     work: Notify,
     over: Notify,
     heard: Mutex<Instant>,
+}
+
+/// What a node answered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Answer {
+    /// The node, and the incarnation of it that was asked.
+    pub from: Peer,
+    /// A slice of the frame that it came in, as requests are (see [`super::Handler::handle`]).
+    pub body: Bytes,
 }
 
 /// An ask whose answer is waited for.

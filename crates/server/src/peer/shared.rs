@@ -1,0 +1,69 @@
+//! [`Shared`]: what all tasks of a node's connections have, and [`Handler`], which is given the requests.
+
+use std::fmt::Display;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use tokio::runtime::Handle;
+use tokio::task::JoinSet;
+
+use super::Peer;
+use super::counters::Tally;
+use super::ended::Ended;
+use super::options::Options;
+use super::roster::Roster;
+
+/// What is done with requests of other nodes.
+pub trait Handler: Send + Sync + 'static {
+    /// Answers a request. This is called in the order in which the requests of a connection were asked, on the
+    /// task that reads it, so it must not wait; the future is run beside others, and to its end also when the
+    /// connection is gone meanwhile. The request is a slice of the frame it came in, of which there may be a
+    /// MiB: whoever keeps a small one for long copies it. The answer is sent by reference.
+    ///
+    /// `from` may be an earlier incarnation if a later one connects just now: what must not take requests of
+    /// one that is gone looks.
+    fn handle(&self, from: Peer, shard: u32, request: Bytes) -> BoxFuture<'static, Vec<Bytes>>;
+
+    /// A node has connected, and told this of itself: once for each of its connections. Nothing that it asks
+    /// over that connection was handled before. Must not wait.
+    fn connected(&self, _peer: Peer, _hello: Bytes) {}
+}
+
+/// What all tasks have.
+pub(super) struct Shared {
+    pub(super) options: Options,
+    pub(super) handler: Arc<dyn Handler>,
+    pub(super) tally: Tally,
+    pub(super) roster: Mutex<Roster>,
+    /// Requests that are being handled. They may outlive their connections.
+    pub(super) handling: Mutex<JoinSet<()>>,
+    pub(super) runtime: Handle,
+}
+
+impl Shared {
+    /// Who is known. What is dropped under this lock must wake nobody.
+    pub(super) fn lock(&self) -> MutexGuard<'_, Roster> {
+        self.roster.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Runs what handles a request.
+    pub(super) fn spawn(&self, handle: impl Future<Output = ()> + Send + 'static) {
+        let mut handling = self.handling();
+        while handling.try_join_next().is_some() {}
+        handling.spawn_on(handle, &self.runtime);
+    }
+
+    /// A connection ended, or none was made.
+    pub(super) fn note_ended(&self, ended: Result<(), Ended>, who: &dyn Display) {
+        let Err(why) = ended else { return };
+        match why.reason() {
+            Some(reason) => self.tally.refused(reason, who, &why),
+            None => tracing::debug!(%who, %why, "a connection between brokers is gone"),
+        }
+    }
+
+    pub(super) fn handling(&self) -> MutexGuard<'_, JoinSet<()>> {
+        self.handling.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
