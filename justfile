@@ -57,6 +57,16 @@ clients *which:
     cargo build -p plimsoll
     clients/test {{which}}
 
+# The same against three brokers, of which the one that leads is stopped and killed
+clients-of-three *which:
+    cargo build -p plimsoll
+    clients/test --cluster {{which}}
+
+# Three brokers under faults that a seed draws, and under clients that go on (as root)
+chaos minutes="5" *more:
+    cargo build -p plimsoll
+    clients/chaos --minutes {{minutes}} {{more}}
+
 # Kills the broker so many times under clients that go on
 kill-broker kills="1000":
     cargo build -p plimsoll

@@ -28,6 +28,57 @@ Exit status: 0 founded, 2 it could not be, or something is in the directory.")]
         #[arg(long, value_name = "N=HOST:PORT,...")]
         members: MembersArg,
     },
+    /// Have a node hand over all that it leads, so that it can be stopped and nobody waits
+    #[command(after_help = "Examples:
+  plimsoll cluster drain                                 the broker of this machine
+  plimsoll cluster drain --http b:9093 && ssh b systemctl restart plimsoll
+  plimsoll cluster drain --undo                          it stays after all
+
+Once all that it has is durable on a majority, and what its readers read last is noted for the next start, it says so. It leads
+nothing until it is started again. A broker that is asked to stop hands over by itself; this waits for more.
+
+Exit status: 0 it can be stopped, 1 it leads something still, or not all is durable, 2 it does not answer.")]
+    Drain {
+        /// Where its health, metrics and status page are
+        #[arg(
+            long,
+            value_name = "HOST:PORT",
+            env = "PLIMSOLL_HTTP",
+            default_value = "127.0.0.1:9093"
+        )]
+        http: String,
+        /// Have it lead again
+        #[arg(long)]
+        undo: bool,
+        /// Print what it answers as JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Have a node lead a shard
+    #[command(after_help = "Examples:
+  plimsoll cluster move --shard 2 --to 3
+  curl -s localhost:9093/status | jq '.shards[] | {number, leader}'    who leads what
+
+Producers and consumers are told where to go on, and wait for some milliseconds. Unless brokers run with --keep-leaders, the node
+that is preferred by the shard's number leads again soon.
+
+Exit status: 0 it leads, 2 it does not, or the broker does not answer.")]
+    Move {
+        /// Which shard
+        #[arg(long, value_name = "S")]
+        shard: u32,
+        /// The node that is to lead it
+        #[arg(long, value_name = "N")]
+        to: u64,
+        /// Where health, metrics and status page of any broker are
+        #[arg(
+            long,
+            value_name = "HOST:PORT",
+            env = "PLIMSOLL_HTTP",
+            default_value = "127.0.0.1:9093"
+        )]
+        http: String,
+    },
 }
 
 /// Nodes and where they are.

@@ -53,6 +53,9 @@ pub(crate) struct Typed {
     /// The failure domain that it is in
     #[arg(long, value_name = "NAME", env = "PLIMSOLL_RACK")]
     pub(crate) rack: Option<String>,
+    /// Leave what it leads where it was elected, instead of spreading leaders over the nodes
+    #[arg(long, env = "PLIMSOLL_KEEP_LEADERS")]
+    pub(crate) keep_leaders: bool,
     /// Serve others than this machine, though nobody has to say who they are: whoever reaches the address
     /// may read, write and delete everything
     #[arg(long, env = "PLIMSOLL_ALLOW_ANYONE")]

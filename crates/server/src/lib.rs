@@ -17,6 +17,7 @@
 //! | `http` | what an operator sees: health, metrics, topics, a page |
 //! | `cluster` | the only door to the consensus engine, and its log on ours |
 //! | `backup` | a broker's data, kept in another directory, and brought back |
+//! | `seed` | a node that lacks what the others have let go of is given it |
 //! | `run` | what the last run of this broker left, and what is therefore known |
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
@@ -35,5 +36,6 @@ pub mod net;
 pub mod peer;
 mod random;
 pub mod run;
+pub mod seed;
 pub mod shard;
 mod whole;

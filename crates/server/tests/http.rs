@@ -396,6 +396,24 @@ fn a_name_that_somebody_else_may_own_is_not_answered() {
     broker.close();
 }
 
+/// A page of another site can send a `POST`, but no header of its own choosing with it.
+#[test]
+fn a_command_is_only_taken_of_an_operators_tool() {
+    let dir = tempfile::tempdir().unwrap();
+    let broker = Broker::open(dir.path());
+    let status = |method: &str, headers: &str| {
+        let rest = format!("Host: localhost\r\n{headers}Connection: close\r\n\r\n");
+        broker.ask(&format!("{method} /cluster/recover?shard=2&digest=0 HTTP/1.1\r\n{rest}")).0
+    };
+    let operator = "X-Plimsoll: operator\r\n";
+    assert_eq!(status("POST", ""), 403);
+    assert_eq!(status("POST", "X-Plimsoll: somebody\r\n"), 403);
+    assert_eq!(status("POST", &format!("{operator}Sec-Fetch-Site: cross-site\r\n")), 403);
+    assert_eq!(status("GET", operator), 404, "what is only looked at is never done");
+    assert!(![403, 404, 405].contains(&status("POST", operator)));
+    broker.close();
+}
+
 #[test]
 fn what_is_no_question_is_refused_with_a_sentence() {
     let dir = tempfile::tempdir().unwrap();
@@ -405,7 +423,9 @@ fn what_is_no_question_is_refused_with_a_sentence() {
         ("GET /nothing HTTP/1.1\r\n", 404),
         ("GET /topics?x=1 HTTP/1.1\r\n", 400),
         ("DELETE /topics/t HTTP/1.1\r\n", 405),
-        ("POST / HTTP/1.1\r\nContent-Length: 99999999999\r\n", 405),
+        ("POST / HTTP/1.1\r\nContent-Length: 99999999999\r\n", 404),
+        ("POST /cluster/nothing HTTP/1.1\r\n", 404),
+        ("POST /cluster/recover HTTP/1.1\r\n", 400),
     ] {
         let (found, body) = broker.ask(&format!("{request}{rest}"));
         assert_eq!(found, status, "{request}: {body}");

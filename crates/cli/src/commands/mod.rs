@@ -1,5 +1,6 @@
 //! The commands, one file each.
 
+pub(crate) mod ask;
 pub(crate) mod backup;
 pub(crate) mod broker;
 pub(crate) mod chapter;

@@ -10,6 +10,7 @@ use plimsoll_log::Policy;
 use plimsoll_server::broker::{Node, Options, Promise, Seat};
 use plimsoll_server::http::Http;
 use plimsoll_server::net::Listener;
+use plimsoll_server::seed::Seeding;
 use tokio::sync::watch;
 
 use crate::exit::Exit;
@@ -40,14 +41,37 @@ fn serve(config: &Config) -> Result<Exit> {
         check_who_may(config, seat.listen)?;
     }
     plimsoll_sync::keep_freed_memory();
-    let (stop, stopped) = watch::channel(false);
+    let (ask, asked) = watch::channel(false);
     interrupt::on_interrupt(move || {
-        stop.send(true).ok();
+        ask.send(true).ok();
     })?;
-    let opened = Node::open(&config.dir, options);
+    let mut addresses = Addresses { clients: config.listen, http: config.http.0 };
+    while run_once(config, &options, advertised.as_ref(), &mut addresses, &asked)? {
+        output::news("what it lacked is here: it opens again, and puts that in place");
+    }
+    output::news("stopped: everything is durable");
+    Ok(Exit::Ok)
+}
+
+/// Where it listens: at the same places whenever it opens again.
+struct Addresses {
+    clients: SocketAddr,
+    http: Option<SocketAddr>,
+}
+
+/// Opens the node and serves until it is asked to stop, or has been given what it lacked: then it is to open again.
+/// Everything is durable on return.
+fn run_once(
+    config: &Config,
+    options: &Options,
+    advertised: Option<&(String, u16)>,
+    addresses: &mut Addresses,
+    asked: &watch::Receiver<bool>,
+) -> Result<bool> {
+    let opened = Node::open(&config.dir, options.clone());
     let node = opened.with_context(|| format!("the broker in {}", config.dir.display()))?;
     let runtime = node.runtime().clone();
-    let (mut listener, mut http) = match runtime.block_on(bind(config)) {
+    let (mut listener, mut http) = match runtime.block_on(bind(config, addresses)) {
         Ok(bound) => bound,
         Err(taken) => {
             // It ends in order: otherwise the next start would doubt a run that served nobody.
@@ -55,29 +79,59 @@ fn serve(config: &Config) -> Result<Exit> {
             return Err(taken);
         }
     };
+    addresses.clients = listener.address().context("the address is gone")?;
+    addresses.http = http.as_ref().map(Http::address).transpose().context("the address is gone")?;
     let node = Arc::new(node);
-    if let Some((host, port)) = advertised {
+    if let Some((host, port)) = advertised.cloned() {
         http = http.map(|http| http.advertise(host.clone()));
         listener = listener.advertise(host, port);
     }
     say_where(&node, config, &listener, http.as_ref())?;
+    let seeding = Seeding::begin(&node);
+    let (stop, stopping) = watch::channel(false);
+    let ends = ends(seeding.until_ready(), asked.clone());
+    let ending = runtime.spawn(part(Arc::clone(&node), ends, stop));
     let answering = http.map(|http| {
         let (node, counters) = (Arc::clone(&node), listener.counters());
-        runtime.spawn(http.serve(node, counters, stopped.clone()))
+        runtime.spawn(http.serve(node, counters, stopping.clone()))
     });
-    let serving = runtime.spawn(listener.serve(Arc::clone(&node), stopped));
+    let serving = runtime.spawn(listener.serve(Arc::clone(&node), stopping));
     let served = runtime.block_on(serving);
+    ending.abort();
+    // It holds the node.
+    runtime.block_on(ending).ok();
     if let Some(answering) = answering {
         // A panic there was printed there.
         drop(runtime.block_on(answering));
     }
+    let opens_again = seeding.end() && !*asked.borrow();
     output::news("stopping: what was acknowledged is being made durable");
+    let lost = node.lost();
     let node = Arc::into_inner(node).ok_or_else(|| anyhow!("a connection is still open"))?;
     let synced = node.close();
     served.context("the task that serves has failed")?.context("the address is gone")?;
     synced.context("what was acknowledged may not all be durable")?;
-    output::news("stopped: everything is durable");
-    Ok(Exit::Ok)
+    lost.map_or(Ok(opens_again), |lost| Err(lost.into()))
+}
+
+/// Done when it is asked to stop, or has been given what it lacked.
+async fn ends(ready: impl Future<Output = ()>, mut asked: watch::Receiver<bool>) {
+    tokio::select! {
+        () = ready => {}
+        // Where nobody can ask any more it ends too.
+        _ = asked.wait_for(|is_asked| *is_asked) => {}
+    }
+}
+
+/// Once it is to end, has others lead what it leads, while clients are served still; then stops.
+async fn part(node: Arc<Node>, ends: impl Future<Output = ()>, stop: watch::Sender<bool>) {
+    ends.await;
+    let parted = node.part().await;
+    for (shard, to) in &parted.handed {
+        output::news(&format!("shard {shard} is led by node {to} now"));
+    }
+    drop(node);
+    stop.send(true).ok();
 }
 
 /// Where it sits in a cluster, if it is in one.
@@ -113,12 +167,12 @@ fn seat(config: &Config, advertised: Option<&(String, u16)>) -> Result<Option<Se
 }
 
 /// Takes the addresses that clients and operators are to find.
-async fn bind(config: &Config) -> Result<(Listener, Option<Http>)> {
-    let address = config.listen;
+async fn bind(config: &Config, addresses: &Addresses) -> Result<(Listener, Option<Http>)> {
+    let address = addresses.clients;
     let listener = Listener::bind(address, config.limits).await;
     let listener = listener
         .with_context(|| format!("cannot listen on {address}; --listen says where else"))?;
-    let Some(address) = config.http.0 else { return Ok((listener, None)) };
+    let Some(address) = addresses.http else { return Ok((listener, None)) };
     let http = Http::bind(address).await;
     let http = http
         .with_context(|| format!("cannot listen on {address}; --http says where else, or none"))?;
@@ -163,6 +217,7 @@ fn options(config: &Config) -> Result<Options> {
         chapter_age: config.chapter_age,
         scrub_every: config.scrub_every.0,
         groups: config.groups.clone(),
+        spreads_leaders: !config.keep_leaders,
         seat: None,
     })
 }

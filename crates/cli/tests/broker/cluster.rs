@@ -3,6 +3,7 @@
 use std::fs;
 use std::net::TcpListener;
 use std::path::Path;
+use std::sync::Mutex;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -12,50 +13,70 @@ use super::serving::{Broker, plimsoll, text};
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Three brokers' directories and addresses.
-struct Cluster {
+pub(crate) struct Cluster {
     dir: tempfile::TempDir,
     clients: Vec<u16>,
+    /// What each is started with beside that.
+    more: Vec<String>,
 }
 
 impl Cluster {
-    fn found() -> Self {
+    pub(crate) fn found() -> Self {
+        Self::founded_by(|dir, members| {
+            let founded = plimsoll(&["cluster", "init", "--members", members, "--dir"])
+                .arg(dir.join("data-1"))
+                .output();
+            let founded = founded.unwrap();
+            assert!(founded.status.success(), "{}", text(&founded.stderr));
+            text(&founded.stdout)
+        })
+    }
+
+    /// Of members whose settings come from `found`, which is told where data is to be and who they are.
+    pub(crate) fn founded_by(found: impl FnOnce(&Path, &str) -> String) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let ports = free_ports(6);
         let member = |node: usize| format!("{}=127.0.0.1:{}", node + 1, ports[node]);
         let members: Vec<_> = (0..3).map(member).collect();
-        let first = dir.path().join("data-1");
-        let founded = plimsoll(&["cluster", "init", "--members", &members.join(","), "--dir"])
-            .arg(&first)
-            .output();
-        let founded = founded.unwrap();
-        assert!(founded.status.success(), "{}", text(&founded.stderr));
-        let config = text(&founded.stdout) + "[groups]\ninitial-rebalance-delay = \"0s\"\n";
+        let config = found(dir.path(), &members.join(","));
+        let config = config + "[groups]\ninitial-rebalance-delay = \"0s\"\n";
         fs::write(dir.path().join("cluster.toml"), config).unwrap();
-        Self { dir, clients: ports[3..].to_vec() }
+        Self { dir, clients: ports[3..].to_vec(), more: Vec::new() }
     }
 
-    fn start(&self, node: usize) -> Broker {
+    /// Starts each with these from here on.
+    pub(crate) fn with(self, more: &[&str]) -> Self {
+        Self { more: more.iter().map(ToString::to_string).collect(), ..self }
+    }
+
+    pub(crate) fn start(&self, node: usize) -> Broker {
         let config = self.dir.path().join("cluster.toml");
         let listen = format!("127.0.0.1:{}", self.clients[node - 1]);
-        let more = ["--config", config.to_str().unwrap(), "--node", &node.to_string()];
+        let number = node.to_string();
+        let mut more = vec!["--config", config.to_str().unwrap(), "--node", &number];
+        more.extend(self.more.iter().map(String::as_str));
         Broker::member(&self.data(node), &listen, &more)
     }
 
-    fn data(&self, node: usize) -> std::path::PathBuf {
+    pub(crate) fn data(&self, node: usize) -> std::path::PathBuf {
         self.dir.path().join(format!("data-{node}"))
     }
 }
 
-/// Ports that nobody has just now, below those that connections are given.
-fn free_ports(count: usize) -> Vec<u16> {
-    let first = 20_000 + u16::try_from(std::process::id() % 8_000).unwrap();
+/// Ports that nobody has just now, below those that connections are given; no other test of this process gets them.
+pub(crate) fn free_ports(count: usize) -> Vec<u16> {
+    static GIVEN: Mutex<u16> = Mutex::new(0);
+    let mut given = GIVEN.lock().unwrap();
+    let first = 20_000 + u16::try_from(std::process::id() % 8_000).unwrap() + *given;
     let is_free = |port: &u16| TcpListener::bind(("127.0.0.1", *port)).is_ok();
-    (first..).filter(is_free).take(count).collect()
+    let ports: Vec<_> = (first..).filter(is_free).take(count).collect();
+    *given += ports[count - 1] + 1 - first;
+    ports
 }
 
 /// Does this until it succeeds.
 #[expect(clippy::disallowed_methods, reason = "processes elect a leader, and tell nobody here")]
-fn in_time<T>(what: &str, mut act: impl FnMut() -> Result<T, String>) -> T {
+pub(crate) fn in_time<T>(what: &str, mut act: impl FnMut() -> Result<T, String>) -> T {
     let begun = Instant::now();
     loop {
         match act() {
@@ -66,21 +87,21 @@ fn in_time<T>(what: &str, mut act: impl FnMut() -> Result<T, String>) -> T {
     }
 }
 
-fn run(broker: &Broker, line: &str, input: &str) -> Result<String, String> {
+pub(crate) fn run(broker: &Broker, line: &str, input: &str) -> Result<String, String> {
     let output = broker.run(line, input);
     let said = text(&output.stdout);
     if output.status.success() { Ok(said) } else { Err(text(&output.stderr)) }
 }
 
 /// What is in the topic, sorted.
-fn read(broker: &Broker) -> Result<Vec<u32>, String> {
+pub(crate) fn read(broker: &Broker) -> Result<Vec<u32>, String> {
     let said = run(broker, "consume first --from earliest", "")?;
     let mut numbers: Vec<u32> = said.lines().map(|line| line.parse().unwrap()).collect();
     numbers.sort_unstable();
     Ok(numbers)
 }
 
-fn numbers(range: std::ops::Range<u32>) -> String {
+pub(crate) fn numbers(range: std::ops::Range<u32>) -> String {
     range.map(|number| format!("{number}\n")).collect()
 }
 
@@ -113,6 +134,25 @@ fn a_broker_that_is_killed_takes_nothing_along_and_comes_back() {
     for broker in brokers.into_iter().flatten() {
         assert_eq!(broker.stop(), Some(0));
     }
+}
+
+/// It answered from a catalog that had nothing in it yet: topics were unknown, groups refused offsets, and consumers
+/// were assigned nothing.
+#[test]
+fn a_broker_that_was_just_started_does_not_say_that_topics_are_not_there() {
+    let cluster = Cluster::found();
+    let brokers: Vec<_> = (1..=3).map(|node| cluster.start(node)).collect();
+    in_time("a topic with three copies", || {
+        run(&brokers[2], "topic create first --if-not-exists", "")?;
+        run(&brokers[2], "topic list", "")
+    });
+    drop(brokers);
+    let third = cluster.start(3);
+    let said = run(&third, "topic list", "");
+    assert!(said.is_err(), "it can have heard of nobody, and said {said:?}");
+    let _second = cluster.start(2);
+    let said = in_time("two know", || run(&third, "topic list", ""));
+    assert!(said.contains("first"), "{said}");
 }
 
 #[test]

@@ -6,5 +6,7 @@ mod chapters;
 mod client;
 mod cluster;
 mod operator;
+mod rolling;
 mod scrub;
+mod seeding;
 mod serving;

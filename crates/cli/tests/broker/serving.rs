@@ -4,6 +4,7 @@ use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::{Arc, Mutex};
 
 use tempfile::TempDir;
 
@@ -28,6 +29,8 @@ pub(crate) struct Broker {
     pub(crate) addr: String,
     /// Where operators are answered.
     pub(crate) http: String,
+    /// What it has said since.
+    news: Arc<Mutex<String>>,
     /// Its data, where the test does not look into it.
     dir: Option<TempDir>,
 }
@@ -61,17 +64,31 @@ impl Broker {
         let mut child =
             serve.arg(dir).args(anywhere).args(more).stderr(Stdio::piped()).spawn().unwrap();
         let mut news = BufReader::new(child.stderr.take().unwrap());
+        let mut lines = String::new();
         let mut said = |before: &str| loop {
             let mut line = String::new();
-            assert!(news.read_line(&mut line).unwrap() > 0, "it ended before it said {before:?}");
+            let has_more = news.read_line(&mut line).unwrap() > 0;
+            assert!(has_more, "it ended before it said {before:?}: {lines}");
+            lines += &line;
             if let Some((_, behind)) = line.trim_end().split_once(before) {
                 break behind.trim_end_matches('/').split(',').next().unwrap().to_owned();
             }
         };
         let (addr, http) = (said("serves Kafka's clients on "), said("http://"));
         // It goes on saying things.
-        std::thread::spawn(move || std::io::copy(&mut news, &mut std::io::sink()));
-        Self { child, addr, http, dir: None }
+        let heard = Arc::<Mutex<String>>::default();
+        let hears = Arc::clone(&heard);
+        std::thread::spawn(move || {
+            for line in news.lines().map_while(Result::ok) {
+                *hears.lock().unwrap() += &(line + "\n");
+            }
+        });
+        Self { child, addr, http, news: heard, dir: None }
+    }
+
+    /// What it has said since it served.
+    pub(crate) fn news(&self) -> String {
+        self.news.lock().unwrap().clone()
     }
 
     /// Runs the program with this broker.
@@ -93,6 +110,11 @@ impl Broker {
         let output = self.run(line, "");
         assert_eq!(output.status.code(), Some(0), "{line}: {}", text(&output.stderr));
         text(&output.stdout)
+    }
+
+    /// Its exit status, if it has ended.
+    pub(crate) fn ended(&mut self) -> Option<i32> {
+        self.child.try_wait().unwrap()?.code()
     }
 
     /// Asks it to stop; its exit status.

@@ -20,6 +20,7 @@
 //! | `configs.rs` | DescribeConfigs, IncrementalAlterConfigs |
 //! | `members.rs` | FindCoordinator, JoinGroup, SyncGroup, Heartbeat, LeaveGroup |
 //! | `groups.rs` | DescribeGroups, ListGroups, DeleteGroups |
+//! | `placing.rs` | ElectLeaders, AlterPartitionReassignments, ListPartitionReassignments |
 //! | `commits.rs` | OffsetCommit, OffsetFetch, OffsetDelete |
 
 mod budget;
@@ -33,6 +34,7 @@ mod metadata;
 mod offsets;
 mod once;
 mod patience;
+mod placing;
 mod problem;
 mod produce;
 mod session;
@@ -83,6 +85,9 @@ pub(crate) fn answer(session: &Session, header: Header, request: Request) -> Ans
         Request::CreatePartitions(request) => later(topics::grow(session, request)),
         Request::DeleteGroups(request) => later(groups::delete(session, request)),
         Request::IncrementalAlterConfigs(request) => later(configs::alter(session, request)),
+        Request::ElectLeaders(request) => later(placing::elect(session, request)),
+        Request::AlterPartitionReassignments(request) => now(placing::reassign(&session, request)),
+        Request::ListPartitionReassignments(_) => now(placing::reassignments()),
         Request::OffsetDelete(request) => later(commits::delete(session, request)),
         Request::DescribeCluster(_) => now(metadata::cluster(&session)),
     }

@@ -122,11 +122,11 @@ impl Error {
         }
     }
 
-    pub(super) fn of_shard(number: u32) -> impl Fn(cluster::Error) -> Self {
+    pub(crate) fn of_shard(number: u32) -> impl Fn(cluster::Error) -> Self {
         move |why| Self::Shard { number, why }
     }
 
-    pub(super) fn of_chapters(number: u32) -> impl Fn(chapter::Error) -> Self {
+    pub(crate) fn of_chapters(number: u32) -> impl Fn(chapter::Error) -> Self {
         move |why| match why {
             chapter::Error::Stopped => Self::Stopped,
             why => Self::Chapters { number, why },

@@ -55,18 +55,18 @@ pub(super) enum Slot {
 
 /// What a generation has of a shard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct OfShard {
-    pub(super) number: u32,
+pub(crate) struct OfShard {
+    pub(crate) number: u32,
     /// The log from here on.
-    pub(super) first: u64,
+    pub(crate) first: u64,
     /// Up to here; one less than the first if there is nothing.
-    pub(super) last: u64,
+    pub(crate) last: u64,
     /// Of its records.
-    pub(super) log: u64,
+    pub(crate) log: u64,
     /// Of its files, 0 where there is none.
-    pub(super) identity: u64,
-    pub(super) state: u64,
-    pub(super) manifest: u64,
+    pub(crate) identity: u64,
+    pub(crate) state: u64,
+    pub(crate) manifest: u64,
 }
 
 impl Slot {

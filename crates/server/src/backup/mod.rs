@@ -54,7 +54,9 @@ pub use self::error::Error;
 pub use self::head::NAME as HEAD;
 pub use self::look::Look;
 pub use self::put::restore;
+pub(crate) use self::shard::{Source, Taken};
 pub use self::take::backup;
+pub(crate) use self::take::{looks_damaged, went};
 
 use crate::chapter::Filled;
 
@@ -70,7 +72,7 @@ pub enum Progress {
 }
 
 /// Is told what is going on, and says whether it is to go on.
-type Tell<'a> = &'a mut dyn FnMut(Progress) -> bool;
+pub(crate) type Tell<'a> = &'a mut dyn FnMut(Progress) -> bool;
 
 /// What was copied.
 #[derive(Debug, Clone, PartialEq, Eq)]

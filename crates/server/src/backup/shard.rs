@@ -18,28 +18,30 @@ const LOOKS_MAX: u32 = 100;
 
 /// A shard in the directory of a broker.
 #[derive(Debug, Clone)]
-pub(super) struct Source {
-    pub(super) number: u32,
+pub(crate) struct Source {
+    pub(crate) number: u32,
     root: Arc<dyn Dir>,
-    pub(super) log: Arc<dyn Dir>,
+    pub(crate) log: Arc<dyn Dir>,
     /// Of a shard of records.
     chapters: Option<Arc<dyn Dir>>,
+    /// Chapters that are nearer: what of them is the same is read there.
+    nearer: Option<Arc<dyn Dir>>,
 }
 
 /// A shard that is being taken.
-pub(super) struct Taken {
+pub(crate) struct Taken {
     source: Source,
     /// The directory of the generation.
     rest: Arc<dyn Dir>,
     identity: Identity,
-    pub(super) log: LogCopy,
+    pub(crate) log: LogCopy,
     state: Option<Snapshot>,
     wanted: Option<Wanted>,
 }
 
 impl Source {
     /// A shard of a broker's directory; `has_chapters` if it is one of records.
-    pub(super) fn open(
+    pub(crate) fn open(
         root: &Arc<dyn Dir>,
         number: u32,
         has_chapters: bool,
@@ -52,7 +54,12 @@ impl Source {
         };
         let log = open(layout::shard(number))?;
         let chapters = has_chapters.then(|| open(layout::chapters(number))).transpose()?;
-        Ok(Self { number, root: Arc::clone(root), log, chapters })
+        Ok(Self { number, root: Arc::clone(root), log, chapters, nearer: None })
+    }
+
+    /// Reads what it can of these chapters instead.
+    pub(crate) fn nearer(self, chapters: Arc<dyn Dir>) -> Self {
+        Self { nearer: Some(chapters), ..self }
     }
 
     /// Its newest snapshot, if there is one.
@@ -67,11 +74,16 @@ impl Source {
         let state = state.map_err(|_malformed| Failed::Damaged(layout::state(self.number)))?;
         let wanted = Survey::of(&**chapters, self.number)
             .and_then(|survey| Wanted::of(survey, state.as_ref()));
-        wanted.map(Some).map_err(Error::of_chapters(self.number))
+        let mut wanted = wanted.map_err(Error::of_chapters(self.number))?;
+        if let Some(nearer) = &self.nearer {
+            // One that cannot be read is of no use.
+            Survey::of(&**nearer, self.number).into_iter().for_each(|of| wanted.prefer(of));
+        }
+        Ok(Some(wanted))
     }
 
     /// Copies the runs that lack, of what this snapshot does not call deleted; returns what there was when none did.
-    pub(super) fn fill(
+    pub(crate) fn fill(
         &self,
         mirror: &mut Mirror,
         rest: &dyn Dir,
@@ -111,7 +123,7 @@ impl Source {
 
 impl Taken {
     /// Takes identity and log, as far as that goes by now.
-    pub(super) fn begin(
+    pub(crate) fn begin(
         source: Source,
         rest: &Arc<dyn Dir>,
         tell: Tell<'_>,
@@ -130,7 +142,7 @@ impl Taken {
     }
 
     /// Takes snapshot and chapters, and what of the log these need.
-    pub(super) fn go_on(
+    pub(crate) fn go_on(
         &mut self,
         mirror: Option<&mut Mirror>,
         tell: Tell<'_>,
@@ -152,17 +164,17 @@ impl Taken {
     }
 
     /// Where its log ends by now.
-    pub(super) fn end(&self) -> Result<u64, Error> {
+    pub(crate) fn end(&self) -> Result<u64, Error> {
         cluster::end_of(&self.source.log).map_err(Error::of_shard(self.source.number))
     }
 
     /// Copies what follows of its log, up to here.
-    pub(super) fn catch_up(&mut self, end: u64, tell: Tell<'_>) -> Result<(), Error> {
+    pub(crate) fn catch_up(&mut self, end: u64, tell: Tell<'_>) -> Result<(), Error> {
         self.catch_up_seeing(end, &mut |_payload| {}, tell)
     }
 
     /// And shows each entry that carries something.
-    pub(super) fn catch_up_seeing(
+    pub(crate) fn catch_up_seeing(
         &mut self,
         end: u64,
         see: &mut dyn FnMut(&[u8]),
@@ -179,7 +191,7 @@ impl Taken {
     }
 
     /// Makes it durable, with its manifest. It must still be the run of the broker that it was taken from.
-    pub(super) fn finish(
+    pub(crate) fn finish(
         self,
         mirror: Option<&Mirror>,
     ) -> Result<(OfShard, ShardReport, Option<Manifest>), Error> {

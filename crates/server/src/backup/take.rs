@@ -252,7 +252,7 @@ fn empty(dir: &dyn Dir) -> Result<(), Error> {
 }
 
 /// Whether the broker let go of something before it was read.
-fn went(why: &Error) -> bool {
+pub(crate) fn went(why: &Error) -> bool {
     use plimsoll_log::Error::{OutOfRange, Truncated};
 
     match why {
@@ -267,7 +267,7 @@ fn went(why: &Error) -> bool {
 }
 
 /// Whether a log looks damaged: it is not if it was written while it was read.
-fn looks_damaged(why: &Error) -> bool {
+pub(crate) fn looks_damaged(why: &Error) -> bool {
     let Error::Shard { why, .. } = why else { return false };
     matches!(why, cluster::Error::Log(plimsoll_log::Error::Corrupt(_)))
 }

@@ -4,10 +4,10 @@
 //! for its engine is a network that is down. No message leaves before the incarnation of this start is
 //! durable, as the connections are made only then.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -15,22 +15,29 @@ use futures_util::future::{BoxFuture, FutureExt};
 use tokio::runtime::Handle;
 use tokio::time::{sleep, timeout};
 
-use super::controller::Desk;
 use super::error::Failed;
 use super::members::{Member, Members};
+use super::mender::Others;
 use super::options::Seat;
 use super::task::Task;
-use super::topics::Topics;
 use crate::cluster::{Answered, Apply, Begin, Carrier, Group, Receiver, Testimony, Unreached};
 use crate::peer::{self, Connected, Handler, Limits, Options, Peer, Peers, Priority};
 use crate::run::Run;
 
 /// How often it is looked who is there.
 const LOOK: Duration = Duration::from_millis(100);
+/// How often it is looked whether nodes wait to be taken in.
+const REST: Duration = Duration::from_secs(1);
 /// How long a node may take to get the log before others are looked at.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Where the controller is asked: no shard has this number.
+/// Where the controller is asked: no shard has this number, nor one of those below it.
 const CONTROLLER: u32 = u32::MAX;
+/// Where nodes are asked for an operator's sake.
+pub(super) const OPERATORS: u32 = u32::MAX - 4;
+/// Where a node is asked for what repairs something of another.
+const REPAIR: u32 = u32::MAX - 2;
+/// How long such an answer is waited for.
+const REPAIR_PATIENCE: Duration = Duration::from_secs(5);
 
 /// The nodes of a cluster, as one of them meets them.
 #[derive(Debug)]
@@ -38,18 +45,22 @@ pub(crate) struct Company {
     node: u64,
     /// Whether an empty log becomes the cluster that others are taken into.
     founds: bool,
+    /// Shards whose replicas may have forgotten what they acknowledged, as they were seeded.
+    in_doubt: Vec<u32>,
     /// Where all are, this one among them; nobody but it where it is alone.
     members: BTreeMap<u64, String>,
     doors: Mutex<BTreeMap<u32, Arc<dyn Door>>>,
     peers: OnceLock<Peers>,
 }
 
-/// What a shard's replica does for other nodes, whatever it agrees on.
-trait Door: std::fmt::Debug + Send + Sync {
+/// What is done for other nodes: by a shard's replica, whatever it agrees on, or by the controller.
+pub(crate) trait Door: std::fmt::Debug + Send + Sync {
     fn answer(&self, from: Peer, request: &Bytes) -> BoxFuture<'static, Vec<Bytes>>;
 
-    /// Makes these nodes voters, if this replica leads and they are not.
-    fn take_in(&self, nodes: BTreeMap<u64, String>) -> BoxFuture<'static, ()>;
+    /// Makes these nodes voters, if this is a replica that leads and they are not.
+    fn take_in(&self, _nodes: BTreeMap<u64, String>) -> BoxFuture<'static, ()> {
+        std::future::ready(()).boxed()
+    }
 }
 
 impl<S: Apply> Door for Receiver<S> {
@@ -66,16 +77,6 @@ impl<S: Apply> Door for Receiver<S> {
             }
         }
         .boxed()
-    }
-}
-
-impl Door for Desk {
-    fn answer(&self, _: Peer, request: &Bytes) -> BoxFuture<'static, Vec<Bytes>> {
-        Self::answer(Weak::clone(&self.0), request.clone()).boxed()
-    }
-
-    fn take_in(&self, _: BTreeMap<u64, String>) -> BoxFuture<'static, ()> {
-        std::future::ready(()).boxed()
     }
 }
 
@@ -123,10 +124,11 @@ impl Handler for Reception {
 
 impl Company {
     /// Of a node in a cluster, or of one that is alone.
-    pub(super) fn new(seat: Option<&Seat>, founds: bool) -> Arc<Self> {
-        let node = seat.map_or(ALONE, |seat| seat.node);
+    pub(super) fn new(seat: Option<&Seat>, founds: bool, in_doubt: Vec<u32>) -> Arc<Self> {
+        let node = node_of(seat);
         let members = seat.map(|seat| seat.members.clone()).unwrap_or_default();
-        Arc::new(Self { node, founds, members, doors: Mutex::default(), peers: OnceLock::new() })
+        let (doors, peers) = (Mutex::default(), OnceLock::new());
+        Arc::new(Self { node, founds, in_doubt, members, doors, peers })
     }
 
     /// The id of this node.
@@ -142,7 +144,9 @@ impl Company {
         testimony: Option<Arc<dyn Testimony>>,
     ) -> Begin {
         let carrier = Arc::new(Line { number, company: Arc::clone(self) });
-        Begin { carrier, founds: self.founds, is_dirty, testimony }
+        let is_dirty = is_dirty || self.in_doubt.contains(&number);
+        let may_be_lost = !self.founds;
+        Begin { carrier, founds: self.founds, is_dirty, may_be_lost, testimony }
     }
 
     /// From here on the shard's replica answers others.
@@ -151,8 +155,43 @@ impl Company {
     }
 
     /// From here on other nodes ask here for what only the controller may do.
-    pub(super) fn serve(&self, topics: &Arc<Topics>) {
-        self.doors().insert(CONTROLLER, Arc::new(Desk(Arc::downgrade(topics))));
+    pub(super) fn serve(&self, desk: Arc<dyn Door>) {
+        self.open_door(CONTROLLER, desk);
+    }
+
+    /// From here on what other nodes ask at the door of this number is done there.
+    pub(super) fn open_door(&self, number: u32, door: Arc<dyn Door>) {
+        self.doors().insert(number, door);
+    }
+
+    /// Nodes that are connected now.
+    pub(super) fn others(&self) -> Vec<u64> {
+        self.connected().into_iter().map(|other| other.peer.node).collect()
+    }
+
+    /// Asks another node at a door: once, and behind what is urgent.
+    pub(super) fn ask(
+        &self,
+        node: u64,
+        door: u32,
+        request: Vec<u8>,
+    ) -> impl Future<Output = Result<Bytes, peer::Error>> + Send + use<> {
+        let peers = self.peers.get();
+        let asked = peers.map(|peers| peers.ask(node, Priority::Bulk, door, vec![request.into()]));
+        async move {
+            let asked = asked.ok_or(peer::Error::Unreachable { node })?;
+            Ok(asked.await?.body)
+        }
+    }
+
+    /// From here on other nodes ask here for an operator's sake.
+    pub(super) fn obey(&self, operators: Arc<dyn Door>) {
+        self.open_door(OPERATORS, operators);
+    }
+
+    /// From here on other nodes ask here for what repairs something of theirs.
+    pub(super) fn give(&self, giver: Arc<dyn Door>) {
+        self.open_door(REPAIR, giver);
     }
 
     /// Asks a node for what only the controller may do: once.
@@ -161,13 +200,12 @@ impl Company {
         node: u64,
         request: Vec<u8>,
     ) -> impl Future<Output = Result<Bytes, peer::Error>> + Send + use<> {
-        let request = vec![request.into()];
-        let peers = self.peers.get();
-        let asked = peers.map(|peers| peers.ask(node, Priority::Bulk, CONTROLLER, request));
-        async move {
-            let asked = asked.ok_or(peer::Error::Unreachable { node })?;
-            Ok(asked.await?.body)
-        }
+        self.ask(node, CONTROLLER, request)
+    }
+
+    /// Whether a node is connected.
+    pub(super) fn has(&self, node: u64) -> bool {
+        self.connected().iter().any(|other| other.peer.node == node)
     }
 
     /// Begins to talk with the others, as this incarnation.
@@ -178,7 +216,7 @@ impl Company {
         member: Member,
         members: Arc<Members>,
         runtime: &Handle,
-    ) -> Result<Task, Failed> {
+    ) -> Result<[Task; 2], Failed> {
         let (node, hello, limits) = (self.node, member.hello(), Limits::default());
         let options = Options { cluster, node, incarnation, hello, limits };
         let reception = Arc::new(Reception(Arc::clone(self)));
@@ -187,24 +225,33 @@ impl Company {
         peers.set_addresses(self.members.clone());
         self.peers.set(peers).expect("it meets them once");
         members.set(BTreeMap::from([(self.node, member.clone())]));
-        Ok(Task::spawn(runtime, Arc::clone(self).look(member, members)))
+        let looking = Task::spawn(runtime, Arc::clone(self).look(member, members));
+        Ok([looking, Task::spawn(runtime, Arc::clone(self).take_in())])
     }
 
-    /// Has clients told of who is there. Takes in nodes that are members by what this node was told, and vote
-    /// in no shard yet that it leads: once all are there, so that no change leaves fewer copies than voters.
+    /// Has clients told of who is there.
     async fn look(self: Arc<Self>, own: Member, members: Arc<Members>) {
         let mut here = BTreeMap::new();
         loop {
             sleep(LOOK).await;
-            let connected = self.peers.get().map(Peers::connected).unwrap_or_default();
-            let told = |other: &Connected| Some((other.peer.node, Member::told(&other.hello)?));
-            let mut now: BTreeMap<_, _> = connected.iter().filter_map(told).collect();
+            let told = |other: Connected| Some((other.peer.node, Member::told(&other.hello)?));
+            let mut now: BTreeMap<_, _> = self.connected().into_iter().filter_map(told).collect();
             now.insert(self.node, own.clone());
             if now != here {
                 members.set(now.clone());
                 here = now;
             }
-            if !self.members.keys().all(|node| here.contains_key(node)) {
+        }
+    }
+
+    /// Takes in nodes that are members by what this node was told, and vote in no shard yet that it leads: once all
+    /// are there, so that no change leaves fewer copies than voters.
+    async fn take_in(self: Arc<Self>) {
+        loop {
+            sleep(REST).await;
+            let here: BTreeSet<u64> =
+                self.connected().into_iter().map(|other| other.peer.node).collect();
+            if !self.members.keys().all(|node| *node == self.node || here.contains(node)) {
                 continue;
             }
             let doors: Vec<_> = self.doors().values().cloned().collect();
@@ -214,7 +261,11 @@ impl Company {
         }
     }
 
-    /// Ends what is answered, so that the shards can be closed.
+    fn connected(&self) -> Vec<Connected> {
+        self.peers.get().map(Peers::connected).unwrap_or_default()
+    }
+
+    /// From here on nobody is answered.
     pub(super) fn part(&self) {
         self.doors().clear();
     }
@@ -224,8 +275,31 @@ impl Company {
     }
 }
 
+impl Others for Company {
+    fn here(&self) -> Vec<u64> {
+        self.connected().into_iter().map(|other| other.peer.node).collect()
+    }
+
+    fn ask(&self, node: u64, request: Vec<u8>) -> BoxFuture<'static, Option<Bytes>> {
+        let peers = self.peers.get();
+        let asked =
+            peers.map(|peers| peers.ask(node, Priority::Bulk, REPAIR, vec![request.into()]));
+        async move {
+            let answer = timeout(REPAIR_PATIENCE, asked?).await.ok()?.ok()?;
+            // One that is older knows of no such door.
+            Some(answer.body).filter(|body| !body.is_empty())
+        }
+        .boxed()
+    }
+}
+
 /// The id of a node that is alone.
 const ALONE: u64 = 1;
+
+/// The id of the node that has this seat, or none.
+pub(super) fn node_of(seat: Option<&Seat>) -> u64 {
+    seat.map_or(ALONE, |seat| seat.node)
+}
 
 /// Takes the address at which other nodes find this one.
 pub(super) fn listen(address: SocketAddr) -> Result<TcpListener, Failed> {

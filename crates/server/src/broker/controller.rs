@@ -1,4 +1,4 @@
-//! [`Desk`]: what the controller does for other nodes: each has it do what its own clients asked for.
+//! What nodes ask the controller for, as bytes: each has it do what its own clients asked for.
 //!
 //! ```text
 //! a request
@@ -24,14 +24,12 @@
 //!
 //! A request is asked once. Whoever has no answer to one that was sent does not know whether it is done, and says so.
 
-use std::sync::Weak;
 use std::time::Duration;
 
-use bytes::Bytes;
 use tokio::time::timeout;
 
+use super::agreed::{Agreed, PRODUCERS, Refused};
 use super::company::Company;
-use super::topics::{Agreed, PRODUCERS, Refused, Topics};
 use crate::control::{Change, Impossible, PARTITIONS_MAX, TOPIC_NAME_BYTES_MAX};
 use crate::cursor::{Cursor, Malformed, push_text};
 
@@ -197,46 +195,6 @@ fn read_impossible(from: &mut Cursor<'_>) -> Result<Impossible, Malformed> {
         6 => Impossible::Exhausted,
         other => return Err(Malformed::Field("why it is impossible", other.into())),
     })
-}
-
-/// Where other nodes ask. It does not keep the control shard from being closed.
-#[derive(Debug)]
-pub(super) struct Desk(pub(super) Weak<Topics>);
-
-impl Desk {
-    /// Does what a node asks for, if this one is the controller.
-    pub(super) async fn answer(topics: Weak<Topics>, request: Bytes) -> Vec<Bytes> {
-        let outcome = match Request::decode(&request) {
-            Ok(Request::Look) => match topics.upgrade().filter(|topics| topics.leads()) {
-                Some(_) => Outcome::Done { first: 0 },
-                None => Outcome::NotController,
-            },
-            Ok(Request::Change(change)) => {
-                // It may be a slice of a large frame.
-                drop(request);
-                outcome_of(Topics::decide(&topics, change).await)
-            }
-            Err(why) => {
-                tracing::warn!(%why, "a node asks for what is not understood");
-                return Vec::new();
-            }
-        };
-        let catalog = topics.upgrade().map_or(0, |topics| topics.catalog().version());
-        vec![Answer { catalog, outcome }.encode().into()]
-    }
-}
-
-fn outcome_of(decided: Result<Agreed, Refused>) -> Outcome {
-    let number = |number| u64::try_from(number).unwrap_or(u64::MAX);
-    match decided {
-        Ok(Agreed { first, .. }) => Outcome::Done { first },
-        Err(why) if why.is_not_controller() => Outcome::NotController,
-        Err(Refused::Impossible(why)) => Outcome::Impossible(why),
-        Err(Refused::Full { there, max }) => {
-            Outcome::Full { there: number(there), max: number(max) }
-        }
-        Err(Refused::Unknown | Refused::Failed(_)) => Outcome::Unknown,
-    }
 }
 
 /// Asks the controller once.

@@ -22,7 +22,9 @@ use super::company::Company;
 use super::error::Failed;
 use super::keeper::{Keeper, Kept};
 use super::layout::{self, GROUPS as NUMBER};
-use super::leadership::{self, Ended, LOOK, Lead, Standing, lead_whenever, wait_until_it_leads};
+use super::leadership::{
+    self, Asks, Ended, LOOK, Lead, Next, Standing, Wishes, lead_whenever, wait_until_it_leads,
+};
 use super::options::small_log;
 use super::room::Room;
 use super::snapshot;
@@ -81,6 +83,7 @@ impl Asked {
 #[derive(Debug)]
 pub(crate) struct Coordinator {
     asks: mpsc::UnboundedSender<(Asked, oneshot::Sender<Answer>)>,
+    wishes: Wishes,
     /// They hold the group: they are before it, and so end before it.
     task: Task,
     keeping: Task,
@@ -161,6 +164,8 @@ impl Coordinator {
             clock,
         };
         let (stands, standing) = watch::channel(Standing::default());
+        let (wishes, wished) = mpsc::unbounded_channel();
+        let asked = Asks::new(asked, wished);
         let leading = lead_whenever(NUMBER, Arc::clone(&group), coordinates, asked, stands);
         let task = Task::spawn(group.runtime(), leading);
         if group.is_alone() {
@@ -168,7 +173,7 @@ impl Coordinator {
         }
         let keeping = Arc::clone(&keeper).keep(Arc::clone(&group), Arc::clone(room));
         let keeping = Task::spawn(group.runtime(), keeping);
-        Ok(Self { asks, task, keeping, group, store, groups, standing, keeper })
+        Ok(Self { asks, wishes, task, keeping, group, store, groups, standing, keeper })
     }
 
     /// Asks, and waits for the answer.
@@ -187,6 +192,11 @@ impl Coordinator {
         };
         // It may still be agreed on: who is told this looks for the coordinator, and asks again.
         answer.unwrap_or(Answer::Refused(Refusal::NotCoordinator))
+    }
+
+    /// Has another node coordinate; it does on return.
+    pub(super) async fn hand_over(&self, to: u64) -> cluster::Result<()> {
+        leadership::hand_over(&self.wishes, to).await
     }
 
     /// Whether this node coordinates.
@@ -261,7 +271,7 @@ impl Lead for Coordinates {
     async fn lead(
         &mut self,
         leadership: Leadership,
-        asked: &mut mpsc::UnboundedReceiver<Self::Ask>,
+        asked: &mut Asks<Self::Ask>,
     ) -> Result<(), Ended> {
         self.begin();
         let work = Work {
@@ -290,13 +300,16 @@ impl Coordinates {
 impl Work<'_> {
     async fn coordinate(
         mut self,
-        asked: &mut mpsc::UnboundedReceiver<(Asked, oneshot::Sender<Answer>)>,
+        asked: &mut Asks<(Asked, oneshot::Sender<Answer>)>,
     ) -> Result<(), Ended> {
         let mut looks = tokio::time::interval(LOOK);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut expire = tokio::time::interval(EXPIRE);
         expire.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
+            if asked.is_due(self.on_its_way.is_empty()) {
+                return Err(Ended::Wished);
+            }
             let alarm = self.alarm();
             tokio::select! {
                 biased;
@@ -305,12 +318,13 @@ impl Work<'_> {
                     let answers = self.groups().agreed(number);
                     self.answer(answers);
                 }
-                ask = asked.recv() => match ask {
-                    Some((ask, reply)) => {
+                next = asked.next() => match next {
+                    Next::Ask((ask, reply)) => {
                         let step = self.take(ask, reply);
                         self.carry_out(step).await?;
                     }
-                    None => return Ok(()),
+                    Next::Wish => {}
+                    Next::Over => return Ok(()),
                 },
                 _ = looks.tick() => leadership::check(&self.of.group, self.leadership)?,
                 () = tokio::time::sleep_until(alarm) => {

@@ -20,8 +20,10 @@ use super::lately::Lately;
 use super::layout;
 use super::leader::{Appended, Ask, ChapterSize, Leads};
 use super::leadership::{
-    Standing, is_read_here, lead_whenever, wait_to_begin, wait_until_it_leads,
+    Asks, Standing, Wishes, hand_over, is_read_here, lead_whenever, wait_to_begin,
+    wait_until_it_leads,
 };
+use super::mender::{Mender, Others};
 use super::opening::wait_for;
 use super::replica::{Applier, Replica};
 use super::room::Room;
@@ -41,6 +43,7 @@ use crate::shard::{
 pub(crate) struct DataShard {
     pub(crate) number: u32,
     asks: mpsc::UnboundedSender<Ask>,
+    wishes: Wishes,
     /// They hold the group: they are before it, and so end before it.
     leader: Task,
     keeping: Task,
@@ -48,8 +51,10 @@ pub(crate) struct DataShard {
     settling: (Task, Arc<ends::Ends>),
     compacting: (Task, Arc<ends::Ends>),
     _scrubbing: Task,
+    _mending: Task,
     _warming: Task,
     pub(super) scrubber: Arc<Scrubber>,
+    pub(super) mender: Arc<Mender>,
     pub(crate) group: Arc<Group<Applier>>,
     pub(crate) replica: Arc<Replica>,
     pub(crate) shelf: Arc<Shelf>,
@@ -180,21 +185,19 @@ impl Opened {
         durable(&self.group)
     }
 
-    /// Takes what is asked from here on. `run` is told of what is acknowledged, where that is before it is
-    /// durable.
+    /// Takes what is asked from here on. `run` is told that there is something to acknowledge again, where that is
+    /// before it is durable.
     pub(super) fn serve(
         self,
         run: Option<Arc<Run>>,
         room: &Arc<Room>,
         intended: &Arc<Intended>,
+        company: &Arc<Company>,
         chapter: ChapterSize,
         scrub_every: Option<Duration>,
         clock: fn() -> u64,
     ) -> DataShard {
         let Self { number, group, replica, keeper, shelf } = self;
-        if let Some(run) = &run {
-            replica.testify(Arc::clone(run), number);
-        }
         let (asks, asked) = mpsc::unbounded_channel();
         let leads = Leads {
             number,
@@ -207,6 +210,8 @@ impl Opened {
             clock,
         };
         let (stands, standing) = watch::channel(Standing::default());
+        let (wishes, wished) = mpsc::unbounded_channel();
+        let asked = Asks::new(asked, wished);
         let leading = lead_whenever(number, Arc::clone(&group), leads, asked, stands);
         let leader = Task::spawn(group.runtime(), leading);
         // What was deleted, and not freed by the end of the last run.
@@ -245,16 +250,22 @@ impl Opened {
         let scrubber = Scrubber::new(number, Arc::clone(&shelf), scrub_every, clock);
         let scrubber = Arc::new(scrubber);
         let scrubbing = Task::spawn(group.runtime(), Arc::clone(&scrubber).scrub());
+        let others = Arc::clone(company) as Arc<dyn Others>;
+        let mender = Arc::new(Mender::new(number, Arc::clone(&shelf), others));
+        let mending = Task::spawn(group.runtime(), Arc::clone(&mender).mend());
         DataShard {
             number,
             asks,
+            wishes,
             leader,
             keeping,
             settling: (settling, settler_ends),
             compacting: (compacting, compactor_ends),
             _scrubbing: scrubbing,
+            _mending: mending,
             _warming: warming,
             scrubber,
+            mender,
             group,
             replica,
             shelf,
@@ -282,6 +293,11 @@ impl DataShard {
     /// Whether this replica leads.
     pub(super) fn leads(&self) -> bool {
         matches!(*self.standing.borrow(), Standing::Leads(_))
+    }
+
+    /// Has another node lead; it does on return.
+    pub(super) async fn hand_over(&self, to: u64) -> cluster::Result<()> {
+        hand_over(&self.wishes, to).await
     }
 
     /// Waits until it leads, on a thread that is not a runtime's.

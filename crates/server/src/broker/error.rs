@@ -19,6 +19,19 @@ pub enum Failed {
     #[error("something is in {0} already; a cluster is founded in a directory that is new")]
     Founded(String),
 
+    /// The others count on a vote that this directory has forgotten.
+    #[error(
+        "node {node} votes in shard {number} of its cluster, and has nothing of it here: its disk was lost, or this is \
+         another directory; it has forgotten what it voted, so it does not come back under its number: start it with \
+         one that no node of the cluster had"
+    )]
+    Lost {
+        /// The number under which it was started.
+        node: u64,
+        /// A shard in which that votes.
+        number: u32,
+    },
+
     /// Other nodes cannot be talked to.
     #[error("other brokers cannot be talked to")]
     Peers(#[source] std::sync::Arc<std::io::Error>),

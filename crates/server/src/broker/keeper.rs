@@ -45,6 +45,8 @@ pub(super) struct Keeper {
     applied_bytes: Arc<AtomicU64>,
     /// How many of them there were at the last snapshot.
     kept_bytes: AtomicU64,
+    /// Up to where the log could have been let go of last.
+    could_go: AtomicU64,
     /// Where what is settled is let go of, of a shard that has chapters.
     shelf: Option<Arc<Shelf>>,
     /// Once the state is kept again the log lets something go, or the shelf does: a chapter is settled, or
@@ -67,6 +69,7 @@ impl Keeper {
             number,
             applied_bytes,
             kept_bytes: AtomicU64::new(0),
+            could_go: AtomicU64::new(0),
             shelf,
             is_due: AtomicBool::new(false),
             end: Notify::new(),
@@ -156,6 +159,14 @@ impl Keeper {
         }
     }
 
+    /// Up to where the log goes that could go up to `end`: where another replica that is there lacks something of it, up to
+    /// where it could have gone the last time. So one that is a moment behind needs no seed, and nobody who is further
+    /// behind, or away, has the log grow.
+    fn kept_for_others<S: Kept>(&self, group: &Group<S>, end: u64) -> u64 {
+        let before = self.could_go.swap(end, Ordering::Relaxed);
+        if group.is_lacking(end) { before.min(end) } else { end }
+    }
+
     /// Writes a snapshot, if anything was applied since the last one. Durable on return. Says for how long it
     /// held up the shard.
     ///
@@ -189,19 +200,21 @@ impl Keeper {
         if durable.is_none() {
             return Ok(Duration::ZERO);
         }
-        let (dir, group, shelf) = (Arc::clone(&self.dir), Arc::clone(group), self.shelf.clone());
+        let behind = needs_from.map_or(Some(place.index()), |first| first.checked_sub(1));
+        let end = behind.map(|behind| behind.min(place.index()));
+        let end = end.map(|end| self.kept_for_others(&**group, end));
+        let (dir, log, shelf) = (Arc::clone(&self.dir), Arc::clone(group), self.shelf.clone());
         let write = move || -> Result<Result<(), Failed>, Failed> {
-            let behind = needs_from.map_or(Some(place.index()), |first| first.checked_sub(1));
-            let end = behind.map(|behind| behind.min(place.index()));
             let snapshot = Snapshot { place, state };
             snapshot.write(&*dir, number)?;
             if let Some(end) = end {
-                group.purge(end).map_err(failed)?;
+                log.purge(end).map_err(failed)?;
             }
             Ok(shelf.map_or(Ok(()), |shelf| free(&shelf, number, &snapshot.state)))
         };
         let written = tokio::task::spawn_blocking(write).await;
         let freed = written.map_err(|_ended| Failed::Offline { number })??;
+        group.tell_gone().await.map_err(failed)?;
         self.kept_bytes.store(applied_bytes, Ordering::Relaxed);
         freed.map(|()| took)
     }

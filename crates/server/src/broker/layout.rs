@@ -33,6 +33,16 @@ pub(crate) fn chapters(number: u32) -> String {
     format!("chapters-{number}")
 }
 
+/// The directory of what is being given of a shard.
+pub(crate) fn seed(number: u32) -> String {
+    format!("seed-{number}")
+}
+
+/// The file that says how far that is.
+pub(crate) fn seeded(number: u32) -> String {
+    format!("seeded-{number}")
+}
+
 /// The id of the cluster.
 const CLUSTER: &str = "cluster";
 /// Says that an empty directory is to become a cluster that others are taken into. A directory that was lost has

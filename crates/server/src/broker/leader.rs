@@ -13,12 +13,12 @@ use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesOrdered;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 use tokio::time::MissedTickBehavior;
 
 use super::error::Failed;
 use super::intended::{Carrier, Intended};
-use super::leadership::{self, Ended, LOOK, Lead};
+use super::leadership::{self, Asks, Ended, LOOK, Lead, Next};
 use super::replica::{Applier, Replica};
 use super::room::Room;
 use super::throttle::{Pace, Throttle};
@@ -118,19 +118,19 @@ impl Lead for Leads {
         }
     }
 
-    async fn lead(
-        &mut self,
-        leadership: Leadership,
-        asks: &mut mpsc::UnboundedReceiver<Ask>,
-    ) -> Result<(), Ended> {
+    async fn lead(&mut self, leadership: Leadership, asks: &mut Asks<Ask>) -> Result<(), Ended> {
         let mut leader = Leader::new(self, leadership);
         let ended = leader.lead(asks).await;
         if ended.as_ref().err().is_none_or(Ended::is_lost) {
             leader.resign();
         }
-        // Readers look again, and are told.
+        // Where it has failed, readers look again, and are told.
         self.replica.wake_all();
         ended
+    }
+
+    fn follows(&self) {
+        self.replica.wake_all();
     }
 }
 
@@ -160,7 +160,7 @@ impl<'a> Leader<'a> {
     }
 
     /// Leads until nobody can ask any more, or something says that it does not lead.
-    async fn lead(&mut self, asks: &mut mpsc::UnboundedReceiver<Ask>) -> Result<(), Ended> {
+    async fn lead(&mut self, asks: &mut Asks<Ask>) -> Result<(), Ended> {
         let mut looks = tokio::time::interval(LOOK);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut minutes = tokio::time::interval(ADVANCE);
@@ -169,22 +169,40 @@ impl<'a> Leader<'a> {
             tokio::select! {
                 biased;
                 Some(committed) = self.on_its_way.next() => self.agreed(committed)?,
-                ask = asks.recv() => match ask {
-                    Some(ask) => self.take(ask),
-                    None => return Ok(()),
+                next = asks.next() => match next {
+                    Next::Ask(ask) => self.take(ask),
+                    // What was asked before that is done.
+                    Next::Wish => self.take_all(asks),
+                    Next::Over => return Ok(()),
                 },
                 () = self.carrier.changed() => {}
                 _ = minutes.tick() => self.advance().await?,
                 () = self.throttle.paid() => {}
                 _ = looks.tick() => leadership::check(&self.shard.group, self.leadership)?,
             }
+            if asks.is_wished() {
+                self.propose_batches().await?;
+                if asks.is_due(self.is_idle()) {
+                    return Err(Ended::Wished);
+                }
+                continue;
+            }
             self.end_chapter().await?;
             // Whoever else is ready to ask does so now, and goes with the same entry.
             tokio::task::yield_now().await;
-            while let Ok(ask) = asks.try_recv() {
-                self.take(ask);
-            }
+            self.take_all(asks);
             self.propose().await?;
+        }
+    }
+
+    /// Whether no batch waits, and nothing is on its way.
+    fn is_idle(&self) -> bool {
+        self.on_its_way.is_empty() && self.proposer.waiting_bytes() == 0
+    }
+
+    fn take_all(&mut self, asks: &mut Asks<Ask>) {
+        while let Some(ask) = asks.try_next() {
+            self.take(ask);
         }
     }
 
@@ -251,11 +269,7 @@ impl<'a> Leader<'a> {
     /// that a topic of many partitions holds nobody up. What somebody asks for goes when nothing is on its way that has
     /// partitions go: one that acts on what is not there any more stops the shard.
     async fn propose(&mut self) -> Result<(), Ended> {
-        while self.may_send() {
-            let Some(draft) = self.draft() else { break };
-            self.throttle.took(draft.bytes.len(), Instant::now());
-            self.send(draft, Sent::Own).await?;
-        }
+        self.propose_batches().await?;
         if self.on_its_way.len() > 1 {
             return Ok(());
         }
@@ -281,6 +295,15 @@ impl<'a> Leader<'a> {
             }
             (None, _) => unreachable!("what is intended is something to agree on"),
         }
+    }
+
+    async fn propose_batches(&mut self) -> Result<(), Ended> {
+        while self.may_send() {
+            let Some(draft) = self.draft() else { break };
+            self.throttle.took(draft.bytes.len(), Instant::now());
+            self.send(draft, Sent::Own).await?;
+        }
+        Ok(())
     }
 
     /// An entry of batches that wait, if any do.

@@ -11,12 +11,14 @@
 //! [`Lead`]er, which is given one leadership after another. It keeps nothing from one to the next: what was on its
 //! way when a leadership ended may be agreed on or not, and the state says which once the next one begins.
 //!
-//! Who asks while another leads is told so at once, and so is, when a leadership ends, everybody who waits.
+//! Who asks while another leads is told so at once, and so is, when a leadership ends, everybody who waits. Who asks while
+//! this replica is about to lead, or hands over, waits for that: it is told where to ask, or answered.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::{Instant, sleep};
 
 use super::error::Failed;
 use super::opening::wait_for;
@@ -25,6 +27,10 @@ use crate::run;
 
 /// How often a leader looks whether it still leads, at least.
 pub(super) const LOOK: Duration = Duration::from_millis(250);
+/// How often it is looked whether somebody leads, while that is about to change.
+const SOON: Duration = Duration::from_millis(20);
+/// How long a leader that is to hand over waits for what it has taken.
+const DRAIN: Duration = Duration::from_secs(1);
 
 /// What a replica of a shard is.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -82,13 +88,103 @@ pub(super) trait Lead: Send + 'static {
     fn lead(
         &mut self,
         leadership: Leadership,
-        asks: &mut mpsc::UnboundedReceiver<Self::Ask>,
+        asks: &mut Asks<Self::Ask>,
     ) -> impl Future<Output = Result<(), Ended>> + Send;
+
+    /// From here on this replica does not lead, as all can see.
+    fn follows(&self) {}
+}
+
+/// What a leader is asked, and whether another is to lead.
+pub(super) struct Asks<A> {
+    asks: mpsc::UnboundedReceiver<A>,
+    /// One that came before this replica led.
+    held: Option<A>,
+    wishes: mpsc::UnboundedReceiver<Wish>,
+    /// What is done of them, and by when the leader is to be ready for it.
+    wish: Option<(Wish, Instant)>,
+}
+
+/// What comes to a leader.
+pub(super) enum Next<A> {
+    /// Somebody asks.
+    Ask(A),
+    /// Another is to lead.
+    Wish,
+    /// Nobody can ask any more.
+    Over,
+}
+
+/// That another node lead.
+#[derive(Debug)]
+pub(super) struct Wish {
+    to: u64,
+    reply: oneshot::Sender<cluster::Result<()>>,
+}
+
+/// Where that is wished.
+pub(super) type Wishes = mpsc::UnboundedSender<Wish>;
+
+/// Has another node lead, if this one does. It does on return.
+pub(super) async fn hand_over(wishes: &Wishes, to: u64) -> cluster::Result<()> {
+    let (reply, answer) = oneshot::channel();
+    let ended = || cluster::Error::Stopped { why: "it was closed".to_owned() };
+    wishes.send(Wish { to, reply }).map_err(|_closed| ended())?;
+    answer.await.unwrap_or_else(|_closed| Err(ended()))
+}
+
+impl<A> Asks<A> {
+    pub(super) fn new(
+        asks: mpsc::UnboundedReceiver<A>,
+        wishes: mpsc::UnboundedReceiver<Wish>,
+    ) -> Self {
+        Self { asks, held: None, wishes, wish: None }
+    }
+
+    /// What comes next. Once another is to lead nothing is taken any more.
+    pub(super) async fn next(&mut self) -> Next<A> {
+        let takes = self.wish.is_none();
+        if let Some(held) = self.held.take_if(|_| takes) {
+            return Next::Ask(held);
+        }
+        tokio::select! {
+            biased;
+            Some(wish) = self.wishes.recv() => {
+                if takes {
+                    self.wish = Some((wish, Instant::now() + DRAIN));
+                } else {
+                    let why = "another was asked to do so".to_owned();
+                    wish.reply.send(Err(cluster::Error::NotTaken { to: wish.to, why })).ok();
+                }
+                Next::Wish
+            }
+            ask = self.asks.recv(), if takes => ask.map_or(Next::Over, Next::Ask),
+            else => std::future::pending().await,
+        }
+    }
+
+    /// The next, if there is one.
+    pub(super) fn try_next(&mut self) -> Option<A> {
+        self.held.take().or_else(|| self.asks.try_recv().ok())
+    }
+
+    /// Whether another is to lead.
+    pub(super) fn is_wished(&self) -> bool {
+        self.wish.is_some()
+    }
+
+    /// Whether it is time for that: the leader has nothing left to do, or takes too long for it.
+    pub(super) fn is_due(&self, is_idle: bool) -> bool {
+        self.wish.as_ref().is_some_and(|(_, by)| is_idle || Instant::now() >= *by)
+    }
 }
 
 /// Why a leadership ends.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Ended {
+    /// Another is to lead, and nothing stands in the way.
+    #[error("another is to lead")]
+    Wished,
     #[error(transparent)]
     Group(#[from] cluster::Error),
     #[error(transparent)]
@@ -98,7 +194,11 @@ pub(super) enum Ended {
 impl Ended {
     /// Whether another leads now, or will: nothing has failed.
     pub(super) fn is_lost(&self) -> bool {
-        matches!(self, Self::Group(why) if is_lost(why))
+        match self {
+            Self::Wished => true,
+            Self::Group(why) => is_lost(why),
+            Self::Run(_) => false,
+        }
     }
 }
 
@@ -107,32 +207,34 @@ pub(super) async fn lead_whenever<S: Apply, L: Lead>(
     number: u32,
     group: Arc<Group<S>>,
     mut leader: L,
-    mut asks: mpsc::UnboundedReceiver<L::Ask>,
+    mut asks: Asks<L::Ask>,
     standing: watch::Sender<Standing>,
 ) {
     let why = loop {
-        let began = tokio::select! {
-            biased;
-            began = begin(&group) => began,
-            ask = asks.recv() => match ask {
-                Some(ask) => {
-                    leader.refuse(ask);
-                    continue;
-                }
-                None => return,
-            },
-        };
-        let leadership = match began {
-            Ok(leadership) => leadership,
+        let leadership = match until_it_leads(&group, &leader, &mut asks).await {
+            Ok(Some(leadership)) => leadership,
+            Ok(None) => return,
             Err(why) => break Ended::from(why),
         };
         tracing::debug!(shard = number, term = leadership.term, "it leads");
         standing.send_replace(Standing::Leads(leadership));
         match leader.lead(leadership, &mut asks).await {
             Ok(()) => return,
+            Err(Ended::Wished) => {
+                let Some((Wish { to, reply }, _)) = asks.wish.take() else { continue };
+                let handed = group.hand_over(to).await;
+                if handed.is_ok() {
+                    tracing::info!(shard = number, to, "it has handed over");
+                    standing.send_replace(Standing::Follows);
+                    leader.follows();
+                }
+                // Who does not wait any more misses nothing.
+                reply.send(handed).ok();
+            }
             Err(why) if why.is_lost() => {
                 tracing::info!(shard = number, %why, "it follows");
                 standing.send_replace(Standing::Follows);
+                leader.follows();
             }
             Err(why) => break why,
         }
@@ -141,11 +243,42 @@ pub(super) async fn lead_whenever<S: Apply, L: Lead>(
     standing.send_replace(Standing::Failed);
 }
 
+/// Tells who asks that another leads, until this replica does; `None` once nobody can ask any more.
+async fn until_it_leads<S: Apply, L: Lead>(
+    group: &Group<S>,
+    leader: &L,
+    asks: &mut Asks<L::Ask>,
+) -> cluster::Result<Option<Leadership>> {
+    let mut began = std::pin::pin!(begin(group));
+    loop {
+        if let Some((Wish { reply, .. }, _)) = asks.wish.take() {
+            reply.send(Err(cluster::Error::NotLeader { term: 0 })).ok();
+        }
+        let is_soon = group.is_between();
+        if let Some(ask) = asks.held.take_if(|_| !is_soon) {
+            leader.refuse(ask);
+        }
+        let takes = asks.held.is_none();
+        tokio::select! {
+            biased;
+            began = &mut began => return began.map(Some),
+            next = asks.next(), if takes => match next {
+                Next::Ask(ask) => asks.held = Some(ask),
+                Next::Wish => {}
+                Next::Over => return Ok(None),
+            },
+            () = sleep(SOON), if is_soon => {}
+        }
+    }
+}
+
 /// Waits until this replica leads and may begin: it knows all that was agreed on before. Who is alone has all of that
 /// durable first: nobody else has what a power cut would take.
 async fn begin<S: Apply>(group: &Group<S>) -> cluster::Result<Leadership> {
     loop {
         let leadership = group.wait_to_lead().await?;
+        // It may have led in this term before: what it submitted then may be on its way.
+        group.settle(leadership).await?;
         if let Some(applied) = group.applied().filter(|_| group.is_alone()) {
             group.wait_durable(applied).await?;
         }
@@ -283,12 +416,14 @@ mod tests {
         let lead = wait_to_begin(SHARED, &group).unwrap();
         // The engine leads in another term by now.
         let lost = Leadership { term: lead.term + 1, ..lead };
-        let (asks, mut asked) = mpsc::unbounded_channel();
+        let (asks, asked) = mpsc::unbounded_channel();
+        let mut asked = Asks::new(asked, mpsc::unbounded_channel().1);
         let (appended, done) = (append(&asks), act(&asks));
         let reader = Arc::new(tokio::sync::Notify::new());
         replica.watch(opening(), &reader);
         let (ended, appended, done) = group.runtime().block_on(async {
             let ended = timeout(PATIENCE, leads.lead(lost, &mut asked)).await.unwrap();
+            leads.follows();
             reader.notified().await;
             (ended, appended.await.unwrap(), done.await.unwrap())
         });
@@ -315,10 +450,10 @@ mod tests {
         async fn lead(
             &mut self,
             leadership: Leadership,
-            asks: &mut mpsc::UnboundedReceiver<Self::Ask>,
+            asks: &mut Asks<Self::Ask>,
         ) -> Result<(), Ended> {
             self.began.send(leadership.term).ok();
-            let Some(ask) = asks.recv().await else { return Ok(()) };
+            let Next::Ask(ask) = asks.next().await else { return Ok(()) };
             ask.send(true).ok();
             self.left -= 1;
             let term = leadership.term;
@@ -337,6 +472,7 @@ mod tests {
         let (asks, asked) = mpsc::unbounded_channel();
         let (stands, mut standing) = watch::channel(Standing::default());
         let fickle = Fickle { left: 3, began };
+        let asked = Asks::new(asked, mpsc::unbounded_channel().1);
         let task =
             group.runtime().spawn(lead_whenever(SHARED, Arc::clone(&group), fickle, asked, stands));
         let ask = || {

@@ -9,6 +9,7 @@
 //! DIR/shard-3        records of topics with flush.messages=1      durable before they are answered
 //! DIR/state-N        what the entries of shard N made, up to one of them
 //! DIR/chapters-N     what is settled of shard N: see `chapter/`
+//! DIR/seed-N         what this node is being given of shard N: see `seeded.rs`
 //! ```
 //!
 //! | file | what |
@@ -21,30 +22,36 @@
 //! | `data.rs` | a shard of records: its group, its replica, its leader's door |
 //! | `replica.rs` | what a shard's entries have made here, and who waits for more |
 //! | `leadership.rs` | how a replica of a shard comes to lead, and stops |
+//! | `leaders.rs`, `operators.rs` | which node leads which shard, and having another do so; what nodes ask each other for that, drawn |
 //! | `leader.rs` | has a shard of records agree on batches and acts, while it leads |
 //! | `snapshot.rs` | the state of a shard in a file |
 //! | `keeper.rs` | the task that writes it, and lets the log go |
 //! | `compactor.rs` | the task that keeps the newest record of each key |
 //! | `ends.rs` | how work on another thread is told to end |
 //! | `scrubber.rs` | reads every chapter again now and then |
+//! | `mender.rs`, `giver.rs`, `repair.rs` | what is damaged in chapters is asked of other nodes; what gives it there; and how that is said, drawn |
 //! | `settler.rs` | the task that writes chapters, and has go what is past its retention in them |
 //! | `room.rs` | whether the disk has room for records |
 //! | `read.rs` | reading a partition, from memory or from the log |
 //! | `lately.rs` | what was read from the log lately |
 //! | `topics.rs` | the control shard: what topics there are to be |
-//! | `controller.rs` | what the controller does for other nodes, drawn |
+//! | `controller.rs`, `desk.rs` | what other nodes ask the controller for, drawn; and how it does that |
+//! | `agreed.rs` | what becomes of a change, and why one is refused |
 //! | `intended.rs` | what control intends, and having it done in a shard of records by whoever leads that |
+//! | `seeded.rs` | what a node was given of a shard is put in place |
 //! | `deleting.rs` | topics that go: what is done of it by each leader |
 //! | `coordinator.rs` | the groups' shard, and the task that coordinates |
 //! | `look.rs` | what lies in a directory, looked at from outside: nothing is changed |
 //! | `overview.rs` | what a node is doing, as values for whoever looks at it from outside |
 //! | `error.rs` | what a node cannot go on without |
+//! | `memory.rs` | what a node has in memory that outlives its process |
 //! | `members.rs` | who is in the cluster, as clients see it |
 //! | `await_record.rs` | waiting until one record is as safe as somebody wants it |
 //!
 //! Tasks that belong to a shard run on the runtime of its engine: an entry that nobody waits for a
 //! disk for costs no wake-up of a thread. What waits for a disk runs elsewhere.
 
+mod agreed;
 mod await_record;
 mod compactor;
 mod company;
@@ -52,24 +59,32 @@ mod controller;
 mod coordinator;
 mod data;
 mod deleting;
+mod desk;
 mod ends;
 mod error;
+mod giver;
 mod intended;
 mod keeper;
 mod lately;
 pub(crate) mod layout;
 mod leader;
+mod leaders;
 mod leadership;
 mod look;
 mod members;
+mod memory;
+mod mender;
 mod node;
 mod opening;
+mod operators;
 mod options;
 mod overview;
 mod read;
+mod repair;
 mod replica;
 mod room;
 mod scrubber;
+pub(crate) mod seeded;
 mod settler;
 mod snapshot;
 mod task;
@@ -78,13 +93,17 @@ mod three;
 mod throttle;
 mod topics;
 
+pub(crate) use self::agreed::Refused;
 pub use self::await_record::{Level, NoRecord};
+pub(crate) use self::company::Door;
 pub(crate) use self::coordinator::Asked;
 pub(crate) use self::data::{DataShard, Ends};
 pub use self::error::Failed;
 pub(crate) use self::layout::{CONTROL, GROUPS, ID_DIGITS as CLUSTER_DIGITS, SHARED};
 pub use self::layout::{cluster_in, found};
 pub(crate) use self::leader::Appended;
+pub(crate) use self::leaders::preferred;
+pub use self::leaders::{Drained, NotLed};
 pub(crate) use self::leadership::Leader;
 pub use self::look::{Names, chapters_in, names_in, snapshot_of};
 pub use self::members::{Member, Members};
@@ -96,4 +115,3 @@ pub use self::overview::{
 };
 pub(crate) use self::read::{Read, Reading};
 pub(crate) use self::snapshot::Snapshot;
-pub(crate) use self::topics::Refused;

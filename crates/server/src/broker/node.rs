@@ -1,55 +1,66 @@
 //! [`Node`]: all shards of a directory, opened and closed.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use bytes::Bytes;
 use plimsoll_log::{Ack, Crew, CrewOptions, Policy, Ring};
-use plimsoll_sync::{Access, Dir, Lock, OsDir, Overwrite};
+use plimsoll_sync::{Dir, Lock, OsDir};
 use tokio::runtime::Handle;
+use tokio::sync::watch;
 use tokio::time::timeout;
 
-use super::company::{Company, Witnessed, listen};
+use super::company::{Company, Door, Witnessed, listen, node_of};
 use super::coordinator::{Asked, Coordinator};
 use super::data::{DataShard, Found};
 use super::deleting;
+use super::desk::Desk;
 use super::error::Failed;
-use super::layout::{DURABLE, SHARED, cluster_id, is_founder, is_restored, memory_name};
+use super::giver::Giver;
+use super::layout::{CONTROL, DURABLE, GROUPS, SHARED, cluster_id, is_founder, is_restored};
 use super::leader::ChapterSize;
+use super::leaders::{Drained, Leaders};
 use super::leadership::Leader;
 use super::members::{Member, Members};
+use super::memory::{RING, RING_BYTES_MIN, forget_ring, has_room, memory, ring_left};
+use super::operators::Operators;
 use super::options::{Options, Promise};
 use super::room::Room;
+use super::seeded::{put_in_place, trust};
 use super::task::Task;
 use super::topics::{Control, Topics};
+use crate::cluster::{Apply, Group, Lack};
 use crate::control::{Catalog, Topic};
 use crate::groups::Answer;
-use crate::random;
 use crate::run::{Ends, Run, Start, Verdict};
-
-/// Half of it is the largest entry, which is 1 MiB and what stands around one.
-const RING_BYTES_MIN: u64 = 4 << 20;
-/// The file in memory that holds what is not durable of the first of them.
-const RING: &str = "shard-2";
+use crate::{peer, random};
 
 /// A node of one. Dropping it is as a crash of the process, but that what was acknowledged is written if
 /// that is possible; [`Node::close`] ends it in order.
 #[derive(Debug)]
 pub struct Node {
     /// They hold the shards: they are before these, and so end before them.
-    tasks: [Task; 3],
+    tasks: [Task; 4],
     meeting: Vec<Task>,
     company: Arc<Company>,
     pub(crate) topics: Arc<Topics>,
     pub(crate) groups: Arc<Coordinator>,
+    pub(crate) leaders: Arc<Leaders>,
     pub(crate) options: Options,
     members: Arc<Members>,
+    heard: watch::Receiver<bool>,
     cluster_id: String,
     promise: Promise,
     run: Arc<Run>,
     verdict: String,
+    root: Arc<dyn Dir>,
     dir: PathBuf,
+    /// What is being given of shards, in words.
+    seeding: Mutex<BTreeMap<u32, String>>,
+    /// A shard in which this node votes, and has nothing of it.
+    lost: Arc<OnceLock<u32>>,
     memory: Option<OsDir>,
     _lock: Lock,
 }
@@ -85,8 +96,15 @@ impl Node {
         let cluster_id = cluster_id(&**dir, wanted)?;
         let listener = seat.as_ref().map(|seat| listen(seat.listen)).transpose()?;
         let founds = seat.is_none() || is_founder(&**dir)?;
-        let company = Company::new(seat.as_ref(), founds);
-        let memory = memory(&options, &**dir, &cluster_id, company.node())?;
+        let node = node_of(seat.as_ref());
+        let memory = memory(&options, &**dir, &cluster_id, node)?;
+        // What the ring has of another log is none of this.
+        let forgets = |number| {
+            let ring = memory.as_ref().filter(|_| number == SHARED);
+            ring.map_or(Ok(()), forget_ring)
+        };
+        let in_doubt = put_in_place(dir, node, forgets)?;
+        let company = Company::new(seat.as_ref(), founds, in_doubt.clone());
         let ring_bytes = ring_left(memory.as_ref()).unwrap_or(options.ring_bytes);
         let options = Options { ring_bytes, ..options };
         // A log each, and room for control and groups beside the records'.
@@ -139,19 +157,22 @@ impl Node {
         let control = Control::open(dir, &crew, &company)?;
         let intended = Arc::clone(&control.intended);
         let witness = Some(Arc::clone(&run));
-        let shared = shared.serve(witness, &room, &intended, chapter, every, now);
-        let durable = durable.serve(None, &room, &intended, chapter, every, now);
+        let shared = shared.serve(witness, &room, &intended, &company, chapter, every, now);
+        let durable = durable.serve(None, &room, &intended, &company, chapter, every, now);
         let (shared, durable) = (Arc::new(shared), Arc::new(durable));
         let shards = vec![Arc::clone(&shared), durable];
         let topics = Topics::new(control, shards, options.partitions_max, &company);
         let topics = Arc::new(topics);
-        company.serve(&topics);
+        company.serve(Arc::new(Desk(Arc::downgrade(&topics))));
+        company.give(Arc::new(Giver(Arc::downgrade(&topics))));
         let runtime = shared.group.runtime();
         let watching = Task::spawn(runtime, Arc::clone(&room).watch());
         let resting = Task::spawn(runtime, rest(Arc::downgrade(&shared), Arc::clone(&run)));
         let groups = Coordinator::open(dir, &crew, &room, &company, options.groups.clone(), now)?;
         let groups = Arc::new(groups);
-        if is_alone {
+        // While others are taken in they are in some groups, and not in others: whoever leads knows what is intended.
+        let is_sole = is_alone && topics.group().is_alone() && groups.group.is_alone();
+        if is_sole {
             topics.check_intended()?;
             for shard in &topics.shards {
                 shard.wait_to_lead()?;
@@ -161,39 +182,66 @@ impl Node {
         }
         let letting_go = deleting::let_go(Arc::clone(&topics), Arc::clone(&groups));
         let letting_go = Task::spawn(groups.group.runtime(), letting_go);
-        if is_alone {
+        let (hears, heard) = watch::channel(topics.leads());
+        let hearing = Task::spawn(runtime, Topics::hear(Arc::clone(&topics), hears));
+        if is_sole {
             wait_until_gone(&topics);
         }
+        let leaders = Leaders::new(&company, &topics, &groups);
+        company.obey(Arc::new(Operators(Arc::downgrade(&leaders))));
         let members = Arc::new(Members::alone(company.node()));
-        let mut meeting = Vec::new();
+        let (mut meeting, lost) = (Vec::new(), Arc::<OnceLock<u32>>::default());
         if let Some((seat, listener)) = seat.zip(listener) {
-            let cluster = u128::from_str_radix(&cluster_id, 16).unwrap_or_default();
+            let cluster = u128::from_str_radix(&cluster_id, 16);
+            let cluster = cluster.map_err(|_why| Failed::Damaged("cluster".to_owned()))?;
             let whose = (cluster, run.incarnation());
             let (hello, members) = (Member::of(&seat), Arc::clone(&members));
-            meeting.push(company.meet(listener, whose, hello, members, runtime)?);
+            meeting.extend(company.meet(listener, whose, hello, members, runtime)?);
+            let spread = Arc::clone(&leaders).spread(options.spreads_leaders);
+            meeting.push(Task::spawn(runtime, spread));
             if is_dirty && !is_alone {
                 let settled = settle(Arc::downgrade(&shared), Arc::clone(&run));
                 meeting.push(Task::spawn(runtime, settled));
+            }
+            for number in [CONTROL, GROUPS, SHARED, DURABLE] {
+                let (company, lost) = (Arc::clone(&company), Arc::clone(&lost));
+                meeting.push(match number {
+                    CONTROL => Task::spawn(runtime, greet(company, lost, number, topics.group())),
+                    GROUPS => Task::spawn(runtime, greet(company, lost, number, &groups.group)),
+                    of => Task::spawn(runtime, greet(company, lost, of, &topics.shard(of).group)),
+                });
+            }
+            for number in in_doubt {
+                let dir = Arc::clone(dir);
+                meeting.push(match number {
+                    GROUPS => Task::spawn(runtime, trust_once_clean(dir, number, &groups.group)),
+                    of => Task::spawn(runtime, trust_once_clean(dir, of, &topics.shard(of).group)),
+                });
             }
         }
         let mut verdict = verdict.to_string();
         if is_dirty && !is_alone {
             verdict += "; it asks the other brokers for them, and votes once it has caught up";
         }
-        let dir = path;
+        let (root, dir, seeding) = (Arc::clone(dir), path, Mutex::default());
         Ok(Self {
             topics,
             groups,
+            leaders,
             options,
             members,
+            heard,
             cluster_id,
             promise,
             run,
             verdict,
-            tasks: [resting, watching, letting_go],
+            tasks: [resting, watching, letting_go, hearing],
             meeting,
             company,
+            root,
             dir,
+            seeding,
+            lost,
             memory,
             _lock: lock,
         })
@@ -215,6 +263,18 @@ impl Node {
     #[must_use]
     pub fn members(&self) -> &Members {
         &self.members
+    }
+
+    /// Whether it has heard, since its start, of all topics that there were then: before that it says nothing of them.
+    pub(crate) fn has_heard(&self) -> bool {
+        *self.heard.borrow()
+    }
+
+    /// Waits until it has.
+    pub(crate) fn until_heard(&self) -> impl Future<Output = ()> + Send + use<> {
+        let mut heard = self.heard.clone();
+        // Who tells it ends with the node.
+        async move { drop(heard.wait_for(|heard| *heard).await) }
     }
 
     /// Who leads the control shard.
@@ -263,6 +323,77 @@ impl Node {
     #[must_use]
     pub fn runtime(&self) -> &Handle {
         self.topics.shard(SHARED).group.runtime()
+    }
+
+    /// Hands over all that it leads, and takes no more: it is about to be stopped. What is left to do is what nobody
+    /// else can.
+    pub async fn part(&self) -> Drained {
+        self.leaders.part().await
+    }
+
+    /// The same; then all that it has is durable on a majority, and where its chapters were read is noted for the next start.
+    pub(crate) async fn drain(self: &Arc<Self>) -> Drained {
+        let drained = self.leaders.drain().await;
+        let node = Arc::clone(self);
+        let noted = move || node.topics.shards().iter().for_each(|shard| shard.shelf.remember());
+        // It promises nothing.
+        tokio::task::spawn_blocking(noted).await.ok();
+        drained
+    }
+
+    /// Its directory.
+    pub(crate) fn root(&self) -> &Arc<dyn Dir> {
+        &self.root
+    }
+
+    /// Why this node may not be the one that it is called: it votes, and has forgotten how. It is to be closed.
+    #[must_use]
+    pub fn lost(&self) -> Option<Failed> {
+        let number = *self.lost.get()?;
+        Some(Failed::Lost { node: self.members.here(), number })
+    }
+
+    /// Whether no more is to be written than has to be.
+    pub(crate) fn is_short_of_room(&self) -> bool {
+        self.topics.shards.iter().any(|shard| shard.is_full())
+    }
+
+    /// Shards that lack what their leaders have let go of: they must be seeded.
+    pub(crate) fn lacks(&self) -> Vec<(u32, Lack)> {
+        let groups = (GROUPS, self.groups.group.lack());
+        let records = self.topics.shards.iter().map(|shard| (shard.number, shard.group.lack()));
+        let all = std::iter::once(groups).chain(records);
+        all.filter_map(|(number, lack)| Some((number, lack?))).collect()
+    }
+
+    /// Says of a shard how its seeding goes.
+    pub(crate) fn say_seeding(&self, number: u32, said: String) {
+        self.seeding.lock().unwrap_or_else(PoisonError::into_inner).insert(number, said);
+    }
+
+    /// How the seeding of a shard goes, if it is being seeded.
+    pub(super) fn seeding(&self, number: u32) -> Option<String> {
+        self.seeding.lock().unwrap_or_else(PoisonError::into_inner).get(&number).cloned()
+    }
+
+    /// From here on what other nodes ask at the door of this number is done there.
+    pub(crate) fn open_door(&self, number: u32, door: Arc<dyn Door>) {
+        self.company.open_door(number, door);
+    }
+
+    /// Nodes that are connected now.
+    pub(crate) fn others(&self) -> Vec<u64> {
+        self.company.others()
+    }
+
+    /// Asks another node at a door.
+    pub(crate) fn ask(
+        &self,
+        node: u64,
+        door: u32,
+        request: Vec<u8>,
+    ) -> impl Future<Output = Result<Bytes, peer::Error>> + Send + use<> {
+        self.company.ask(node, door, request)
     }
 
     /// Ends all shards; what was acknowledged is durable on return.
@@ -344,6 +475,40 @@ async fn settle(shared: Weak<DataShard>, run: Arc<Run>) {
     }
 }
 
+/// Where a shard has nothing: asks the others whether it is new, or lost.
+fn greet<S: Apply>(
+    company: Arc<Company>,
+    lost: Arc<OnceLock<u32>>,
+    number: u32,
+    group: &Group<S>,
+) -> impl Future<Output = ()> + Send + use<S> {
+    let takes_part = group.until_it_takes_part(move || company.others());
+    async move {
+        if !takes_part.await {
+            lost.set(number).ok();
+        }
+    }
+}
+
+/// Once a shard that was seeded has re-entered its group it is not in doubt any more. Durable.
+fn trust_once_clean<S: Apply>(
+    dir: Arc<dyn Dir>,
+    number: u32,
+    group: &Group<S>,
+) -> impl Future<Output = ()> + Send + use<S> {
+    let clean = group.until_clean();
+    async move {
+        if !clean.await {
+            return;
+        }
+        match tokio::task::spawn_blocking(move || trust(&*dir, number)).await {
+            Ok(Ok(())) => tracing::info!(shard = number, "it was seeded, and votes again"),
+            Ok(Err(why)) => tracing::error!(shard = number, %why, "its doubt cannot be ended"),
+            Err(_ended) => {}
+        }
+    }
+}
+
 /// How often it is looked whether nobody asks.
 const QUIET: Duration = Duration::from_secs(10);
 
@@ -372,33 +537,6 @@ async fn rest(shared: Weak<DataShard>, run: Arc<Run>) {
             Err(_ended) => return,
         }
     }
-}
-
-/// A directory of this node in memory that outlives the process, if there is any.
-fn memory(
-    options: &Options,
-    dir: &dyn Dir,
-    cluster_id: &str,
-    node: u64,
-) -> Result<Option<OsDir>, Failed> {
-    let Some(path) = &options.memory else { return Ok(None) };
-    let path = path.join(memory_name(dir, cluster_id, node)?);
-    Ok(OsDir::create_all(path).ok().filter(|dir| dir.overwrite() == Overwrite::Memory))
-}
-
-/// The size of the ring that is there: it may hold records, and is opened as it is or not at all.
-fn ring_left(memory: Option<&OsDir>) -> Option<u64> {
-    let file = memory?.open(RING, Access::default()).ok()?;
-    // A power of two, behind a head that is smaller.
-    let ring_bytes = 1 << file.len().ok()?.checked_ilog2()?;
-    Some(ring_bytes).filter(|bytes| *bytes >= RING_BYTES_MIN)
-}
-
-/// Whether that has room for a ring, for another's, and for what the system keeps beside them.
-fn has_room(memory: &OsDir, options: &Options) -> bool {
-    let space = plimsoll_sync::space(memory.path());
-    memory.path().join(RING).exists()
-        || space.is_ok_and(|space| space.free_bytes > 2 * options.ring_bytes)
 }
 
 /// The time in ms since 1970.

@@ -44,6 +44,8 @@ pub struct Options {
     /// How old a record may become before it is durable, where a topic says `plimsoll.flush=auto`: the knee
     /// that the lab measured on this disk. Without one that setting is refused.
     pub knee: Option<Duration>,
+    /// Whether what it leads is handed over to whoever is preferred to lead it, once all has been well for a while.
+    pub spreads_leaders: bool,
     /// Its seat in a cluster; none: it is alone.
     pub seat: Option<Seat>,
 }
@@ -105,6 +107,7 @@ impl Default for Options {
             partitions_max: 200_000,
             groups: groups::Settings::default(),
             knee: None,
+            spreads_leaders: true,
             seat: None,
         }
     }

@@ -27,8 +27,14 @@ pub struct ShardOverview {
     pub leads: bool,
     /// The node that leads it, if one does.
     pub leader: Option<u64>,
+    /// The nodes whose replicas vote.
+    pub voters: Vec<u64>,
+    /// Whether the replica here may have forgotten what it acknowledged, and does not vote until it has that again.
+    pub is_in_doubt: bool,
     /// Why it takes nothing any more, if it does not. To follow is no reason.
     pub offline: Option<String>,
+    /// How its seeding goes, where this replica lacks what its leader has let go of.
+    pub seeding: Option<String>,
     /// C: so many entries are acknowledged.
     pub committed: u64,
     /// D: so many of them are durable.
@@ -65,8 +71,11 @@ pub struct ChaptersOverview {
     pub live_bytes: u64,
     /// Bytes of all files.
     pub file_bytes: u64,
-    /// Runs that were found damaged since the broker began: who reads them gets an error.
+    /// Runs that were found damaged since the broker began, and are not healed: who reads them gets what another broker
+    /// has, or an error.
     pub damaged: usize,
+    /// Runs that were healed since it began, by what other brokers have.
+    pub healed: u64,
     /// When all of it had last been read again, since the broker began, in ms since 1970.
     pub scrub_ended_ms: Option<u64>,
     /// Bytes of batches that there were to be read then.
@@ -230,7 +239,10 @@ impl Node {
             holds,
             leads: leader == Leader::Here,
             leader: leader.id(self.members().here()),
+            voters: group.voters(),
+            is_in_doubt: group.is_dirty(),
             offline: why_failed(group).map(|why| sentence(&why)).or_else(nobody),
+            seeding: self.seeding(number),
             committed,
             durable,
             at_risk_bytes: at_risk.0,
@@ -416,6 +428,7 @@ impl DataShard {
             live_bytes: size.live_bytes,
             file_bytes: size.file_bytes,
             damaged: self.shelf.damaged().len(),
+            healed: self.mender.healed(),
             scrub_ended_ms: scrubbed.map(|scrubbed| scrubbed.ended_ms),
             scrub_bytes: scrubbed.map(|scrubbed| scrubbed.bytes),
         }

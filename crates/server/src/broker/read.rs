@@ -8,6 +8,7 @@ use bytes::Bytes;
 use super::data::DataShard;
 use super::error::Failed;
 use super::lately::Run;
+use super::mender::Mender;
 use crate::shard::{Batch, Fetched, Held, Opening, Partition, fetch};
 
 /// What is settled while it is looked at is found with the next look.
@@ -51,9 +52,24 @@ impl Read {
 impl DataShard {
     /// Reads batches. Waits for the disk, on another thread, only where none are in memory. What begins in a chapter goes on
     /// in the log, as far as there is room.
+    ///
+    /// What is damaged here is asked of another node.
     pub(crate) async fn read(self: &Arc<Self>, reading: Reading) -> Result<Read, Failed> {
+        self.read_with(reading, Some(&self.mender)).await
+    }
+
+    /// The same, of what is here alone.
+    pub(super) async fn read_alone(self: &Arc<Self>, reading: Reading) -> Result<Read, Failed> {
+        self.read_with(reading, None).await
+    }
+
+    async fn read_with(
+        self: &Arc<Self>,
+        reading: Reading,
+        mender: Option<&Mender>,
+    ) -> Result<Read, Failed> {
         let mut read = Read::default();
-        match self.read_on(reading, &mut read).await {
+        match self.read_on(reading, &mut read, mender).await {
             // What was found before it is good.
             Err(_) if !read.batches.is_empty() => {
                 read.has_more = true;
@@ -68,6 +84,7 @@ impl DataShard {
         self: &Arc<Self>,
         mut reading: Reading,
         read: &mut Read,
+        mender: Option<&Mender>,
     ) -> Result<(), Failed> {
         // Of those that were needed none is forgotten before all are there.
         let mut found: Vec<Arc<Run>> = Vec::new();
@@ -76,7 +93,7 @@ impl DataShard {
             let fetched = match self.look(reading, &found) {
                 Ok(fetched) => fetched,
                 Err(unsettled) => {
-                    let batches = self.read_chapters(reading).await?;
+                    let batches = self.read_chapters(reading, mender).await?;
                     // What was there of them was compacted: what comes next is in the log.
                     let end = batches.last().and_then(|last| Batch::read(last).ok()?.end());
                     let next = end.unwrap_or(unsettled);
@@ -120,13 +137,21 @@ impl DataShard {
         !fetched.batches.is_empty() || fetched.needs.is_some()
     }
 
-    async fn read_chapters(&self, reading: Reading) -> Result<Vec<Bytes>, Failed> {
+    async fn read_chapters(
+        &self,
+        reading: Reading,
+        mender: Option<&Mender>,
+    ) -> Result<Vec<Bytes>, Failed> {
         let Reading { opening, from, end, bytes_max } = reading;
         let (shelf, number) = (Arc::clone(&self.shelf), self.number);
         let read = move || shelf.read(opening, from, end, bytes_max);
         let read = tokio::task::spawn_blocking(read).await;
-        let batches = read.map_err(|_ended| Failed::Offline { number })?;
-        batches.map_err(|why| Failed::Chapters { number, why })
+        let why = match read.map_err(|_ended| Failed::Offline { number })? {
+            Ok(batches) => return Ok(batches),
+            Err(why) => Failed::Chapters { number, why },
+        };
+        let Some(mender) = mender else { return Err(why) };
+        mender.batches(reading).await.ok_or(why)
     }
 
     /// The offset of the first batch in a chapter from which on a record with this timestamp or a later one may be.

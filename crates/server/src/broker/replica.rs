@@ -5,14 +5,13 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use bytes::Bytes;
 use tokio::sync::{Notify, watch};
 
 use super::keeper::Kept;
 use crate::cluster::{Apply, Stop};
-use crate::run::Run;
 use crate::shard::{Held, Opening, Outcome, State, Tail};
 
 /// A data shard, as far as it is applied.
@@ -31,8 +30,6 @@ pub(crate) struct Replica {
     pub(super) ended: Notify,
     /// The log index up to which the shard was settled when it was opened.
     settled: u64,
-    /// Is told what is about to be acknowledged, where that is before it is durable.
-    witness: OnceLock<(Arc<Run>, u32)>,
     waiting: Mutex<HashMap<Opening, Vec<Weak<Notify>>>>,
 }
 
@@ -57,14 +54,8 @@ impl Replica {
             reshaped: watch::Sender::new(()),
             ended: Notify::new(),
             settled,
-            witness: OnceLock::new(),
             waiting: Mutex::default(),
         }
-    }
-
-    /// From here on has the run told what is applied, before anybody sees it.
-    pub(super) fn testify(&self, run: Arc<Run>, number: u32) {
-        self.witness.set((run, number)).expect("a replica has one run");
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, Shard> {
@@ -123,9 +114,6 @@ impl Apply for Applier {
 
     fn apply(&mut self, index: u64, term: u64, payload: Option<&Bytes>) -> Result<u64, Stop> {
         let index = index + 1;
-        if let Some((run, number)) = self.0.witness.get() {
-            run.acknowledged(*number, index).map_err(|why| Stop(why.to_string()))?;
-        }
         let bytes = payload.map_or(0, |payload| payload.len() as u64);
         self.0.applied_bytes.fetch_add(bytes, Ordering::Relaxed);
         let mut outcomes = Vec::new();

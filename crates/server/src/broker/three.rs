@@ -15,7 +15,7 @@ use tokio::time::{sleep, timeout};
 use super::intended::Intended;
 use super::layout::SHARED;
 use super::leader::{Appended, Ask, ChapterSize, Leads};
-use super::leadership::{Standing, lead_whenever};
+use super::leadership::{Asks, Standing, Wishes, hand_over, lead_whenever};
 use super::replica::{Applier, Replica};
 use super::room::Room;
 use super::task::Task;
@@ -79,6 +79,7 @@ impl Carrier for Wire {
 
 struct One {
     asks: mpsc::UnboundedSender<Ask>,
+    wishes: Wishes,
     standing: watch::Receiver<Standing>,
     _task: Task,
     replica: Arc<Replica>,
@@ -117,10 +118,12 @@ impl One {
             clock: || 1_000,
         };
         let (asks, asked) = mpsc::unbounded_channel();
+        let (wishes, wished) = mpsc::unbounded_channel();
+        let asked = Asks::new(asked, wished);
         let (stands, standing) = watch::channel(Standing::default());
         let leading = lead_whenever(SHARED, Arc::clone(&group), leads, asked, stands);
         let task = Task::spawn(group.runtime(), leading);
-        Self { asks, standing, _task: task, replica, group }
+        Self { asks, wishes, standing, _task: task, replica, group }
     }
 
     fn leads(&self) -> bool {
@@ -175,52 +178,147 @@ async fn produce(nodes: &[&One], opening: Opening, number: i32) -> i64 {
     timeout(PATIENCE, produced).await.expect("somebody leads, and takes it")
 }
 
+/// Three that vote, of which the first leads.
+async fn three(nodes: &[One; 3]) {
+    let first = &nodes[0];
+    first.group.wait_to_lead().await.unwrap();
+    first.group.add(2, "").await.unwrap();
+    first.group.add(3, "").await.unwrap();
+    first.group.set_voters([1, 2, 3]).await.unwrap();
+}
+
+fn tell(story: impl Future<Output = ()>) {
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    runtime.enable_time().build().unwrap().block_on(story);
+}
+
+async fn until(node: &One, holds: impl FnMut(&Standing) -> bool) {
+    let mut standing = node.standing.clone();
+    timeout(PATIENCE, standing.wait_for(holds)).await.unwrap().unwrap();
+}
+
+/// Until all have so many records.
+async fn until_all_have(nodes: &[&One], opening: Opening, count: i64) {
+    let next = |node: &&One| {
+        node.replica.lock().state.partition(opening).map(|partition| partition.next())
+    };
+    let is_even = async {
+        while !nodes.iter().all(|node| next(node) == Some(count)) {
+            sleep(Duration::from_millis(10)).await;
+        }
+    };
+    timeout(PATIENCE, is_even).await.expect("all have all of it");
+    assert!(nodes.iter().all(|node| *node.standing.borrow() != Standing::Failed));
+}
+
 #[test]
 fn another_leads_when_the_leader_is_away_and_nothing_acknowledged_is_lost() {
     let (intended, opening) = intended();
     let net = Arc::new(Net::default());
     let nodes = [1, 2, 3].map(|id| One::start(id, &net, &intended));
     let all: Vec<&One> = nodes.iter().collect();
-    let story = async {
-        let first = all[0];
-        first.group.wait_to_lead().await.unwrap();
-        first.group.add(2, "").await.unwrap();
-        first.group.add(3, "").await.unwrap();
-        first.group.set_voters([1, 2, 3]).await.unwrap();
+    tell(async {
+        three(&nodes).await;
         for number in 0..20 {
             assert_eq!(produce(&all, opening, number).await, i64::from(number));
         }
-        // It is cut off, and does not know.
         let away = all.iter().position(|node| node.leads()).unwrap();
         let id = away as u64 + 1;
         let heard = net.0.lock().unwrap().remove(&id).unwrap();
         let waits = all[away].append(opening, batch(20));
         let others: Vec<&One> = all.iter().copied().filter(|node| !node.leads()).collect();
+        // Nobody tells it that another leads: it finds that nobody hears it, and whoever waits looks elsewhere.
+        let told = timeout(PATIENCE, waits).await.unwrap().unwrap();
+        assert_eq!(told.answer, Answer::NotLeader);
+        until(all[away], |now| *now == Standing::Follows).await;
+        assert!(!net.0.lock().unwrap().contains_key(&id));
         for number in 20..40 {
             assert_eq!(produce(&others, opening, number).await, i64::from(number));
         }
         net.0.lock().unwrap().insert(id, heard);
-        // Whoever waited there is told to look elsewhere, and it follows.
-        let told = timeout(PATIENCE, waits).await.unwrap().unwrap();
-        assert!(matches!(told.answer, Answer::NotLeader | Answer::Repeated { .. }), "{told:?}");
-        let mut standing = all[away].standing.clone();
-        let follows = standing.wait_for(|now| *now == Standing::Follows);
-        timeout(PATIENCE, follows).await.unwrap().unwrap();
         for number in 40..60 {
             assert_eq!(produce(&all, opening, number).await, i64::from(number));
         }
-        let is_even = async {
-            let next = |node: &&One| {
-                node.replica.lock().state.partition(opening).map(|partition| partition.next())
-            };
-            while !all.iter().all(|node| next(node) == Some(60)) {
-                sleep(Duration::from_millis(10)).await;
-            }
+        until_all_have(&all, opening, 60).await;
+    });
+    net.0.lock().unwrap().clear();
+}
+
+/// It leads in the same term again, and what it had not answered is on its way still.
+#[test]
+fn a_leader_that_nobody_hears_for_a_while_goes_on_where_it_was() {
+    let (intended, opening) = intended();
+    let net = Arc::new(Net::default());
+    let nodes = [1, 2, 3].map(|id| One::start(id, &net, &intended));
+    let all: Vec<&One> = nodes.iter().collect();
+    tell(async {
+        three(&nodes).await;
+        for number in 0..20 {
+            assert_eq!(produce(&all, opening, number).await, i64::from(number));
+        }
+        let leads = all.iter().position(|node| node.leads()).unwrap();
+        let took: Vec<_> = {
+            let mut heard = net.0.lock().unwrap();
+            let others: Vec<u64> =
+                heard.keys().copied().filter(|id| *id != leads as u64 + 1).collect();
+            others.into_iter().map(|id| (id, heard.remove(&id).unwrap())).collect()
         };
-        timeout(PATIENCE, is_even).await.expect("all have all of it");
-        assert!(all.iter().all(|node| *node.standing.borrow() != Standing::Failed));
-    };
-    let mut runtime = tokio::runtime::Builder::new_current_thread();
-    runtime.enable_time().build().unwrap().block_on(story);
+        for number in 20..22 {
+            let told = timeout(PATIENCE, all[leads].append(opening, batch(number))).await;
+            assert_eq!(told.unwrap().unwrap().answer, Answer::NotLeader);
+            until(all[leads], |now| *now == Standing::Follows).await;
+        }
+        net.0.lock().unwrap().extend(took);
+        // What it did not answer is there once, if it is there.
+        for number in 20..40 {
+            assert_eq!(produce(&all, opening, number).await, i64::from(number));
+        }
+        until_all_have(&all, opening, 40).await;
+    });
+    net.0.lock().unwrap().clear();
+}
+
+#[test]
+fn a_leadership_is_handed_over_and_everybody_who_waits_is_answered() {
+    let (intended, opening) = intended();
+    let net = Arc::new(Net::default());
+    let nodes = [1, 2, 3].map(|id| One::start(id, &net, &intended));
+    let all: Vec<&One> = nodes.iter().collect();
+    tell(async {
+        three(&nodes).await;
+        for number in 0..20 {
+            assert_eq!(produce(&all, opening, number).await, i64::from(number));
+        }
+        let from = all.iter().position(|node| node.leads()).unwrap();
+        let to = (from + 1) % 3;
+        // What it took before is answered by it, and what comes now by none, or by the other.
+        let waiting = [20, 21, 22].map(|number| all[from].append(opening, batch(number)));
+        let handed = timeout(PATIENCE, hand_over(&all[from].wishes, to as u64 + 1)).await.unwrap();
+        handed.unwrap();
+        assert_eq!(all[from].group.leader(), Some(to as u64 + 1));
+        for (waits, number) in waiting.into_iter().zip(20_i64..) {
+            let answer = timeout(PATIENCE, waits).await.unwrap().unwrap().answer;
+            match answer {
+                Answer::Appended { base_offset, .. } => assert_eq!(base_offset, number),
+                other => panic!("{other:?}"),
+            }
+        }
+        until(all[to], |now| matches!(now, Standing::Leads(_))).await;
+        let late = hand_over(&all[from].wishes, 1).await;
+        assert!(late.is_err(), "it leads no more");
+        for number in 23..40 {
+            assert_eq!(produce(&all, opening, number).await, i64::from(number));
+        }
+        until_all_have(&all, opening, 40).await;
+        // To one that is away nothing is handed over: who leads goes on.
+        let leads = all.iter().position(|node| node.leads()).unwrap();
+        let gone = (leads + 1) % 3;
+        let heard = net.0.lock().unwrap().remove(&(gone as u64 + 1)).unwrap();
+        hand_over(&all[leads].wishes, gone as u64 + 1).await.unwrap_err();
+        assert!(all[leads].leads());
+        assert_eq!(produce(&[all[leads]], opening, 40).await, 40);
+        net.0.lock().unwrap().insert(gone as u64 + 1, heard);
+        until_all_have(&all, opening, 41).await;
+    });
     net.0.lock().unwrap().clear();
 }

@@ -5,13 +5,15 @@
 //! has heard.
 
 use std::sync::{Arc, RwLockReadGuard, Weak};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use plimsoll_log::{Ack, Crew};
 use plimsoll_sync::Dir;
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, watch};
+use tokio::time::{sleep, timeout};
 
+use super::agreed::{Agreed, PRODUCERS, Refused};
 use super::company::Company;
 use super::controller::{self, Request};
 use super::data::DataShard;
@@ -29,10 +31,12 @@ use crate::control::{
 use crate::random;
 use crate::shard::TopicId;
 
-/// Ids of producers that are agreed on at once.
-pub(super) const PRODUCERS: u32 = 1000;
 /// How often another block of them is asked for: one that was given away and did not arrive is lost, which harms nobody.
 const BLOCKS_ASKED: usize = 3;
+/// How long the controller is waited for until it is looked again who that is.
+const HEARS: Duration = Duration::from_secs(1);
+/// How long it is let be then.
+const REST: Duration = Duration::from_millis(50);
 
 /// What topics there are, and are to be.
 #[derive(Debug)]
@@ -59,50 +63,8 @@ pub(super) struct Control {
 #[derive(Debug)]
 pub(crate) struct Intentions(Arc<Intended>);
 
-/// A change that was agreed on.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Agreed {
-    /// The first of the ids of producers that it gave away, if it did.
-    pub(super) first: i64,
-    /// The catalog has it from this version on.
-    pub(super) version: u64,
-}
-
 /// What applying a change says.
 type Applied = Result<Agreed, Impossible>;
-
-/// Why a change is not made.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum Refused {
-    /// It cannot be.
-    #[error(transparent)]
-    Impossible(#[from] Impossible),
-    /// There would be too many partitions.
-    #[error("the broker has {there} partitions, and takes {max} at most")]
-    Full {
-        /// How many there are.
-        there: usize,
-        /// How many there may be.
-        max: usize,
-    },
-    /// The controller was asked, and did not answer.
-    #[error("it may be done, or be done later: the controller has not answered")]
-    Unknown,
-    /// A shard is offline.
-    #[error(transparent)]
-    Failed(#[from] Failed),
-}
-
-impl Refused {
-    /// Whoever was asked is not the controller: nothing was done.
-    pub(super) fn not_controller() -> Self {
-        Failed::NotLeader { number: NUMBER }.into()
-    }
-
-    pub(super) fn is_not_controller(&self) -> bool {
-        matches!(self, Self::Failed(Failed::NotLeader { number: NUMBER }))
-    }
-}
 
 impl Apply for Intentions {
     type Answer = Applied;
@@ -173,6 +135,12 @@ impl Topics {
     /// Whether this node is the controller.
     pub(crate) fn leads(&self) -> bool {
         self.control.group.leadership().is_some()
+    }
+
+    /// Has another node be the controller; it is on return.
+    pub(super) async fn hand_over(&self, to: u64) -> cluster::Result<()> {
+        let _turn = self.turn.lock().await;
+        self.control.group.hand_over(to).await
     }
 
     /// What is intended. Not to be held over an await.
@@ -267,6 +235,15 @@ impl Topics {
         })?;
         self.until_heard(agreed.version).await;
         Ok(())
+    }
+
+    /// Goes on until this node has heard, since its start, of all that was agreed on by then. Before that it may not
+    /// know of a topic that was there for long.
+    pub(super) async fn hear(topics: Arc<Self>, heard: watch::Sender<bool>) {
+        while !matches!(timeout(HEARS, topics.catch_up()).await, Ok(Ok(()))) {
+            sleep(REST).await;
+        }
+        heard.send_replace(true);
     }
 
     async fn until_heard(&self, version: u64) {
@@ -435,7 +412,7 @@ impl Topics {
                     }
                 }
                 // Where there is much to look at, whoever does it goes first.
-                tokio::time::sleep(took).await;
+                sleep(took).await;
             }
         }
         Ok(())

@@ -60,7 +60,7 @@ impl Shelf {
             Err(Error::Run { .. }) if !self.has_all(&placed.iter().collect::<Vec<_>>()) => {
                 return Ok(false);
             }
-            made => made?,
+            made => self.note(opening, made)?,
         };
         let replaced: Vec<&Placed> = replaced.into_iter().map(|number| &placed[number]).collect();
         let mut manifest = self.turn();

@@ -44,6 +44,14 @@ pub enum Error {
         /// The log index where that showed.
         index: u64,
     },
+    /// What another node gave to heal a run is not that run.
+    #[error("what another node has of {opening} in chapter {chapter} is not what is damaged here")]
+    Strange {
+        /// Whose records they are.
+        opening: Opening,
+        /// The chapter.
+        chapter: u64,
+    },
     /// Its writing was stopped.
     #[error("it was stopped")]
     Stopped,

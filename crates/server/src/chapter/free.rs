@@ -163,9 +163,8 @@ impl Shelf {
         for file in group {
             let book = &files[file];
             if book.live_runs() > 0 {
-                let live = (0..).zip(book.chapter.runs()?);
-                let live = live.filter(|(number, _)| !book.gone.has(*number));
-                runs.extend(live.map(|(_, run)| (Arc::clone(&book.chapter), run)));
+                let live = book.chapter.living(&book.gone)?;
+                runs.extend(live.into_iter().map(|(_, run)| (Arc::clone(&book.chapter), run)));
             }
         }
         runs.sort_by_key(|(_, run): &(Arc<Chapter>, _)| run.key());
@@ -195,6 +194,9 @@ impl Shelf {
         };
         book.is_spoiled = true;
         drop(books);
+        if let Error::Run { opening, .. } = why {
+            self.note::<()>(*opening, Err(why.clone())).ok();
+        }
         tracing::error!(shard = self.shard, %why, "a chapter cannot be merged");
         true
     }

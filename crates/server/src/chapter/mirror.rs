@@ -64,6 +64,22 @@ impl Wanted {
         Ok(wanted)
     }
 
+    /// Reads runs that are on this shelf too, and good there, there.
+    pub(crate) fn prefer(&mut self, survey: Survey) {
+        for opened in survey.files.into_iter().filter_map(|found| found.opened.ok()) {
+            let runs = opened.runs.iter().filter(|run| !opened.is_deleted(run, None));
+            let runs: Vec<Run> = runs.copied().collect();
+            let chapter = Arc::new(opened.chapter);
+            for run in runs {
+                let same =
+                    self.runs.get_mut(&run.key()).filter(|(_, there)| key(there) == key(&run));
+                if let Some(same) = same.filter(|_| chapter.verify(&run).is_ok()) {
+                    *same = (Arc::clone(&chapter), run);
+                }
+            }
+        }
+    }
+
     /// Whether it has this very run, in the file of this name.
     pub(crate) fn has(&self, file: &str, opening: Opening, from: i64) -> bool {
         let of_opening = self.runs.range((opening, 0)..=(opening, u64::MAX));

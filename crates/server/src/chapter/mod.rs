@@ -28,6 +28,8 @@
 //! | `merge.rs` | what is left of some files, in one |
 //! | `compaction.rs` | a partition on the shelf that is compacted |
 //! | `compact.rs` | of each key of a partition the newest record |
+//! | `piece.rs` | a part of a run, as one replica gives it to another, drawn |
+//! | `heal.rs` | what is damaged, put right by what another replica has |
 //! | `reread.rs` | all of a shelf, read again |
 //! | `hot.rs` | where a shelf was read last, drawn |
 //! | `warm.rs` | a start reads on from there |
@@ -46,11 +48,13 @@ mod compaction;
 mod error;
 mod format;
 mod free;
+mod heal;
 mod hot;
 mod lookup;
 mod manifest;
 mod merge;
 mod mirror;
+mod piece;
 mod ranges;
 mod reader;
 mod reread;
@@ -66,9 +70,11 @@ pub use books::Size;
 pub use error::Error;
 pub use format::{BLOCK_BYTES, Block, Footer, Run, VERSION};
 pub use free::Expiring;
+pub use heal::{Broken, Healing};
 pub use manifest::{Manifest, NAME as MANIFEST, Named, Settled};
 pub use mirror::Filled;
 pub(crate) use mirror::{Mirror, Wanted};
+pub use piece::Piece;
 pub use ranges::Ranges;
 pub use reader::Chapter;
 pub use scrub::Scrub;

@@ -106,6 +106,17 @@ impl Chapter {
         Ok(runs)
     }
 
+    /// Those of its runs that are not gone, with their numbers: a row that is damaged, and gone, is none.
+    pub(super) fn living(&self, gone: &Ranges) -> Result<Vec<(u32, Run)>, Error> {
+        let mut living = Vec::new();
+        for page in 0..self.pages() {
+            for (number, row) in self.page(page)?.rows().filter(|(number, _)| !gone.has(*number)) {
+                living.push((number, row.map_err(|why| self.damaged(why))?));
+            }
+        }
+        Ok(living)
+    }
+
     /// One of its runs.
     pub fn run(&self, number: u32) -> Result<Run, Error> {
         let at = self.footer.runs_at + u64::from(number) * RUN_BYTES as u64;
@@ -357,6 +368,16 @@ impl Chapter {
 
     pub(super) fn damaged(&self, why: Malformed) -> Error {
         Error::File { file: self.name.clone(), why }
+    }
+
+    /// What the disk gives an error for is damaged too.
+    pub(super) fn unreadable(&self, run: &Run, why: Error) -> Error {
+        if !matches!(why, Error::Disk(_)) {
+            return why;
+        }
+        let (file, opening) = (&self.name, run.opening);
+        tracing::error!(shard = self.shard, %opening, file, %why, "a run cannot be read");
+        self.damaged_run(run, run.base_offset, run.end_offset - 1)
     }
 
     /// What its index says of offsets may be what is damaged.

@@ -1,10 +1,9 @@
 //! All of a shelf is read again, so that a disk that forgets is found out.
 
-use plimsoll_sync::SyncMethod;
+use std::io::ErrorKind;
 
 use super::error::Error;
 use super::format::FENCED_RUNS;
-use super::reader::Chapter;
 use super::shelf::Shelf;
 
 impl Shelf {
@@ -19,15 +18,15 @@ impl Shelf {
         let Some(chapter) = self.files_now().get(&file).map(|book| book.chapter.clone()) else {
             return Ok(None);
         };
+        let chapter = match self.past_cache(&chapter) {
+            // It was merged meanwhile.
+            Err(Error::Disk(why)) if why.kind() == Some(ErrorKind::NotFound) => return Ok(None),
+            chapter => chapter?,
+        };
         let name = chapter.name();
-        let direct = self.dir.open(name, SyncMethod::Direct.access());
-        let buffered = |_refused| self.dir.open(name, SyncMethod::ORDINARY.access());
-        // It may be merged meanwhile.
-        let Ok(opened) = direct.or_else(buffered) else { return Ok(None) };
-        let chapter = Chapter::open(name, opened)?;
         let mut bytes = 0;
-        for page in from / FENCED_RUNS..chapter.pages() {
-            let page = match chapter.page(page) {
+        for nth in from / FENCED_RUNS..chapter.pages() {
+            let page = match chapter.page(nth) {
                 Ok(page) => page,
                 Err(why) => {
                     tracing::error!(shard = self.shard, file = name, %why, "a chapter cannot be read");
@@ -39,6 +38,7 @@ impl Shelf {
                 && self.read_books().has(file, number)
             {
                 tracing::error!(shard = self.shard, file = name, %why, "a chapter is damaged");
+                self.note_rows(file, &chapter, nth, &chapter.damaged(why));
             }
             for (number, run) in page.runs().filter(|(number, _)| *number >= from) {
                 if bytes >= bytes_max {
@@ -52,16 +52,7 @@ impl Shelf {
                 if read.is_err() && !self.read_books().has(file, number) {
                     continue;
                 }
-                if let Err(why @ Error::Disk(_)) = &read {
-                    let (shard, opening) = (self.shard, run.opening);
-                    tracing::error!(shard, %opening, file = name, %why, "a run cannot be read");
-                }
-                // What the disk gives an error for is damaged too.
-                let (from, last) = (run.base_offset, run.end_offset - 1);
-                let damaged =
-                    || Error::Run { file: name.to_owned(), opening: run.opening, from, last };
-                let read =
-                    read.map_err(|why| if matches!(why, Error::Disk(_)) { damaged() } else { why });
+                let read = read.map_err(|why| chapter.unreadable(&run, why));
                 bytes += self.note(run.opening, read).unwrap_or(0);
             }
         }

@@ -229,6 +229,7 @@ impl Shelf {
             let room = bytes_max.saturating_sub(found_bytes);
             let read = lookup.find(opening, chapter).and_then(|placed| {
                 let read = placed.chapter.read_on(&placed.run, from, end, room);
+                let read = read.map_err(|why| placed.chapter.unreadable(&placed.run, why));
                 let is_there = read.is_ok() || self.read_books().has(placed.file, placed.number);
                 is_there.then_some(read).transpose().map(|read| (placed.run.end_offset, read))
             });
@@ -306,7 +307,7 @@ impl Shelf {
         found
     }
 
-    fn lock_damaged(&self) -> MutexGuard<'_, BTreeMap<(String, Opening), Error>> {
+    pub(super) fn lock_damaged(&self) -> MutexGuard<'_, BTreeMap<(String, Opening), Error>> {
         self.damaged.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -318,18 +319,26 @@ impl Shelf {
     ) -> Result<Made, Error> {
         let name = name_of(number);
         let file = self.dir.create(&name, SyncMethod::ORDINARY.access())?;
-        let filled = fill(&file).and_then(|footer| {
-            let chapter = Chapter::open(&name, Arc::clone(&file))?;
-            let runs = chapter.runs()?;
-            let (bytes, checksum) = (footer.file_bytes, footer.checksum());
-            let named = Named { number, bytes, checksum, gone: Ranges::default() };
-            Ok(Made { named, chapter: Arc::new(chapter), runs })
-        });
+        let filled = fill(&file).and_then(|footer| self.opened(number, &file, &footer));
         if filled.is_err() {
             // What cannot be removed now is removed at the next start.
             self.dir.remove(&name).ok();
         }
         filled
+    }
+
+    /// A file with this number that was filled.
+    pub(super) fn opened(
+        &self,
+        number: u64,
+        file: &Arc<dyn File>,
+        footer: &Footer,
+    ) -> Result<Made, Error> {
+        let chapter = Chapter::open(&name_of(number), Arc::clone(file))?;
+        let runs = chapter.runs()?;
+        let (bytes, checksum) = (footer.file_bytes, footer.checksum());
+        let named = Named { number, bytes, checksum, gone: Ranges::default() };
+        Ok(Made { named, chapter: Arc::new(chapter), runs })
     }
 
     /// Makes this the manifest, with the change that it comes with, and what it names what can be read. If that fails,
@@ -424,10 +433,9 @@ fn open_named(dir: &dyn Dir, named: &Named) -> Result<Chapter, Error> {
 fn from_tables(manifest: &Manifest, files: &Files) -> Result<RollUp, Error> {
     let mut found = RollUp::default();
     for named in &manifest.files {
-        let runs = files[&named.number].chapter.runs()?;
-        let live = (0..).zip(&runs).filter(|(number, _)| !named.gone.has(*number));
+        let live = files[&named.number].chapter.living(&named.gone)?;
         let mut live_bytes = 0;
-        for (_, run) in live {
+        for (_, run) in &live {
             let chapter = number_of(run.chapter, &named.name())?;
             found.partitions.entry(run.opening).or_default().take(chapter, run);
             live_bytes += run.bytes;

@@ -53,6 +53,8 @@ pub struct Opened {
     pub runs: Vec<Run>,
     /// Whether it is read past the page cache.
     pub is_past_cache: bool,
+    /// Their numbers in the file.
+    numbers: Vec<u32>,
     /// Which of them are not read any more, as the manifest says.
     gone: Ranges,
 }
@@ -126,7 +128,8 @@ impl Survey {
 
 impl Found {
     fn of(dir: &dyn Dir, shard: u32, named: Named) -> Result<Self, Error> {
-        match Self::from(Opened::of(dir, &named.name()), shard, named) {
+        let opened = Opened::by(dir, &named.name(), SyncMethod::ORDINARY, &named.gone);
+        match Self::from(opened, shard, named) {
             Self { opened: Err(error @ Error::Disk(_)), .. } => Err(error),
             found => Ok(found),
         }
@@ -134,12 +137,11 @@ impl Found {
 
     /// The same, read past the page cache; what the disk cannot read is wrong with the file too.
     pub(super) fn past_cache(dir: &dyn Dir, shard: u32, named: Named) -> Self {
-        Self::from(Opened::past_cache(dir, &named.name()), shard, named)
+        Self::from(Opened::past_cache(dir, &named), shard, named)
     }
 
     fn from(opened: Result<Opened, Error>, shard: u32, named: Named) -> Self {
-        let opened = opened.and_then(|mut opened| {
-            opened.gone = named.gone.clone();
+        let opened = opened.and_then(|opened| {
             let footer = opened.chapter.footer();
             let is_it = (footer.checksum(), footer.file_bytes) == (named.checksum, named.bytes)
                 && opened.chapter.shard() == shard;
@@ -156,27 +158,33 @@ impl Opened {
     /// # Errors
     /// [`Error::Missing`]: there is none. [`Error::File`]: it is no chapter, or does not say what it holds.
     pub fn of(dir: &dyn Dir, name: &str) -> Result<Self, Error> {
-        Self::by(dir, name, SyncMethod::ORDINARY)
+        Self::by(dir, name, SyncMethod::ORDINARY, &Ranges::default())
     }
 
     /// The same, read past the page cache where its filesystem has a way: what is in memory may be good, and what is on
     /// the disk not.
-    fn past_cache(dir: &dyn Dir, name: &str) -> Result<Self, Error> {
-        match Self::by(dir, name, SyncMethod::Direct) {
+    fn past_cache(dir: &dyn Dir, named: &Named) -> Result<Self, Error> {
+        let by = |method| Self::by(dir, &named.name(), method, &named.gone);
+        match by(SyncMethod::Direct) {
             // Whatever the reason was: it shows again, or there is no such way.
-            Err(Error::Disk(_)) => Self::of(dir, name),
+            Err(Error::Disk(_)) => by(SyncMethod::ORDINARY),
             opened => opened.map(|opened| Self { is_past_cache: true, ..opened }),
         }
     }
 
-    fn by(dir: &dyn Dir, name: &str, method: SyncMethod) -> Result<Self, Error> {
+    fn by(dir: &dyn Dir, name: &str, method: SyncMethod, gone: &Ranges) -> Result<Self, Error> {
         let file = dir.open(name, method.access()).map_err(|error| {
             let is_missing = error.kind() == Some(ErrorKind::NotFound);
             if is_missing { Error::Missing { file: name.to_owned() } } else { error.into() }
         })?;
         let chapter = Chapter::open(name, file)?;
-        let runs = chapter.runs()?;
-        Ok(Self { chapter, runs, is_past_cache: false, gone: Ranges::default() })
+        let (numbers, runs) = match chapter.runs() {
+            Ok(runs) => ((0..chapter.footer().runs).collect(), runs),
+            // One that was healed elsewhere may be what is damaged.
+            Err(_) if gone.count() > 0 => chapter.living(gone)?.into_iter().unzip(),
+            Err(why) => return Err(why),
+        };
+        Ok(Self { chapter, runs, numbers, is_past_cache: false, gone: gone.clone() })
     }
 
     /// Whether a run of it is gone, or deleted by this state, which is durable: a node frees it then, and nobody reads it.
@@ -193,9 +201,8 @@ impl Opened {
 
     /// Whether a run of it is among these.
     pub(super) fn is_gone(&self, run: &Run, gone: &Ranges) -> bool {
-        let number = self.runs.binary_search_by_key(&run.key(), Run::key).ok();
-        let number = number.and_then(|number| u32::try_from(number).ok());
-        number.is_some_and(|number| gone.has(number))
+        let place = self.runs.binary_search_by_key(&run.key(), Run::key).ok();
+        place.is_some_and(|place| gone.has(self.numbers[place]))
     }
 
     /// Reads all of a run, and holds each batch against its own checksum too, as a second witness. What is damaged, in

@@ -66,8 +66,22 @@ impl Page {
 
     /// Those that are not damaged, with their numbers.
     pub(super) fn runs(&self) -> impl Iterator<Item = (u32, Run)> {
-        let rows = (self.first..).zip(&self.rows);
-        rows.filter_map(|(number, row)| Some((number, *row.as_ref().ok()?)))
+        self.rows().filter_map(|(number, row)| Some((number, row.ok()?)))
+    }
+
+    /// All of them, with their numbers.
+    pub(super) fn rows(&self) -> impl Iterator<Item = (u32, Result<Run, Malformed>)> {
+        (self.first..).zip(self.rows.iter().copied())
+    }
+
+    /// Whether a row that is damaged may be the run of this name; and its number, if it is the only one between
+    /// those before and behind it.
+    pub(super) fn hole(&self, key: Key) -> Option<Option<u32>> {
+        let is_behind = |row: &Result<Run, _>| row.as_ref().is_ok_and(|run| run.key() > key);
+        let end = self.rows.iter().position(is_behind).unwrap_or(self.rows.len());
+        let damaged = self.rows[..end].iter().rev().take_while(|row| row.is_err()).count();
+        let last = || self.first + u32::try_from(end - 1).expect("a page has few rows");
+        (damaged > 0).then(|| (damaged == 1).then(last))
     }
 
     /// What is wrong with the first of the others, and its number.

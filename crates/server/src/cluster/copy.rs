@@ -16,6 +16,7 @@ use super::error::{Error, Result};
 use super::identity::{self, IDENTITY};
 use super::record::{self, to_log};
 use super::slot::Identity;
+use super::types::Vote;
 use crate::whole;
 
 /// How often an identity that is being written is read.
@@ -49,6 +50,22 @@ impl Identity {
     pub(crate) fn write(&self, dir: &dyn Dir) -> Result<()> {
         whole::create(dir, IDENTITY, |file| identity::write(file, 1, self))?;
         Ok(())
+    }
+
+    /// Says of the replica of another node that its log is a copy of this one's. What that voted stays, unless this one
+    /// knows a later term: of that it follows the leader, or none if there is none. Durable on return, in both slots.
+    pub(crate) fn hand_on(&self, dir: &dyn Dir, node: u64) -> Result<()> {
+        let term = |vote: Option<Vote>| vote.map(|vote| vote.leader_id.term);
+        let known = self.vote.map(|vote| match vote.committed {
+            true => vote,
+            false => Vote::new(vote.leader_id.term, node),
+        });
+        identity::IdentityFile::open(dir, node, true)?.save(|own| {
+            own.purged = self.purged;
+            if term(known) > term(own.vote) {
+                own.vote = known;
+            }
+        })
     }
 
     /// The first index that the log still has to have.

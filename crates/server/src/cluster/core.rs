@@ -181,6 +181,12 @@ async fn begin<S: Apply>(setting: Setting<S>) -> Result<(Engine<S>, Vec<AbortHan
     while !voters.is_empty() && !is_told(&told.borrow_and_update()) {
         told.changed().await.map_err(|e| stopped(&e))?;
     }
+    {
+        // Before it acknowledges anything.
+        let now = told.borrow_and_update();
+        let members = now.membership_config.membership();
+        storage.onlookers.see(members.get_joint_config(), members.nodes().count());
+    }
     let is_alone = voters == [node];
     if is_alone {
         standing.is_clean_from_here();

@@ -187,7 +187,9 @@ pub(crate) async fn find<S: Apply>(
                 return;
             }
             let leads = now.state == ServerState::Leader;
-            let voters = now.membership_config.membership().get_joint_config().clone();
+            let members = now.membership_config.membership();
+            let voters = members.get_joint_config().clone();
+            storage.onlookers.see(&voters, members.nodes().count());
             (leads.then_some(now.vote), voters, now.local_committed.map(|last| last.index))
         };
         let last = storage.tail().last();

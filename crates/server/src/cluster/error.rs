@@ -17,6 +17,15 @@ pub enum Error {
         term: u64,
     },
 
+    /// Another was to lead in place of this replica, and does not: this one goes on.
+    #[error("node {to} does not take over: {why}")]
+    NotTaken {
+        /// Which.
+        to: u64,
+        /// Why.
+        why: String,
+    },
+
     /// The leadership ended after the entry was in the log: it may be committed, now or later, or
     /// never. Who proposes it again must be able to tell that it is the same.
     #[error("leadership in term {term} ended; whether the entry is committed is not known")]

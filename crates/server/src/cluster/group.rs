@@ -2,29 +2,36 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
 use openraft::async_runtime::WatchReceiver;
-use openraft::errors::{ClientWriteError, RaftError};
+use openraft::errors::ClientWriteError;
 use openraft::impls::ProgressResponder;
-use openraft::{BasicNode, EntryPayload, ServerState};
+use openraft::{EntryPayload, Instant, ServerState};
 use plimsoll_log::Ack;
 
 use super::apply::Apply;
+use super::behind::Behind;
 use super::core::Core;
 use super::durability::Durability;
 use super::error::{Error, Result};
+use super::handover::Handing;
 use super::network::Network;
+use super::newcomer::Newcomer;
 use super::place::Place;
 use super::receiver::Receiver;
 use super::record::{HEAD_BYTES, from_log, to_log};
+use super::settings::ELECTION_MS;
 use super::standing::Standing;
-use super::state::{Engine, Leadership, Progress};
+use super::state::{Engine, Gone, Leadership, Progress};
 use super::storage::Storage;
-use super::types::{Entry, Payload, Types};
+use super::types::{Entry, Payload};
 use super::watch;
+
+/// A leader that no quorum has answered for so long leads no more: the others may have elected another.
+const CUT_OFF: Duration = Duration::from_millis(ELECTION_MS);
 
 /// An entry that is committed and applied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,13 +58,17 @@ pub struct Group<S: Apply> {
     pub(super) standing: Arc<Standing>,
     pub(super) durability: Arc<Durability>,
     pub(super) network: Network,
+    pub(super) handing: Handing,
+    pub(super) gone: Arc<Gone>,
+    pub(super) behind: Arc<Behind>,
+    pub(super) newcomer: Arc<Newcomer>,
     /// Ends before the storage is closed.
     pub(super) core: Core,
 }
 
 impl<S: Apply> Group<S> {
     /// The leadership of this replica, if it leads and the first entry of its term is applied:
-    /// before that it does not know all that was committed.
+    /// before that it does not know all that was committed. None while it is cut off, or hands over.
     #[must_use]
     pub fn leadership(&self) -> Option<Leadership> {
         let term = self.leads_in()?;
@@ -82,7 +93,10 @@ impl<S: Apply> Group<S> {
     /// Whether this replica is the only one that votes.
     #[must_use]
     pub fn is_alone(&self) -> bool {
-        self.voters() == [self.node]
+        let metrics = self.engine.metrics();
+        let members = &metrics.borrow_watched().membership_config;
+        let sets = members.membership().get_joint_config();
+        matches!(&sets[..], [set] if set.len() == 1 && set.contains(&self.node))
     }
 
     /// Answers what other replicas ask.
@@ -95,6 +109,8 @@ impl<S: Apply> Group<S> {
             standing: Arc::clone(&self.standing),
             durability: Arc::clone(&self.durability),
             incarnations: Arc::clone(&self.network.incarnations),
+            behind: Arc::clone(&self.behind),
+            newcomer: Arc::clone(&self.newcomer),
         }
     }
 
@@ -106,9 +122,13 @@ impl<S: Apply> Group<S> {
 
     /// Waits until this replica votes.
     pub async fn wait_clean(&self) {
+        self.until_clean().await;
+    }
+
+    /// The same, and does not hold the group: whether it does, and has not ended.
+    pub fn until_clean(&self) -> impl Future<Output = bool> + Send + use<S> {
         let mut standing = self.standing.watch();
-        // It is held here.
-        standing.wait_for(|is_dirty| !is_dirty).await.ok();
+        async move { standing.wait_for(|is_dirty| !is_dirty).await.is_ok() }
     }
 
     /// Whether the leader's quorum is so thin that what is committed is durable before anybody is told.
@@ -118,48 +138,9 @@ impl<S: Apply> Group<S> {
             .is_some_and(|term| self.waits_for_quorum() && self.durability.is_guarded(term))
     }
 
-    /// Adds the replica of a node, which gets the log and does not vote yet. It has all of it on return.
-    ///
-    /// # Errors
-    /// [`Error::NotLeader`], [`Error::Stopped`].
-    pub async fn add(&self, node: u64, address: &str) -> Result<()> {
-        let added = self.engine.add_learner(node, BasicNode::new(address), true).await;
-        added.map(drop).map_err(|why| self.why_unchanged(why))
-    }
-
-    /// Makes these nodes the voters, each of which was [added](Group::add); who is none of them is let go.
-    /// Durable on a quorum on return.
-    ///
-    /// # Errors
-    /// As [`Group::add`].
-    pub async fn set_voters(&self, voters: impl IntoIterator<Item = u64>) -> Result<()> {
-        let voters: BTreeSet<u64> = voters.into_iter().collect();
-        let changed = self.engine.change_membership(voters, false).await;
-        changed.map(drop).map_err(|why| self.why_unchanged(why))
-    }
-
-    /// Has the replica of another node lead in place of this one, if that has all of the log. It returns before
-    /// that happens, if it does.
-    ///
-    /// # Errors
-    /// [`Error::Stopped`].
-    pub async fn hand_over(&self, to: u64) -> Result<()> {
-        let handed = self.engine.trigger().transfer_leader(to).await;
-        handed.map_err(|why| Error::Stopped { why: why.to_string() })
-    }
-
     /// Whether D is something else than what is committed, or durable here.
     fn waits_for_quorum(&self) -> bool {
         self.storage.promise != Ack::Durable && !self.is_alone()
-    }
-
-    fn why_unchanged(&self, why: RaftError<Types, ClientWriteError<Types>>) -> Error {
-        match why {
-            RaftError::APIError(ClientWriteError::ForwardToLeader(_)) => {
-                Error::NotLeader { term: self.engine.metrics().borrow_watched().current_term }
-            }
-            why => Error::Stopped { why: why.to_string() },
-        }
     }
 
     /// Waits until this replica leads, and the first entry of its term is applied.
@@ -353,7 +334,7 @@ impl<S: Apply> Group<S> {
     }
 
     /// Takes everything up to an entry out of the log: it is in a snapshot that is durable, and nobody
-    /// reads it any more. Room is freed in whole segments. Waits for the disk.
+    /// reads it any more. Room is freed in whole segments. Waits for the disk. The engine is to be [told](Group::tell_gone).
     ///
     /// # Errors
     /// [`Error::Log`], [`Error::Disk`]: how much is gone is found at the next open.
@@ -362,7 +343,25 @@ impl<S: Apply> Group<S> {
     /// If it is not applied yet.
     pub fn purge(&self, index: u64) -> Result<()> {
         assert!(self.applied() >= Some(index), "only what is applied is taken out of a log");
-        self.storage.purge_to(index)
+        let gone = self.storage.purge_to(index)?;
+        *self.gone.lock().unwrap_or_else(PoisonError::into_inner) = gone;
+        Ok(())
+    }
+
+    /// Has the engine know what is gone from the log, so that it tells replicas that lack it.
+    ///
+    /// # Errors
+    /// [`Error::Stopped`].
+    pub async fn tell_gone(&self) -> Result<()> {
+        let gone = *self.gone.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(gone) = gone else { return Ok(()) };
+        let stopped = |why: &dyn fmt::Display| Error::Stopped { why: why.to_string() };
+        self.engine.trigger().snapshot().await.map_err(|why| stopped(&why))?;
+        let mut known = self.engine.metrics();
+        while known.borrow_and_update().snapshot < Some(gone) {
+            known.changed().await.map_err(|why| stopped(&why))?;
+        }
+        self.engine.trigger().purge_log(gone.index).await.map_err(|why| stopped(&why))
     }
 
     /// The runtime that the engine runs on, in a thread of its own. What is spawned there is near to
@@ -416,20 +415,32 @@ impl<S: Apply> Group<S> {
         Ok(storage.log.close()?)
     }
 
-    /// The term in which the engine leads.
+    /// The term in which this replica leads.
     fn leads_in(&self) -> Option<u64> {
-        // The engine's other reports go on saying that it leads after it has stopped.
-        let roles = self.engine.metrics();
-        let role = roles.borrow_watched();
-        (role.state == ServerState::Leader).then_some(role.vote.leader_id.term)
+        let term = {
+            // The engine's other reports go on saying that it leads after it has stopped.
+            let roles = self.engine.metrics();
+            let role = roles.borrow_watched();
+            (role.state == ServerState::Leader).then_some(role.vote.leader_id.term)?
+        };
+        (!self.handing.is_in(term) && !self.is_cut_off()).then_some(term)
     }
 
-    fn why_stopped(&self) -> Error {
+    /// Whether it leads by what it knows, and no quorum has answered it for so long that another may lead by now.
+    pub(super) fn is_cut_off(&self) -> bool {
+        let roles = self.engine.metrics();
+        let role = roles.borrow_watched();
+        // Who has heard nobody yet has not begun to lead.
+        let heard = role.last_quorum_acked.filter(|_| role.state == ServerState::Leader);
+        heard.is_some_and(|heard| heard.elapsed() > CUT_OFF) && !self.is_alone()
+    }
+
+    pub(super) fn why_stopped(&self) -> Error {
         why_stopped(&self.engine)
     }
 }
 
-fn why_stopped<S: Apply>(engine: &Engine<S>) -> Error {
+pub(super) fn why_stopped<S: Apply>(engine: &Engine<S>) -> Error {
     let metrics = engine.metrics();
     let why = match &metrics.borrow_watched().running_state {
         Ok(()) => "it was closed".to_owned(),

@@ -105,6 +105,7 @@ impl LogStore {
         let log = &self.storage.log;
         let level = match self.storage.must_be_durable.load(Relaxed) {
             pending if pending > log.durable() => Ack::Durable,
+            _ if self.storage.onlookers.may_be_there() => Ack::Durable,
             _ => self.storage.promise,
         };
         let testimony =

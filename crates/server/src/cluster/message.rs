@@ -13,6 +13,8 @@
 //!  4 re-enter          the vote of whoever asks
 //!  5 durable           vote of the leader · its last log id · u64 1 + D, 0 none · u8 1: sync now
 //!  6 take over         vote of the leader · id of the node · last log id
+//!  7 gone              log id: all up to it is not in the leader's log any more
+//!  8 greet             nothing: whoever asks has nothing
 //!
 //!  answer              fields
 //!  1 appended          u8 0 · or 1, log id up to which · or 2 conflict · or 3, a higher vote
@@ -21,8 +23,11 @@
 //!  5 durable           u64 1 + index through which the leader's log is durable here, 0 none ·
 //!                      u8 1: this replica votes
 //!  6 taken             nothing
+//!  7 gone              u8 1: all up to there is here · 0: it is not, and this replica must be seeded
+//!  8 greet             u8 0: it is not known · 1: this leader does not know it as a voter · 2: it votes
 //!  255 refused         u8 why: 1 it does not vote, 2 it does not lead, 3 it cannot be read,
-//!                      4 the engine refused or has stopped, 5 of an incarnation that has ended
+//!                      4 the engine refused or has stopped, 5 of an incarnation that has ended,
+//!                      6 it has nothing, and does not know yet whether it is new
 //!
 //!  vote                u64 term · u64 node · u8 1: a quorum granted it
 //!  log id              u8 0 none, 1 · u64 term · u64 index
@@ -38,6 +43,7 @@ use openraft::raft::{
     AppendEntriesRequest, AppendEntriesResponse, TransferLeaderRequest, VoteRequest, VoteResponse,
 };
 
+use super::newcomer::Greeting;
 use super::record;
 use super::types::{Entry, LeaderId, LogId, Payload, Types, Vote, log_id};
 use crate::cursor::{Cursor, Malformed};
@@ -49,6 +55,8 @@ const PRE_VOTE: u8 = 3;
 const RE_ENTER: u8 = 4;
 const DURABLE: u8 = 5;
 const TAKE_OVER: u8 = 6;
+const GONE: u8 = 7;
+const GREET: u8 = 8;
 const REFUSED: u8 = 255;
 
 /// A payload below this is copied: a piece of its own costs more.
@@ -64,6 +72,10 @@ pub(crate) enum Request {
     ReEnter(Vote),
     Durable(AskDurable),
     TakeOver(TransferLeaderRequest<Types>),
+    /// All up to this entry is not in my log any more: do you have it?
+    Gone(LogId),
+    /// I have nothing: do I vote?
+    Greet,
 }
 
 /// How far is my log durable with you?
@@ -89,6 +101,9 @@ pub(crate) enum Answer {
     /// The entry of the leader's log up to which all is durable here; whether this replica votes.
     Durable(Option<u64>, bool),
     Taken,
+    /// Whether all that the leader has let go of is here.
+    Gone(bool),
+    Greet(Greeting),
     Refused(Refusal),
 }
 
@@ -105,6 +120,8 @@ pub(crate) enum Refusal {
     Engine = 4,
     #[error("it is of an incarnation that has ended")]
     Ended = 5,
+    #[error("it has nothing, and does not know yet whether it is new")]
+    HasNothing = 6,
 }
 
 impl Request {
@@ -131,6 +148,11 @@ impl Request {
                 to.u64(*request.to_node_id());
                 to.log_id(request.last_log_id());
             }
+            Self::Gone(through) => {
+                to.kind(GONE);
+                to.log_id(Some(through));
+            }
+            Self::Greet => to.kind(GREET),
         }
         to.end()
     }
@@ -153,6 +175,8 @@ impl Request {
                 let (node, last) = (from.u64()?, take_log_id(&mut from)?);
                 Self::TakeOver(TransferLeaderRequest::new(vote, node, last))
             }
+            GREET => Self::Greet,
+            GONE => Self::Gone(take_log_id(&mut from)?.ok_or(Malformed::Field("a log id", 0))?),
             other => return Err(Malformed::Field("the kind of a request", u64::from(other))),
         };
         end(&from, request)
@@ -195,6 +219,14 @@ impl Answer {
                 to.u8(u8::from(*votes));
             }
             Self::Taken => to.kind(TAKE_OVER),
+            Self::Gone(is_here) => {
+                to.kind(GONE);
+                to.u8(u8::from(*is_here));
+            }
+            Self::Greet(greeting) => {
+                to.kind(GREET);
+                to.u8(*greeting as u8);
+            }
             Self::Refused(why) => {
                 to.kind(REFUSED);
                 to.u8(*why as u8);
@@ -220,12 +252,20 @@ impl Answer {
             RE_ENTER => Self::ReEnter(take_vote(&mut from)?, take_log_id(&mut from)?),
             DURABLE => Self::Durable(from.u64()?.checked_sub(1), take_flag(&mut from)?),
             TAKE_OVER => Self::Taken,
+            GONE => Self::Gone(take_flag(&mut from)?),
+            GREET => Self::Greet(match from.array::<1>()?[0] {
+                0 => Greeting::Unknown,
+                1 => Greeting::New,
+                2 => Greeting::Votes,
+                other => return Err(Malformed::Field("a greeting", other.into())),
+            }),
             REFUSED => Self::Refused(match from.array::<1>()?[0] {
                 1 => Refusal::DoesNotVote,
                 2 => Refusal::DoesNotLead,
                 3 => Refusal::Unreadable,
                 4 => Refusal::Engine,
                 5 => Refusal::Ended,
+                6 => Refusal::HasNothing,
                 other => return Err(Malformed::Field("a refusal", other.into())),
             }),
             other => return Err(Malformed::Field("the kind of an answer", u64::from(other))),

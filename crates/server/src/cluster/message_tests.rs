@@ -13,6 +13,7 @@ use openraft::{BasicNode, EntryPayload};
 use proptest::prelude::*;
 
 use super::message::{Answer, AskDurable, Refusal, Request};
+use super::newcomer::Greeting;
 use super::types::{Entry, LogId, Members, Payload, Vote, log_id};
 
 /// Each message with its length before it, as it has been written since version 1.
@@ -69,6 +70,8 @@ fn requests() -> Vec<Request> {
         durable(None, false),
         durable(Some(0), true),
         Request::TakeOver(TransferLeaderRequest::new(leader, 3, last)),
+        Request::Gone(log_id(6, 41)),
+        Request::Greet,
     ]
 }
 
@@ -80,6 +83,7 @@ fn answers() -> Vec<Answer> {
         Refusal::Unreadable,
         Refusal::Engine,
         Refusal::Ended,
+        Refusal::HasNothing,
     ];
     let mut answers = vec![
         Answer::Appended(AppendEntriesResponse::Success),
@@ -93,6 +97,11 @@ fn answers() -> Vec<Answer> {
         Answer::Durable(None, false),
         Answer::Durable(Some(0), true),
         Answer::Taken,
+        Answer::Gone(false),
+        Answer::Gone(true),
+        Answer::Greet(Greeting::Unknown),
+        Answer::Greet(Greeting::New),
+        Answer::Greet(Greeting::Votes),
     ];
     answers.extend(refused.map(Answer::Refused));
     answers

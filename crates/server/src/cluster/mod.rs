@@ -13,7 +13,11 @@
 //! | `carrier`, `network`, `message` | how messages come to other replicas, and what they say |
 //! | `receiver` | what a replica does that another asks for |
 //! | `standing`, `reentry` | whether it may vote, and how one that may have forgotten comes to vote again |
-//! | `growth` | how nodes are taken in |
+//! | `growth` | who votes: nodes are taken in, and let go |
+//! | `handover` | how a leader has another lead in its place |
+//! | `onlookers` | whether others get what one voter commits by its own word |
+//! | `newcomer` | whether a replica that has nothing is new, or has lost it |
+//! | `behind` | whether a replica lacks what its leader has let go of |
 //! | `durability`, `quorum` | D, and whether the quorum is so thin that all waits for it |
 //! | `state`, `apply` | committed entries on their way to the shard |
 //! | `log_store`, `log_reader` | what the engine writes and reads |
@@ -35,11 +39,13 @@
 //! * a leader never resumes its term after a restart (`settings`);
 //! * a replica that may have forgotten what it acknowledged neither votes nor leads before it has what a
 //!   leader named (`standing`, `receiver`);
+//! * a replica that has nothing does nothing for others before a leader has said that it does not vote (`newcomer`);
 //! * an acknowledgement is known to the [`Testimony`] before it leaves (`log_store`);
 //! * a payload commits in the leadership it was proposed in, or not at all (`group`);
 //! * the engine neither snapshots nor purges (`state`, `settings`): whoever has the state does.
 
 mod apply;
+mod behind;
 mod carrier;
 mod copy;
 mod core;
@@ -47,6 +53,7 @@ mod durability;
 mod error;
 mod group;
 mod growth;
+mod handover;
 mod identity;
 mod log_reader;
 mod log_store;
@@ -55,6 +62,8 @@ mod message;
 #[cfg(test)]
 mod message_tests;
 mod network;
+mod newcomer;
+mod onlookers;
 mod options;
 mod patience;
 mod place;
@@ -76,6 +85,7 @@ mod types;
 mod watch;
 
 pub use self::apply::{Apply, Stop};
+pub use self::behind::Lack;
 pub use self::carrier::{Answered, Carrier, Nobody, Unreached};
 pub(crate) use self::copy::{Copied, LogCopy, end_of};
 pub use self::error::{Error, Result};

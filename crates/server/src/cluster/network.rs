@@ -2,7 +2,7 @@
 //!
 //! Invariant: no answer of an incarnation reaches the engine once a newer one of that node is known here.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -16,11 +16,12 @@ use openraft::raft::{
 };
 use openraft::type_config::alias::SnapshotOf;
 use openraft::{AnyError, BasicNode, OptionalSend, RaftNetworkFactory, RaftNetworkV2};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use super::carrier::{Carrier, Incarnations};
 use super::message::{Answer, Request};
-use super::types::{Types, Vote};
+use super::storage::Storage;
+use super::types::{LogId, Types, Vote};
 
 type Result<T> = std::result::Result<T, RPCError<Types>>;
 type Appended = Result<StreamAppendResult<Types>>;
@@ -29,6 +30,8 @@ type Appended = Result<StreamAppendResult<Types>>;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How long an unreachable node is left alone.
 const REST: Duration = Duration::from_millis(100);
+/// How often a replica is told that it lacks what is gone.
+const TELL: Duration = Duration::from_secs(1);
 /// Appends that are on their way to a replica at once.
 const IN_FLIGHT_MAX: usize = 16;
 /// An append with fewer bytes waits behind nothing.
@@ -39,6 +42,8 @@ const URGENT_BYTES_MAX: usize = 64 << 10;
 pub(crate) struct Network {
     pub(crate) carrier: Arc<dyn Carrier>,
     pub(crate) incarnations: Arc<Incarnations>,
+    /// Of this replica: what it has let go of is not sent.
+    pub(crate) storage: Weak<Storage>,
 }
 
 /// The way to one replica.
@@ -102,12 +107,21 @@ impl Link {
         }
     }
 
+    fn has_let_go_behind(&self, before: Option<LogId>) -> bool {
+        let storage = self.network.storage.upgrade();
+        storage.is_some_and(|storage| storage.has_let_go_behind(before))
+    }
+
     async fn ask_vote(&self, request: Request) -> Result<VoteResponse<Types>> {
         match self.ask(&request).await? {
             Answer::Voted(voted) => Ok(voted),
             other => Err(unexpected(&other)),
         }
     }
+}
+
+fn gone() -> RPCError<Types> {
+    Unreachable::new(&AnyError::error("it lacks what is not in the log any more")).into()
 }
 
 fn unexpected(answer: &Answer) -> RPCError<Types> {
@@ -125,7 +139,8 @@ impl RaftNetworkV2<Types> for Link {
         self.append(request).await
     }
 
-    /// Several are on their way at once; they are answered in order.
+    /// Several are on their way at once; they are answered in order. One that has nothing, as what it should have was let
+    /// go of, goes as a sign of life; a second ends the stream, and the engine looks for another way.
     fn stream_append<'s, S>(
         &'s mut self,
         input: S,
@@ -135,11 +150,16 @@ impl RaftNetworkV2<Types> for Link {
         S: Stream<Item = AppendEntriesRequest<Types>> + OptionalSend + Unpin + 'static,
     {
         let link = self.clone();
+        let mut empty = 0;
         let appended = input.map(move |request| {
             let before = request.prev_log_id;
             let last = request.entries.last().map(|entry| entry.log_id).or(before);
-            let appended = link.append(request);
-            async move { (appended.await.map(|how| how.into_stream_result(before, last)), last) }
+            empty += usize::from(request.entries.is_empty() && link.has_let_go_behind(before));
+            let appended = (empty < 2).then(|| link.append(request));
+            async move {
+                let Some(appended) = appended else { return (Err(gone()), last) };
+                (appended.await.map(|how| how.into_stream_result(before, last)), last)
+            }
         });
         // What follows one that was not taken whole is not looked at.
         let answers = appended.buffered(IN_FLIGHT_MAX).scan(false, |has_ended, (how, last)| {
@@ -167,15 +187,23 @@ impl RaftNetworkV2<Types> for Link {
         self.ask_vote(Request::PreVote(request)).await
     }
 
+    /// Nothing is sent: whoever lacks what this replica has let go of is told, until it has it from elsewhere.
     async fn full_snapshot(
         &mut self,
-        _: Vote,
-        _: SnapshotOf<Types, ()>,
-        _: impl Future<Output = ReplicationClosed> + OptionalSend + 'static,
+        vote: Vote,
+        snapshot: SnapshotOf<Types, ()>,
+        cancel: impl Future<Output = ReplicationClosed> + OptionalSend + 'static,
         _: RPCOption,
     ) -> std::result::Result<SnapshotResponse<Types>, StreamingError<Types>> {
-        let why = "who lacks what is not in the log any more is seeded before its engine starts";
-        Err(Unreachable::new(&AnyError::error(why)).into())
+        let Some(through) = snapshot.meta.last_log_id else { return Err(gone().into()) };
+        let answer = self.ask(&Request::Gone(through)).await;
+        if matches!(answer, Ok(Answer::Gone(true))) {
+            return Ok(SnapshotResponse::new(vote));
+        }
+        tokio::select! {
+            closed = cancel => Err(closed.into()),
+            () = sleep(TELL) => Err(gone().into()),
+        }
     }
 
     async fn transfer_leader(

@@ -43,6 +43,9 @@ pub struct Begin {
     /// how far it must come, and it has come there. One that is the only voter has nobody to ask, and votes;
     /// whoever opened it says what may be lost.
     pub is_dirty: bool,
+    /// Whether a replica that has nothing may have lost it: then it takes no part before
+    /// [`until_it_takes_part`](super::Group::until_it_takes_part) says that it may.
+    pub may_be_lost: bool,
     /// Is told what this replica acknowledges, where that is before it is durable.
     pub testimony: Option<Arc<dyn Testimony>>,
 }
@@ -51,7 +54,8 @@ impl Begin {
     /// A replica that knows of nobody else, and found an empty log's cluster.
     #[must_use]
     pub fn alone() -> Self {
-        Self { carrier: Arc::new(Nobody), founds: true, is_dirty: false, testimony: None }
+        let (carrier, testimony) = (Arc::new(Nobody), None);
+        Self { carrier, founds: true, is_dirty: false, may_be_lost: false, testimony }
     }
 }
 

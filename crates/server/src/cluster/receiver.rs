@@ -7,13 +7,15 @@ use openraft::ServerState;
 use openraft::async_runtime::WatchReceiver;
 
 use super::apply::Apply;
+use super::behind::{Behind, Lack};
 use super::carrier::Incarnations;
 use super::durability::{self, Durability};
 use super::message::{Answer, Refusal, Request};
+use super::newcomer::{Greeting, Newcomer};
 use super::standing::Standing;
 use super::state::Engine;
 use super::storage::Storage;
-use super::types::Vote;
+use super::types::{LogId, Vote};
 
 /// Answers the other replicas of a group. It does not hold the group: after that has ended it refuses.
 pub struct Receiver<S: Apply> {
@@ -23,6 +25,8 @@ pub struct Receiver<S: Apply> {
     pub(super) standing: Arc<Standing>,
     pub(super) durability: Arc<Durability>,
     pub(super) incarnations: Arc<Incarnations>,
+    pub(super) behind: Arc<Behind>,
+    pub(super) newcomer: Arc<Newcomer>,
 }
 
 impl<S: Apply> Receiver<S> {
@@ -39,6 +43,9 @@ impl<S: Apply> Receiver<S> {
         async move {
             let answer = match request {
                 _ if !is_current => Err(Refusal::Ended),
+                Ok(Request::Greet) => Ok(Answer::Greet(receiver.greet(from))),
+                Ok(_) if !receiver.newcomer.takes_part() => Err(Refusal::HasNothing),
+                Ok(Request::Gone(through)) => receiver.look_for(from, through),
                 Ok(request) => receiver.act(request).await,
                 Err(why) => {
                     tracing::error!(from, %why, "a message of another replica cannot be read");
@@ -70,6 +77,8 @@ impl<S: Apply> Receiver<S> {
             Request::Durable(asked) => {
                 let storage = self.storage.upgrade().ok_or(Refusal::Engine)?;
                 let through = durability::answer(&storage, self.vote(), &asked).await;
+                // Meanwhile it may have voted for another, whose log need not have what was synced.
+                let through = through.filter(|_| self.vote() == Some(asked.vote));
                 if let Some(through) = through {
                     self.durability.learn(asked.durable.min(Some(through)));
                 }
@@ -79,7 +88,30 @@ impl<S: Apply> Receiver<S> {
                 Ok(Ok(())) => Answer::Taken,
                 _ => return Err(Refusal::Engine),
             },
+            Request::Gone(_) | Request::Greet => unreachable!("a replica in doubt answers too"),
         })
+    }
+
+    /// What is known here of the replica on a node, which has nothing.
+    fn greet(&self, node: u64) -> Greeting {
+        let metrics = self.engine.metrics();
+        let now = metrics.borrow_watched();
+        let votes = now.membership_config.membership().voter_ids().any(|voter| voter == node);
+        match now.state {
+            _ if votes => Greeting::Votes,
+            ServerState::Leader => Greeting::New,
+            _ => Greeting::Unknown,
+        }
+    }
+
+    /// Whether all is here that the leader on a node has let go of. If not, whoever opened this replica is told.
+    fn look_for(&self, leader: u64, through: LogId) -> Result<Answer, Refusal> {
+        let storage = self.storage.upgrade().ok_or(Refusal::Engine)?;
+        let is_here = storage.has(through).map_err(|_why| Refusal::Engine)?;
+        if !is_here {
+            self.behind.learn(Lack { leader, through: through.index });
+        }
+        Ok(Answer::Gone(is_here))
     }
 
     fn vote(&self) -> Option<Vote> {
@@ -112,6 +144,8 @@ impl<S: Apply> Clone for Receiver<S> {
             standing: Arc::clone(&self.standing),
             durability: Arc::clone(&self.durability),
             incarnations: Arc::clone(&self.incarnations),
+            behind: Arc::clone(&self.behind),
+            newcomer: Arc::clone(&self.newcomer),
         }
     }
 }

@@ -10,11 +10,13 @@ use super::core::{Core, Setting};
 use super::durability::Durability;
 use super::error::{Error, Result};
 use super::group::Group;
+use super::handover::Handing;
 use super::network::Network;
+use super::newcomer::Newcomer;
 use super::options::{Begin, Options};
 use super::place::Place;
 use super::standing::Standing;
-use super::state::{Engine, Progress, State};
+use super::state::{Engine, Gone, Progress, State};
 use super::storage::Storage;
 use super::watch;
 
@@ -95,15 +97,18 @@ impl Recovered {
 
     fn set<S: Apply>(self, begin: Begin, state: S) -> (Setting<S>, Rest) {
         let Self { node, start, storage, .. } = self;
-        let Begin { carrier, founds, is_dirty, testimony } = begin;
+        let Begin { carrier, founds, is_dirty, may_be_lost, testimony } = begin;
         if let Some(testimony) = testimony {
             storage.testimony.set(testimony).expect("it is set once");
         }
+        let newcomer = Arc::new(Newcomer::new(may_be_lost && storage.has_nothing()));
         let storage = Arc::new(storage);
         let (sender, progress) = watch::channel(Progress::default());
-        let state = State::new(state, start, sender);
+        let gone = Arc::new(Gone::new(storage.identity.known().purged));
+        let state = State::new(state, start, Arc::clone(&gone), sender);
         let (standing, durability) = (Arc::new(Standing::new(is_dirty)), Arc::default());
-        let network = Network { carrier, incarnations: Arc::default() };
+        let storage_then = Arc::downgrade(&storage);
+        let network = Network { carrier, incarnations: Arc::default(), storage: storage_then };
         let rest = Rest {
             node,
             storage: Arc::clone(&storage),
@@ -111,6 +116,8 @@ impl Recovered {
             standing: Arc::clone(&standing),
             durability: Arc::clone(&durability),
             network: network.clone(),
+            gone,
+            newcomer,
         };
         (Setting { node, storage, state, network, founds, standing, durability }, rest)
     }
@@ -124,12 +131,27 @@ struct Rest {
     standing: Arc<Standing>,
     durability: Arc<Durability>,
     network: Network,
+    gone: Arc<Gone>,
+    newcomer: Arc<Newcomer>,
 }
 
 impl Rest {
     fn group<S: Apply>(self, core: Core, engine: Engine<S>) -> Group<S> {
-        let Self { node, storage, progress, standing, durability, network } = self;
-        Group { node, engine, storage, progress, standing, durability, network, core }
+        let Self { node, storage, progress, standing, durability, network, gone, newcomer } = self;
+        Group {
+            node,
+            engine,
+            storage,
+            progress,
+            standing,
+            durability,
+            network,
+            handing: Handing::default(),
+            gone,
+            behind: Arc::default(),
+            newcomer,
+            core,
+        }
     }
 }
 

@@ -2,6 +2,9 @@
 
 use openraft::{Config, SnapshotPolicy};
 
+/// After so long without a leader's word every other replica campaigns.
+pub(crate) const ELECTION_MS: u64 = 1000;
+
 /// The engine's settings for every group.
 pub(crate) fn settings() -> Config {
     Config {
@@ -26,14 +29,15 @@ pub(crate) fn settings() -> Config {
         snapshot_policy: SnapshotPolicy::Never,
         replication_lag_threshold: u64::MAX,
         max_in_snapshot_log_to_keep: u64::MAX,
-        purge_batch_size: u64::MAX,
+        // It adds this to an index.
+        purge_batch_size: u64::MAX / 2,
 
         // A lost leader is replaced within about a second and a half, and a pause of the process of a
         // quarter of a second is none. The engine wakes up some ten times a second for that, in each
         // group.
         heartbeat_interval: 100,
         election_timeout_min: 500,
-        election_timeout_max: 1000,
+        election_timeout_max: ELECTION_MS,
 
         ..Config::default()
     }

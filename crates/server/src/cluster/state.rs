@@ -1,13 +1,15 @@
 //! [`State`]: hands the engine's committed entries to [`Apply`], and says how far that is.
 //!
 //! **The engine neither builds nor ships snapshots.** It would build one at its own time, of a
-//! state that may be above what is durable, and purge what an installed one covers. So there is
-//! none to be had here, no policy asks for one, and a request to build or install one fails. At
+//! state that may be above what is durable, and purge what an installed one covers. So no policy asks for
+//! one, and a request to install one fails. What it is given as one says how far the log was let go of, and has no
+//! bytes: so it knows who cannot be served from the log, and `network` tells those. At
 //! open the state is new, or comes with a snapshot that whoever has it took at or below what is
 //! durable; the engine learns what is committed from the first entry of a term, and applies the log
 //! from there on.
 
 use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::{Stream, TryStreamExt};
 use openraft::entry::RaftEntry;
@@ -49,22 +51,36 @@ pub(crate) struct State<S> {
     state: S,
     applied: Option<LogId>,
     members: StoredMembers,
-    /// Where it stood when it was opened, if it was not new.
-    start: Option<Place>,
+    /// The last entry that the log has let go of.
+    gone: Arc<Gone>,
     progress: watch::Sender<Progress>,
 }
 
-/// Stands where the engine wants a builder of snapshots.
+/// The last entry that the log has let go of, and nothing else.
+pub(crate) type Gone = Mutex<Option<LogId>>;
+
+/// What the engine is given as a snapshot, and as who builds one.
 #[derive(Debug)]
-pub(crate) struct NoSnapshots;
+pub(crate) struct NoBytes(SnapshotMetaOf<Types>);
 
 impl<S: Apply> State<S> {
     /// A state that stands there, or a new one.
-    pub(crate) fn new(state: S, start: Option<Place>, progress: watch::Sender<Progress>) -> Self {
+    pub(crate) fn new(
+        state: S,
+        start: Option<Place>,
+        gone: Arc<Gone>,
+        progress: watch::Sender<Progress>,
+    ) -> Self {
         let applied = start.as_ref().map(|start| start.applied);
-        let members = start.as_ref().map_or_else(StoredMembers::default, |s| s.members.clone());
+        let members = start.map_or_else(StoredMembers::default, |start| start.members);
         progress.send_modify(|progress| progress.applied = applied.map(|last| last.index));
-        Self { state, applied, members, start, progress }
+        Self { state, applied, members, gone, progress }
+    }
+
+    fn gone(&self) -> Option<NoBytes> {
+        let last_log_id = *self.gone.lock().unwrap_or_else(PoisonError::into_inner);
+        last_log_id?;
+        Some(NoBytes(SnapshotMeta { last_log_id, last_membership: self.members.clone() }))
     }
 
     /// The state, and where it stands, if it is not a new one.
@@ -96,7 +112,7 @@ impl<S: Apply> State<S> {
 
 impl<S: Apply> RaftStateMachine<Types> for State<S> {
     type SnapshotData = ();
-    type SnapshotBuilder = NoSnapshots;
+    type SnapshotBuilder = NoBytes;
 
     async fn applied_state(&mut self) -> io::Result<(Option<LogId>, StoredMembers)> {
         Ok((self.applied, self.members.clone()))
@@ -115,39 +131,33 @@ impl<S: Apply> RaftStateMachine<Types> for State<S> {
         Ok(())
     }
 
-    async fn try_create_snapshot_builder(&mut self, force: bool) -> Option<NoSnapshots> {
-        // Forced, the engine unwraps it; then it fails to build.
-        force.then_some(NoSnapshots)
+    async fn try_create_snapshot_builder(&mut self, _: bool) -> Option<NoBytes> {
+        self.gone()
     }
 
-    async fn get_snapshot_builder(&mut self) -> NoSnapshots {
-        NoSnapshots
+    async fn get_snapshot_builder(&mut self) -> NoBytes {
+        self.gone().unwrap_or_else(|| NoBytes(SnapshotMeta::default()))
     }
 
     async fn install_snapshot(&mut self, _: &SnapshotMetaOf<Types>, (): ()) -> io::Result<()> {
         Err(no_snapshots())
     }
 
-    /// Where the state began: the engine asks for that where entries are purged, so that nobody is sent
-    /// what is not there. There are no bytes to be shipped, and the network ships none.
+    /// The engine asks for it where it is to send what it knows to be gone. There are no bytes to be shipped, and the
+    /// network ships none.
     async fn get_current_snapshot(&mut self) -> io::Result<Option<SnapshotOf<Types, ()>>> {
-        let meta = |place: &Place| SnapshotMeta {
-            last_log_id: Some(place.applied),
-            last_membership: place.members.clone(),
-        };
-        let began = self.start.as_ref().map(meta);
-        Ok(began.map(|meta| Snapshot { meta, snapshot: () }))
+        Ok(self.gone().map(|gone| Snapshot { meta: gone.0, snapshot: () }))
     }
 }
 
-impl RaftSnapshotBuilder<Types> for NoSnapshots {
+impl RaftSnapshotBuilder<Types> for NoBytes {
     type SnapshotData = ();
 
     async fn build_snapshot(&mut self) -> io::Result<SnapshotOf<Types, ()>> {
-        Err(no_snapshots())
+        Ok(Snapshot { meta: self.0.clone(), snapshot: () })
     }
 }
 
 fn no_snapshots() -> io::Error {
-    io::Error::new(io::ErrorKind::Unsupported, "the engine neither builds nor installs snapshots")
+    io::Error::new(io::ErrorKind::Unsupported, "the engine installs no snapshots")
 }

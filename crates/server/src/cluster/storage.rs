@@ -10,6 +10,7 @@ use plimsoll_sync::Dir;
 
 use super::error::{Error, Result};
 use super::identity::IdentityFile;
+use super::onlookers::Onlookers;
 use super::options::{Options, Testimony};
 use super::patience::PATIENCE;
 use super::record::{self, from_log, to_log};
@@ -29,6 +30,7 @@ pub(crate) struct Storage {
     /// The last record that must be durable before the engine is told of it or of what comes behind
     /// it.
     pub(crate) must_be_durable: AtomicU64,
+    pub(crate) onlookers: Onlookers,
     /// Who keeps what is acknowledged before it is durable.
     pub(crate) testimony: OnceLock<Arc<dyn Testimony>>,
     /// No other thread works for the log: what waits for the disk does so here.
@@ -66,8 +68,18 @@ impl Storage {
         let first_index = from_log(log.first_index()).expect("the log counts from 1");
         let tail = Mutex::new(Tail::new(first_index, last, identity.known().purged));
         let must_be_durable = AtomicU64::new(0);
-        let (testimony, is_inline) = (OnceLock::new(), false);
-        Ok(Self { log, identity, tail, promise, must_sync, must_be_durable, testimony, is_inline })
+        let (testimony, onlookers, is_inline) = (OnceLock::new(), Onlookers::default(), false);
+        Ok(Self {
+            log,
+            identity,
+            tail,
+            promise,
+            must_sync,
+            must_be_durable,
+            onlookers,
+            testimony,
+            is_inline,
+        })
     }
 
     /// What was not taken out of the log is in it, and what was is before its next entry.
@@ -102,12 +114,31 @@ impl Storage {
         self.tail.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// As [`Self::purge`], up to an index; nothing if that is not in the log any more.
-    pub(crate) fn purge_to(&self, index: u64) -> Result<()> {
-        match self.read(index..index + 1, 1)?.first() {
-            Some(entry) => self.purge(entry.log_id),
-            None => Ok(()),
+    /// As [`Self::purge`], up to an index; nothing if that is not in the log any more. What is gone by now.
+    pub(crate) fn purge_to(&self, index: u64) -> Result<Option<LogId>> {
+        if let Some(entry) = self.read(index..index + 1, 1)?.first() {
+            self.purge(entry.log_id)?;
         }
+        Ok(self.identity.known().purged)
+    }
+
+    /// Whether it has neither a vote nor an entry, nor ever had one that it let go of.
+    pub(crate) fn has_nothing(&self) -> bool {
+        self.identity.known().vote.is_none() && self.tail().last().is_none()
+    }
+
+    /// Whether the log has this very entry, or has let go of it: then it has, or had, all before it.
+    pub(crate) fn has(&self, id: LogId) -> Result<bool> {
+        if self.identity.known().purged >= Some(id) {
+            return Ok(true);
+        }
+        let found = self.read(id.index..id.index + 1, 1)?;
+        Ok(found.first().is_some_and(|found| found.log_id == id))
+    }
+
+    /// Whether what comes behind this entry was let go of.
+    pub(crate) fn has_let_go_behind(&self, before: Option<LogId>) -> bool {
+        self.tail().purged().is_some_and(|purged| before.is_none_or(|before| before < purged))
     }
 
     /// The entries that the log has of a range, from its first on, until they have `max_bytes`: at
@@ -155,13 +186,15 @@ impl Storage {
     /// never ahead of where the log ends after a power cut. That it is gone is durable on return;
     /// room is freed in whole segments. Waits for the disk.
     ///
-    /// The engine learns of it when it is opened again: it asks for no entry that is applied here, and
-    /// whoever lacks one is seeded before its engine starts.
+    /// Whoever asks for less is told that it is gone by now.
     ///
     /// # Errors
     /// [`Error::Gap`] if the log ends before it: entries that were never here are seeded before the
     /// engine starts, and what it wants to skip would be a hole.
     pub(crate) fn purge(&self, purged: LogId) -> Result<()> {
+        if self.identity.known().purged >= Some(purged) {
+            return Ok(());
+        }
         self.check_has(purged.index + 1)?;
         self.log.wait(to_log(purged.index), Ack::Durable)?.block()?;
         self.identity.save(|identity| identity.purged = identity.purged.max(Some(purged)))?;

@@ -110,7 +110,7 @@ fn store(first_index: u64, promise: Ack) -> LogStore {
 }
 
 fn machine() -> WithSnapshot {
-    WithSnapshot(State::new(Nothing, None, watch::Sender::new(Progress::default())))
+    WithSnapshot(State::new(Nothing, None, Arc::default(), watch::Sender::new(Progress::default())))
 }
 
 fn run<T>(test: impl Future<Output = T>) -> T {

@@ -36,9 +36,11 @@ struct Waited<'a> {
 
 impl View {
     pub(super) async fn answer(self, route: Route) -> Reply {
-        if let Route::Wait(wait) = route {
-            return self.wait(&wait).await;
-        }
+        let route = match route {
+            Route::Wait(wait) => return self.wait(&wait).await,
+            Route::Command(command) => return command.run(&self.node).await,
+            route => route,
+        };
         // Looking at many partitions takes a while: not on the thread that serves requests.
         let shown = tokio::task::spawn_blocking(move || self.show(&route)).await;
         let failed = |_panic| {
@@ -68,7 +70,7 @@ impl View {
                     Reply::problem(StatusCode::NOT_FOUND, &format!("there is no topic {name:?}"))
                 }
             },
-            Route::Wait(_) => unreachable!("a wait is no look"),
+            Route::Wait(_) | Route::Command(_) => unreachable!("it is no look"),
         }
     }
 

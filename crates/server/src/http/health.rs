@@ -23,6 +23,8 @@ struct ShardHealth<'a> {
     is_offline: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     why: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    seeding: Option<&'a str>,
 }
 
 /// Whether all shards take records; if not, which do not and why.
@@ -51,6 +53,7 @@ fn said(shards: &[ShardOverview], well: &'static str) -> Reply {
         leader: shard.leader,
         is_offline: shard.offline.is_some(),
         why: shard.offline.as_deref(),
+        seeding: shard.seeding.as_deref(),
     });
     Reply::json(code, &Health { status, shards: shards.collect() })
 }
@@ -65,7 +68,10 @@ mod tests {
             holds: "records",
             leads: true,
             leader: Some(1),
+            voters: vec![1],
+            is_in_doubt: false,
             offline: offline.map(str::to_owned),
+            seeding: None,
             committed: 0,
             durable: 0,
             at_risk_bytes: 0,
@@ -88,6 +94,14 @@ mod tests {
                 (&false.into(), &3.into())
             );
         }
+    }
+
+    #[test]
+    fn a_shard_that_is_being_seeded_says_how_far_that_is() {
+        let far = "being seeded by node 2: 3 of 9 bytes of chapters, 0 of the log".to_owned();
+        let reply = health(&[ShardOverview { seeding: Some(far.clone()), ..shard(2, None) }]);
+        let said: serde_json::Value = serde_json::from_slice(&reply.body).unwrap();
+        assert_eq!((reply.status, &said["shards"][0]["seeding"]), (StatusCode::OK, &far.into()));
     }
 
     #[test]

@@ -200,6 +200,9 @@ fn of_chapters(text: &mut Text, shards: &[ShardOverview]) {
     gauge("plimsoll_shard_chapter_damaged_runs", "Runs that were found damaged", |of| {
         of.damaged as u64
     });
+    gauge("plimsoll_shard_chapter_healed_runs", "Runs that were healed since the start", |of| {
+        of.healed
+    });
     let mut scrubbed = |name, help, value: fn(&ChaptersOverview) -> Option<f64>| {
         let value = |shard: &ShardOverview| shard.chapters.as_ref().and_then(value);
         text.metric(name, "gauge", help).of_shards(shards, value);

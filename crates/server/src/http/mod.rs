@@ -1,14 +1,15 @@
 //! What an operator sees: health, metrics, topics, and a page, over HTTP on an address of its own.
 //!
-//! It answers `GET` and changes nothing, but that a wait may ask for a sync. Nobody has to say who they
-//! are, so it is served as the broker is: to this machine only, unless others are wanted. A page of
-//! somewhere else that a browser shows cannot read it under another name (`host.rs`).
+//! A `GET` changes nothing, but that a wait may ask for a sync; a `POST` is a command of an operator. Nobody has
+//! to say who they are, so it is served as the broker is: to this machine only, unless others are wanted. A page
+//! of somewhere else that a browser shows can neither read it under another name (`host.rs`) nor command it.
 //!
 //! | file | what |
 //! | --- | --- |
 //! | `server.rs` | [`Http`]: takes connections, reads requests within bounds |
 //! | `host.rs` | which names a browser may know it by |
 //! | `route.rs` | what is asked for: pure |
+//! | `command.rs` | what an operator has the cluster do |
 //! | `view.rs` | what is looked at: the node, its counters, and the last minutes |
 //! | `answer.rs` | what each route shows of it |
 //! | `reply.rs` | an answer, and how a problem is said |
@@ -20,6 +21,7 @@
 //! | `units.rs` | numbers as people read them |
 
 mod answer;
+mod command;
 mod health;
 mod history;
 mod host;

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::command::Command;
 use crate::broker::Level;
 
 /// How long a wait takes unless it says.
@@ -23,6 +24,8 @@ pub(super) enum Route {
     Topic(String),
     Groups,
     Wait(Wait),
+    /// Something is to be done: by `POST`, and never by a path that is only looked at.
+    Command(Command),
 }
 
 /// To be told when a record is so safe.

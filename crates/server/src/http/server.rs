@@ -19,6 +19,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
+use super::command::{Command, is_operators};
 use super::history::{EVERY, Look};
 use super::host::Hosts;
 use super::reply::Reply;
@@ -144,22 +145,30 @@ async fn serve(stream: TcpStream, hosts: Hosts, view: View) {
 
 /// What a request asks for, if it may. Its body, if it has one, is never read.
 fn check(request: &Request<Incoming>, hosts: &Hosts) -> Result<Route, Reply> {
-    if !matches!(*request.method(), Method::GET | Method::HEAD) {
-        let said = "only GET is answered: nothing is changed here";
-        return Err(Reply::problem(StatusCode::METHOD_NOT_ALLOWED, said));
-    }
+    let (uri, headers) = (request.uri(), request.headers());
+    let asked = match *request.method() {
+        Method::GET | Method::HEAD => Route::of(uri.path(), uri.query()),
+        Method::POST => Command::of(uri.path(), uri.query()).map(Route::Command),
+        _ => {
+            let said = "GET looks, POST has something done; nothing else is answered";
+            return Err(Reply::problem(StatusCode::METHOD_NOT_ALLOWED, said));
+        }
+    };
     check_host(request, hosts)?;
-    let uri = request.uri();
-    let route = Route::of(uri.path(), uri.query()).map_err(|wrong| match wrong {
+    let route = asked.map_err(|wrong| match wrong {
         Wrong::Path(said) => Reply::problem(StatusCode::NOT_FOUND, &said),
         Wrong::Query(said) => Reply::problem(StatusCode::BAD_REQUEST, &said),
     })?;
-    let acts = matches!(&route, Route::Wait(wait) if wait.sync);
-    if acts && is_from_elsewhere(request.headers()) {
-        let said = "a page of another site may not ask for syncs";
-        return Err(Reply::problem(StatusCode::FORBIDDEN, said));
-    }
-    Ok(route)
+    let refused = match &route {
+        Route::Wait(wait) if wait.sync && is_from_elsewhere(headers) => {
+            "a page of another site may not ask for syncs"
+        }
+        Route::Command(_) if is_from_elsewhere(headers) || !is_operators(headers) => {
+            "a command needs the header `X-Plimsoll: operator`, which no page of another site can send"
+        }
+        _ => return Ok(route),
+    };
+    Err(Reply::problem(StatusCode::FORBIDDEN, refused))
 }
 
 fn check_host(request: &Request<Incoming>, hosts: &Hosts) -> Result<(), Reply> {

@@ -195,8 +195,13 @@ band! {
     CreatePartitions = 37: told 0..=1, served 0..=1;
         CreatePartitionsRequest -> CreatePartitionsResponse
     DeleteGroups = 42: told 0..=1, served 0..=1; DeleteGroupsRequest -> DeleteGroupsResponse
+    ElectLeaders = 43: told 0..=1, served 0..=1; ElectLeadersRequest -> ElectLeadersResponse
     IncrementalAlterConfigs = 44: told 0..=0, served 0..=0;
         IncrementalAlterConfigsRequest -> IncrementalAlterConfigsResponse
+    AlterPartitionReassignments = 45: told 0..=0, served 0..=0;
+        AlterPartitionReassignmentsRequest -> AlterPartitionReassignmentsResponse
+    ListPartitionReassignments = 46: told 0..=0, served 0..=0;
+        ListPartitionReassignmentsRequest -> ListPartitionReassignmentsResponse
     OffsetDelete = 47: told 0..=0, served 0..=0; OffsetDeleteRequest -> OffsetDeleteResponse
     DescribeCluster = 60: told 0..=0, served 0..=0;
         DescribeClusterRequest -> DescribeClusterResponse
@@ -219,7 +224,9 @@ impl Api {
             Self::Produce | Self::Metadata => version >= 9,
             Self::Fetch => version >= 12,
             Self::ApiVersions => version >= 3,
-            Self::DescribeCluster => true,
+            Self::DescribeCluster
+            | Self::AlterPartitionReassignments
+            | Self::ListPartitionReassignments => true,
             _ => false,
         };
         Layout { version, flexible }

@@ -154,6 +154,10 @@ error_codes! {
     GroupMaxSizeReached = 81,
     /// A member stops: another has its instance id.
     FencedInstanceId = 82,
+    /// An operator's tool is content: the replica that is preferred leads.
+    ElectionNotNeeded = 84,
+    /// An operator's tool gives up: nothing is under way that it could give up.
+    NoReassignmentInProgress = 85,
     /// Gives up: a member of the group is subscribed to the topic.
     GroupSubscribedToTopic = 86,
     /// A producer gives up: a batch breaks a rule, and would break it again.

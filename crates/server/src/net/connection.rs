@@ -3,12 +3,15 @@
 //! Produce requests are taken as they come, so that what waits goes with one entry. Any other request
 //! waits until those before it are answered, and nothing behind it is read until it is: so a
 //! connection sees the effects of its requests in their order.
+//!
+//! A node of several that was just started does not know yet what topics there are. Until it does it answers
+//! ApiVersions only; whoever waits for too long is told nothing, and asks another node.
 
 use std::collections::VecDeque;
 use std::error::Error;
 use std::io::{self, IoSlice};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::{Buf, Bytes, BytesMut};
 use futures_util::future::BoxFuture;
@@ -31,6 +34,9 @@ use crate::kafka::message::ApiVersionsResponse;
 const READ_BYTES: usize = 16 << 10;
 /// Pieces that one writev(2) takes.
 const PIECES_MAX: usize = 1024;
+
+/// How long a request waits for a node that has not heard yet what there is: less than clients wait for an answer.
+const HEARS: Duration = Duration::from_secs(5);
 
 /// Serves a connection until the client goes, says what cannot be understood, or the node closes.
 pub(super) async fn serve(
@@ -105,7 +111,7 @@ struct Connection {
     room: Option<Room>,
     /// For how long a bound on memory holds the next request.
     held: Held,
-    /// A request that waits until those before it are answered.
+    /// A request that waits until those before it are answered, or until the node has heard what there is.
     parked: Option<Asked>,
     /// Requests that are not answered yet, in their order.
     asked: FuturesOrdered<BoxFuture<'static, Result<Answered, NoRoom>>>,
@@ -134,6 +140,8 @@ impl Connection {
             let wanted = self.wanted()?.filter(|_| may_take);
             let may_read = may_take && wanted.is_none();
             self.held.note(wanted.is_some() || self.is_held_by_its_own(), Instant::now);
+            // Otherwise it would have been asked.
+            let is_unheard = is_quiet && self.parked.is_some();
             let is_silent = self.received.is_empty() && is_quiet;
             let patience = if is_silent { self.limits.idle } else { self.limits.stalled };
             tokio::select! {
@@ -153,6 +161,10 @@ impl Connection {
                         Err(_elapsed) if is_quiet => return Ok(()),
                         Err(_elapsed) => {}
                     }
+                }
+                heard = timeout(HEARS, self.session.node.until_heard()), if is_unheard => {
+                    let late = |_elapsed| "the node has not heard yet what topics there are".to_owned();
+                    heard.map_err(late).map_err(Ended::Refused)?;
                 }
                 _ = stop.changed() => {}
             }
@@ -185,9 +197,10 @@ impl Connection {
 
     /// Takes the requests that are there.
     fn take_requests(&mut self) -> Result<(), Ended> {
+        let has_heard = self.session.node.has_heard();
         if self.asked.is_empty() {
             self.is_alone = false;
-            if let Some(parked) = self.parked.take() {
+            if let Some(parked) = self.parked.take_if(|_| has_heard) {
                 self.ask(parked);
             }
         }
@@ -209,7 +222,8 @@ impl Connection {
             };
             let asked = Asked { header, request, bytes, held_ms, room };
             let may_follow = matches!(asked.request, Request::Produce(_));
-            match self.asked.is_empty() || may_follow {
+            let is_known = has_heard || matches!(asked.request, Request::ApiVersions(_));
+            match is_known && (self.asked.is_empty() || may_follow) {
                 true => self.ask(asked),
                 false => self.parked = Some(asked),
             }

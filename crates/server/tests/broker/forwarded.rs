@@ -20,7 +20,7 @@ use super::{Broker, CreatableTopic, CreateTopicsRequest, unsynced};
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Three brokers that vote together, by their ids.
-fn three(root: &Path) -> BTreeMap<u64, Broker> {
+pub(super) fn three(root: &Path, options: &Options) -> BTreeMap<u64, Broker> {
     let cluster = found(&root.join("1")).unwrap();
     let held = [1, 2, 3].map(|id| (id, TcpListener::bind("127.0.0.1:0").unwrap()));
     let members: BTreeMap<u64, SocketAddr> =
@@ -38,7 +38,7 @@ fn three(root: &Path) -> BTreeMap<u64, Broker> {
             clients: (address.ip().to_string(), address.port()),
             rack: None,
         };
-        let options = Options { seat: Some(seat), ..unsynced() };
+        let options = Options { seat: Some(seat), ..options.clone() };
         let node = Node::open(&root.join(id.to_string()), options).unwrap();
         let listener = node.runtime().block_on(Listener::bind(address, Limits::default()));
         (*id, Broker::serve(node, listener.unwrap()))
@@ -57,7 +57,7 @@ fn three(root: &Path) -> BTreeMap<u64, Broker> {
 }
 
 #[expect(clippy::disallowed_methods, reason = "it asks again and again")]
-fn until(what: &str, mut holds: impl FnMut() -> bool) {
+pub(super) fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !holds() {
         assert!(begun.elapsed() < PATIENCE, "{what}: not in {PATIENCE:?}");
@@ -65,7 +65,7 @@ fn until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-fn create(broker: &mut Broker, name: &str, replication_factor: i16) -> ErrorCode {
+pub(super) fn create(broker: &mut Broker, name: &str, replication_factor: i16) -> ErrorCode {
     let name = name.to_owned();
     let topic =
         CreatableTopic { name, num_partitions: 1, replication_factor, ..Default::default() };
@@ -73,7 +73,7 @@ fn create(broker: &mut Broker, name: &str, replication_factor: i16) -> ErrorCode
     broker.client.call(request).unwrap().topics[0].error_code
 }
 
-fn metadata(broker: &mut Broker, name: &str, creates: bool) -> MetadataResponse {
+pub(super) fn metadata(broker: &mut Broker, name: &str, creates: bool) -> MetadataResponse {
     let topic = MetadataRequestTopic { name: Some(name.to_owned()), ..Default::default() };
     let topics = Some(vec![topic]);
     let allow_auto_topic_creation = creates;
@@ -92,7 +92,7 @@ fn producer(broker: &mut Broker) -> Result<i64, ErrorCode> {
 #[test]
 fn any_broker_has_the_controller_do_what_only_that_may() {
     let root = tempfile::tempdir().unwrap();
-    let mut brokers = three(root.path());
+    let mut brokers = three(root.path(), &unsynced());
     let asked = brokers.get_mut(&1).unwrap();
     let controller = u64::try_from(metadata(asked, "votes", false).controller_id).unwrap();
     let other = [1, 2, 3].into_iter().find(|id| *id != controller).unwrap();

@@ -4,11 +4,13 @@ mod backup;
 mod band;
 mod bounds;
 mod chapters;
+mod damage;
 mod disks;
 mod forwarded;
 mod gate;
 mod members;
 mod promises;
+mod seeded;
 #[path = "../shared/served.rs"]
 mod served;
 mod settling;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use plimsoll_server::chapter::{BLOCK_BYTES, Footer, MANIFEST, Manifest, Run, Settled};
+use plimsoll_server::chapter::{BLOCK_BYTES, Footer, MANIFEST, Manifest, Piece, Run, Settled};
 use plimsoll_simdisk::SimDir;
 use plimsoll_sync::Dir;
 
@@ -99,4 +99,13 @@ fn what_is_merged_is_written_and_read_as_ever() {
         assert_eq!(read_all(&shelf, opening, 0, 1).unwrap(), written);
     }
     assert!(!shelf.has(b, 0));
+}
+
+#[test]
+fn a_piece_of_a_run_is_given_as_ever() {
+    let shelf = shelf(&settled());
+    let piece = shelf.give(OF_SMALL[0](), 1, 0).unwrap().unwrap();
+    let bytes = piece.encode().concat();
+    assert_eq!(bytes, golden("chapter/testdata/piece.v1", &bytes));
+    assert_eq!(Piece::decode(&bytes.clone().into()).unwrap().encode().concat(), bytes);
 }

@@ -4,6 +4,7 @@ mod between;
 mod crashes;
 mod flipped;
 mod golden;
+mod healed;
 mod hostile;
 mod hot;
 mod log;

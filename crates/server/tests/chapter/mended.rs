@@ -91,7 +91,7 @@ fn sixteen_small_files_are_merged_though_all_of_them_lives() {
 }
 
 /// A batch of records with these keys.
-fn keyed(keys: &[&str]) -> Vec<u8> {
+pub(crate) fn keyed(keys: &[&str]) -> Vec<u8> {
     let mut draft = Draft::default();
     for key in keys {
         draft.push(1_000, Some(key.as_bytes()), Some(b"value"), &[]);

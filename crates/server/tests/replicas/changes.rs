@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rand::Rng;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use super::life::Life;
 use super::world::{End, lock};
@@ -59,12 +59,26 @@ impl Life {
             return;
         }
         let Some(leader) = self.world.leads() else { return };
-        if !self.configs.contains(&self.target) {
-            self.configs.push(self.target.clone());
-        }
         let (group, target) = (Arc::clone(self.world.group(leader)), self.target.clone());
         let how = Arc::new(Mutex::new(None));
         let told = Arc::clone(&how);
+        if !target.contains(&leader) {
+            let stays: Vec<_> =
+                self.voters().into_iter().filter(|id| target.contains(id)).collect();
+            let Some(to) = self.draw(&stays) else { return };
+            self.count("a leader that is to go");
+            self.tell(&format!("{leader} is to go, and hands over to {to}"));
+            self.change = Some(Change(how));
+            tokio::spawn(async move {
+                drop(group.hand_over(to).await);
+                sleep(Duration::from_secs(1)).await;
+                *lock(&told) = Some(false);
+            });
+            return;
+        }
+        if !self.configs.contains(&target) {
+            self.configs.push(target.clone());
+        }
         self.change = Some(Change(how));
         tokio::spawn(async move {
             let change = async {

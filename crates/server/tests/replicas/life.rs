@@ -122,10 +122,19 @@ impl Life {
             self.world.buy(id);
             self.world.start(id, false).await;
         }
+        let mut dies = self.drawn.random_ratio(1, 2);
         while self.configs != [self.target.clone()] {
             self.changes();
             self.step().await;
             self.clients(10);
+            if dies && self.drawn.random_ratio(1, 10) {
+                dies = false;
+                self.count("a sole voter that ended while others got its log");
+                self.world.end(1, End::PowerCut);
+                self.world.oracle.loses_to_durable();
+                self.world.lift(1);
+                self.world.start(1, true).await;
+            }
         }
         self.count("one that became three");
     }

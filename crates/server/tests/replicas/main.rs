@@ -95,6 +95,8 @@ fn what_a_quorum_has_stays_whoever_forgets() {
         "a message that comes late",
         "a leadership handed over",
         "one that became three",
+        "a leader that is to go",
+        "a sole voter that ended while others got its log",
         "a change of the voters",
         "an acknowledgement while guarded",
         "an acknowledgement while not guarded",

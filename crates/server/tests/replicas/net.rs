@@ -175,14 +175,13 @@ impl Net {
         }
     }
 
-    /// Holds what is answered against the rule.
+    /// Holds what is answered against the rule, and against what leaders had sent when it was asked.
     fn sees_answer(
         &self,
         from: u64,
-        to: u64,
-        own: u64,
-        asked: &Asked,
-        answered: &glance::Answered,
+        (to, own): (u64, u64),
+        sent: &BTreeMap<u64, u64>,
+        (asked, answered): (&Asked, &glance::Answered),
     ) {
         match (asked, answered) {
             (Asked::Vote { term, .. }, glance::Answered::Voted { is_granted: true })
@@ -194,7 +193,7 @@ impl Net {
             }
             (Asked::ReEnter { own_term }, glance::Answered::ReEnter { term, last }) => {
                 self.oracle.leads(from, *term);
-                self.oracle.names_last(from, *term, *last);
+                self.oracle.names_last(from, (*term, *last), sent.get(term).copied());
                 self.oracle.names(to, own, (*own_term, *term, *last));
             }
             _ => {}
@@ -274,13 +273,14 @@ impl Way {
         let Self { net, from, own, to } = self;
         let Up { incarnation, receiver, .. } = net.at(to)?;
         net.trace.tell(format_args!("{to}.{incarnation} hears {from}.{own}: {:x}", hash(&request)));
+        let sent = net.oracle.sent();
         let answer = receiver.answer(from, own, &request).await;
         let answer = Bytes::from(answer.concat());
         if !net.is_up(to, incarnation) {
             return None;
         }
         let answered = glance::answer(&answer);
-        net.sees_answer(to, from, own, &asked, &answered);
+        net.sees_answer(to, (from, own), &sent, (&asked, &answered));
         let back = net.send(to, from);
         net.trace.tell(format_args!(
             "{to}.{incarnation} answers {from}.{own}: kind {}, {:x}{}",

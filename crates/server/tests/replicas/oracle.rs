@@ -90,11 +90,23 @@ impl Oracle {
         *last = index.max(*last);
     }
 
-    /// A leader names the last entry of its log, to one that asks how far it must come.
-    pub(crate) fn names_last(&self, node: u64, term: u64, last: Option<u64>) {
-        let seen = lock(&self.0).last.get(&term).copied();
-        if last < seen {
-            self.broken(format!("node {node} names {last:?} as its last, and has sent {seen:?}"));
+    /// The last entry that a leader has sent, by its term, as of now.
+    pub(crate) fn sent(&self) -> BTreeMap<u64, u64> {
+        lock(&self.0).last.clone()
+    }
+
+    /// A leader names the last entry of its log to one that asks how far it must come, and had sent so much when
+    /// it was asked.
+    pub(crate) fn names_last(
+        &self,
+        node: u64,
+        (term, last): (u64, Option<u64>),
+        sent: Option<u64>,
+    ) {
+        if last < sent {
+            self.broken(format!(
+                "node {node} names {last:?} as its last in term {term}, and had sent {sent:?}"
+            ));
         }
     }
 

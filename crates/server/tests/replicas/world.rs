@@ -196,6 +196,7 @@ impl World {
             carrier: Arc::new(wire),
             founds,
             is_dirty,
+            may_be_lost: false,
             testimony: (promise != Ack::Durable).then_some(testimony),
         };
         node.applied = Applied::default();

@@ -1,6 +1,5 @@
 //! `plimsoll broker`: what an operator asks of a broker, and of a place for one.
 
-mod ask;
 mod doctor;
 mod scrub;
 mod status;

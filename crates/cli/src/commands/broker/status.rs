@@ -5,7 +5,7 @@ use std::fmt::Write;
 use anyhow::{Context, Result};
 use serde::Deserialize;
 
-use super::ask;
+use crate::commands::ask;
 use crate::exit::Exit;
 use crate::output::{self, counted};
 

@@ -10,7 +10,7 @@ use crate::kafka::message::{ApiVersionsRequest, ApiVersionsResponse};
 use crate::kafka::wire::{Layout, Wire as _, Writer};
 
 /// The band with which eight clients and seventeen tools passed, and what they were not tried with.
-const BAND: [(i16, i16, i16); 26] = [
+const BAND: [(i16, i16, i16); 29] = [
     (0, 0, 10),
     (1, 4, 16),
     (2, 1, 5),
@@ -34,7 +34,10 @@ const BAND: [(i16, i16, i16); 26] = [
     (35, 1, 1),
     (37, 0, 1),
     (42, 0, 1),
+    (43, 0, 1),
     (44, 0, 0),
+    (45, 0, 0),
+    (46, 0, 0),
     (47, 0, 0),
     (60, 0, 0),
 ];
@@ -67,7 +70,7 @@ fn a_client_that_is_newer_than_we_is_told_what_we_speak() {
     }
     let answer: Response = ApiVersionsResponse::of_the_band(ErrorCode::UnsupportedVersion).into();
     let frame = joined(&answer.encode(0, 9));
-    assert_eq!(frame[..14], [0, 0, 0, 166, 0, 0, 0, 9, 0, 35, 0, 0, 0, 26]);
+    assert_eq!(frame[..14], [0, 0, 0, 184, 0, 0, 0, 9, 0, 35, 0, 0, 0, 29]);
     assert_eq!(Response::decode(Api::ApiVersions, 0, frame.slice(4..)), Ok((9, answer)));
 }
 

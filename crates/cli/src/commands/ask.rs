@@ -12,13 +12,23 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const ANSWER_BYTES_MAX: u64 = 64 << 20;
 
 /// What is answered to `GET path`.
-pub(super) fn get(address: &str, path: &str) -> Result<String> {
+pub(crate) fn get(address: &str, path: &str) -> Result<String> {
+    ask(address, &format!("GET {path} HTTP/1.0\r\nHost: {address}\r\n\r\n"), PATIENCE)
+}
+
+/// What is answered to `POST path`, a command; what it asks for may take so long.
+pub(crate) fn post(address: &str, path: &str, patience: Duration) -> Result<String> {
+    let head = format!("POST {path} HTTP/1.0\r\nHost: {address}\r\nContent-Length: 0\r\n");
+    ask(address, &format!("{head}X-Plimsoll: operator\r\n\r\n"), patience)
+}
+
+fn ask(address: &str, request: &str, patience: Duration) -> Result<String> {
     let places = address.to_socket_addrs();
     let places = places.with_context(|| format!("{address:?} is no address with a port"))?;
     let mut last = None;
     for place in places {
         match TcpStream::connect_timeout(&place, PATIENCE) {
-            Ok(stream) => return ask(stream, address, path),
+            Ok(stream) => return exchange(stream, address, request, patience),
             Err(error) => last = Some(error),
         }
     }
@@ -29,11 +39,15 @@ pub(super) fn get(address: &str, path: &str) -> Result<String> {
     }
 }
 
-fn ask(mut stream: TcpStream, address: &str, path: &str) -> Result<String> {
+fn exchange(
+    mut stream: TcpStream,
+    address: &str,
+    request: &str,
+    patience: Duration,
+) -> Result<String> {
     stream
-        .set_read_timeout(Some(PATIENCE))
+        .set_read_timeout(Some(patience))
         .and_then(|()| stream.set_write_timeout(Some(PATIENCE)))?;
-    let request = format!("GET {path} HTTP/1.0\r\nHost: {address}\r\n\r\n");
     stream.write_all(request.as_bytes()).with_context(|| format!("{address} takes no question"))?;
     let mut answer = Vec::new();
     let read = stream.take(ANSWER_BYTES_MAX).read_to_end(&mut answer);

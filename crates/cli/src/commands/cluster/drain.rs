@@ -1,0 +1,55 @@
+//! `plimsoll cluster drain`: a node hands over what it leads, so that it can be stopped.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use serde::Deserialize;
+
+use crate::commands::ask;
+use crate::exit::Exit;
+use crate::output;
+
+/// How long it may take: each shard's disk is waited for.
+const PATIENCE: Duration = Duration::from_secs(180);
+
+/// What the node has done. A newer broker may say more.
+#[derive(Debug, Deserialize)]
+struct Drained {
+    handed: BTreeMap<u32, u64>,
+    kept: BTreeMap<u32, String>,
+    unsynced: BTreeMap<u32, String>,
+}
+
+pub(super) fn run(http: &str, undo: bool, json: bool) -> Result<Exit> {
+    let path = if undo { "/cluster/drain?undo=true" } else { "/cluster/drain" };
+    let answer = ask::post(http, path, PATIENCE)?;
+    let read = serde_json::from_str(&answer);
+    let drained: Drained = read.with_context(|| format!("what {http} answers is none"))?;
+    output::text(&if json { answer } else { said(&drained, undo) })?;
+    let is_ready = drained.kept.is_empty() && drained.unsynced.is_empty();
+    Ok(if is_ready { Exit::Ok } else { Exit::CheckFailed })
+}
+
+fn said(drained: &Drained, undo: bool) -> String {
+    if undo {
+        return "it may lead again\n".to_owned();
+    }
+    let mut said = String::new();
+    let mut line =
+        |text: std::fmt::Arguments<'_>| writeln!(said, "{text}").expect("a string grows");
+    for (shard, to) in &drained.handed {
+        line(format_args!("shard {shard} is led by node {to}"));
+    }
+    for (shard, why) in &drained.kept {
+        line(format_args!("shard {shard} is led here still: {why}"));
+    }
+    for (shard, why) in &drained.unsynced {
+        line(format_args!("shard {shard} is not all durable on a majority: {why}"));
+    }
+    if drained.kept.is_empty() && drained.unsynced.is_empty() {
+        line(format_args!("it leads nothing, and all that it has is durable: stop it"));
+    }
+    said
+}

@@ -1,0 +1,18 @@
+//! `plimsoll cluster`: what an operator does with several brokers.
+
+mod drain;
+mod init;
+mod move_leader;
+
+use anyhow::Result;
+
+use crate::cluster_args::ClusterCommand;
+use crate::exit::Exit;
+
+pub(crate) fn run(command: ClusterCommand) -> Result<Exit> {
+    match command {
+        ClusterCommand::Init { dir, members } => init::run(&dir, members),
+        ClusterCommand::Drain { http, undo, json } => drain::run(&http, undo, json),
+        ClusterCommand::Move { shard, to, http } => move_leader::run(&http, shard, to),
+    }
+}

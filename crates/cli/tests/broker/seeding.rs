@@ -1,0 +1,168 @@
+//! Brokers as processes that lack what the others have let go of: they are given it.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use super::cluster::{Cluster, in_time, numbers, read, run};
+use super::serving::{Broker, plimsoll};
+
+/// Chapters of so many bytes: a few thousand records.
+const SMALL: [&str; 2] = ["--chapter-bytes", "64KiB"];
+/// About a chapter.
+const EACH: u32 = 10_000;
+/// Who did not answer for so long is away.
+const AWAY: Duration = Duration::from_secs(5);
+
+/// The last chapter that is settled of shard 2, and not in its log any more.
+fn settled(cluster: &Cluster, node: usize) -> u64 {
+    let dir = cluster.data(node);
+    let listed = plimsoll(&["chapter", "list", dir.to_str().unwrap(), "--json"]).output().unwrap();
+    let Ok(listed) = serde_json::from_slice::<Value>(&listed.stdout) else { return 0 };
+    listed["shards"][0]["settled"]["chapter"].as_u64().unwrap_or(0)
+}
+
+/// Sends these, and waits until a chapter more of them is settled there.
+fn settle(cluster: &Cluster, at: usize, broker: &Broker, first: u32) {
+    let before = settled(cluster, at);
+    in_time("it takes records", || run(broker, "produce first", &numbers(first..first + EACH)));
+    in_time("a chapter is settled", || {
+        let now = settled(cluster, at);
+        if now > before { Ok(()) } else { Err(format!("{now} is the last")) }
+    });
+}
+
+fn until_seeded(broker: &Broker) {
+    in_time("it is given what it lacks", || {
+        let said = broker.news();
+        if said.contains("it opens again") { Ok(()) } else { Err(said) }
+    });
+}
+
+fn has_all(broker: &Broker, end: u32) -> Result<(), String> {
+    let found = read(broker)?;
+    let lacks: Vec<u32> = (0..end).filter(|number| found.binary_search(number).is_err()).collect();
+    let few = lacks.iter().take(3).collect::<Vec<_>>();
+    if lacks.is_empty() { Ok(()) } else { Err(format!("{} are lacking: {few:?}…", lacks.len())) }
+}
+
+/// A node that was away until the others had let go of what it lacked never came back.
+#[test]
+fn a_broker_that_was_away_for_chapters_is_given_them_and_serves_all() {
+    let cluster = Cluster::found().with(&SMALL);
+    let mut brokers: Vec<_> = (1..=3).map(|node| Some(cluster.start(node))).collect();
+    in_time("a topic with three copies", || {
+        let first = brokers[0].as_ref().unwrap();
+        run(first, "topic create first", "")
+            .or_else(|why| if why.contains("exists") { Ok(String::new()) } else { Err(why) })
+    });
+    settle(&cluster, 3, brokers[0].as_ref().unwrap(), 0);
+    drop(brokers[2].take());
+    // The log is kept back for who answered lately: beyond that it goes.
+    let (away, mut rounds) = (Instant::now(), 1);
+    while rounds < 4 || away.elapsed() < AWAY {
+        settle(&cluster, 1, brokers[0].as_ref().unwrap(), rounds * EACH);
+        rounds += 1;
+    }
+    settle(&cluster, 1, brokers[0].as_ref().unwrap(), rounds * EACH);
+    let end = (rounds + 1) * EACH;
+    brokers[2] = Some(cluster.start(3));
+    until_seeded(brokers[2].as_ref().unwrap());
+    let first = brokers[0].as_ref().unwrap();
+    in_time("it takes records", || run(first, "produce first", &numbers(end..end + 9)));
+    // It votes again, or nobody would lead.
+    in_time("it votes", || until_trusted(&cluster, 3));
+    drop(brokers[0].take());
+    let third = brokers[2].as_ref().unwrap();
+    in_time("two go on, and have all", || has_all(third, end + 9));
+}
+
+#[test]
+fn one_broker_that_ran_alone_for_chapters_becomes_three() {
+    let mut alone = None;
+    let cluster = Cluster::founded_by(|dir, members| {
+        let data = dir.join("data-1");
+        let broker = Broker::serve(&data, &SMALL);
+        broker.ok("topic create first");
+        alone = Some(broker);
+        let id = fs::read_to_string(data.join("cluster")).unwrap();
+        format!("members = \"{members}\"\ncluster-id = \"{}\"\n", &id[..32])
+    });
+    let cluster = cluster.with(&SMALL);
+    let broker = alone.unwrap();
+    for round in 0..3 {
+        settle(&cluster, 1, &broker, round * EACH);
+    }
+    assert_eq!(broker.stop(), Some(0));
+    let mut brokers: Vec<_> = (1..=3).map(|node| Some(cluster.start(node))).collect();
+    for new in [1, 2] {
+        until_seeded(brokers[new].as_ref().unwrap());
+    }
+    let first = brokers[0].as_ref().unwrap();
+    in_time("it takes records", || run(first, "produce first", &numbers(3 * EACH..3 * EACH + 9)));
+    for new in [2, 3] {
+        in_time("it has re-entered", || until_trusted(&cluster, new));
+    }
+    // They vote soon. Who was killed before that comes back.
+    in_time("the others have them all without it", || {
+        drop(brokers[0].take());
+        let begun = Instant::now();
+        let found = loop {
+            let found = has_all(brokers[1].as_ref().unwrap(), 3 * EACH + 9);
+            if found.is_ok() || begun.elapsed() > Duration::from_secs(15) {
+                break found;
+            }
+        };
+        if found.is_err() {
+            brokers[0] = Some(cluster.start(1));
+        }
+        found.map_err(|why| why + "\n" + &brokers[1].as_ref().unwrap().news())
+    });
+}
+
+fn until_trusted(cluster: &Cluster, node: usize) -> Result<(), String> {
+    let doubts = (1..4).map(|number| cluster.data(node).join(format!("seeded-{number}")));
+    let doubt = doubts.into_iter().find(|doubt| doubt.exists());
+    doubt.map_or(Ok(()), |doubt| Err(format!("there is {}", doubt.display())))
+}
+
+/// It would have voted again in a term in which it had voted.
+#[test]
+fn a_broker_that_lost_its_disk_does_not_come_back_under_its_number() {
+    let cluster = Cluster::found();
+    let mut brokers: Vec<_> = (1..=3).map(|node| Some(cluster.start(node))).collect();
+    in_time("a topic with three copies", || {
+        let first = brokers[0].as_ref().unwrap();
+        run(first, "topic create first", "")
+            .or_else(|why| if why.contains("exists") { Ok(String::new()) } else { Err(why) })
+    });
+    // Who has a vote has saved one.
+    in_time("it takes records", || {
+        let at = brokers[2].as_ref().unwrap();
+        run(at, "produce first", &numbers(0..10))
+    });
+    in_time("two go on", || {
+        // In order: one that was killed may be in doubt, and beside one that has lost its disk nobody would lead.
+        assert_eq!(brokers[0].take().and_then(Broker::stop), Some(0));
+        let begun = Instant::now();
+        let found = loop {
+            let found = has_all(brokers[1].as_ref().unwrap(), 10);
+            if found.is_ok() || begun.elapsed() > Duration::from_secs(15) {
+                break found;
+            }
+        };
+        brokers[0] = Some(cluster.start(1));
+        found
+    });
+    drop(brokers[2].take());
+    fs::remove_dir_all(cluster.data(3)).unwrap();
+    let mut lost = cluster.start(3);
+    in_time("it ends", || lost.ended().map(|status| assert_eq!(status, 2)).ok_or(lost.news()));
+    in_time("it says why", || {
+        let said = lost.news();
+        if said.contains("node 3 votes in shard") { Ok(()) } else { Err(said) }
+    });
+    let second = brokers[1].as_ref().unwrap();
+    in_time("the others go on", || run(second, "produce first", &numbers(10..20)));
+}

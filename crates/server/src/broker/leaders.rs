@@ -1,0 +1,369 @@
+//! [`Leaders`]: which node leads which shard, and having another do so.
+//!
+//! Of each shard one of those that vote is [preferred](preferred), by its number and by who they are, so that a cluster's
+//! leaders are spread over its nodes. Whoever leads and is not hands over once all has been well for a while. A node that is
+//! about to be stopped hands over what it leads, and takes nothing.
+//!
+//! Every leader decides for itself, and asks whoever is to lead before anybody waits.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use futures_util::future::{BoxFuture, FutureExt};
+use serde::Serialize;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::company::Company;
+use super::coordinator::Coordinator;
+use super::data::DataShard;
+use super::layout::{CONTROL, GROUPS};
+use super::operators::{self, Request};
+use super::topics::Topics;
+use crate::cluster::{self, Apply, Group};
+
+/// How often it is looked who leads.
+const LOOK: Duration = Duration::from_secs(1);
+/// For how long another must have been preferred, connected and well before it leads.
+const CALM: Duration = Duration::from_secs(10);
+/// How long one that did not take over is left alone.
+const REST: Duration = Duration::from_secs(60);
+/// How long a node that drains waits for its disk and the others'.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The node that leads a shard where all is well, of those that vote on it, ascending.
+pub(crate) fn preferred(number: u32, voters: &[u64]) -> Option<u64> {
+    let place = usize::try_from(number).ok()?.checked_rem(voters.len())?;
+    voters.get(place).copied()
+}
+
+/// A shard, as something that one node leads.
+pub(super) trait Led: Send + Sync {
+    fn number(&self) -> u32;
+    fn leads(&self) -> bool;
+    fn votes(&self) -> &dyn Votes;
+    /// Has another node lead; it does on return.
+    fn hand_over(&self, to: u64) -> BoxFuture<'_, cluster::Result<()>>;
+}
+
+/// What is asked of a group, whatever it agrees on.
+pub(super) trait Votes {
+    fn leader(&self) -> Option<u64>;
+    fn voters(&self) -> Vec<u64>;
+    fn is_guarded(&self) -> bool;
+    /// Done when all that is applied is durable, here and on a quorum.
+    fn settled(&self) -> BoxFuture<'static, cluster::Result<()>>;
+}
+
+impl<S: Apply> Votes for Group<S> {
+    fn leader(&self) -> Option<u64> {
+        Self::leader(self)
+    }
+
+    fn voters(&self) -> Vec<u64> {
+        Self::voters(self)
+    }
+
+    fn is_guarded(&self) -> bool {
+        Self::is_guarded(self)
+    }
+
+    fn settled(&self) -> BoxFuture<'static, cluster::Result<()>> {
+        match self.applied() {
+            Some(applied) => self.wait_durable(applied).boxed(),
+            None => std::future::ready(Ok(())).boxed(),
+        }
+    }
+}
+
+impl Led for DataShard {
+    fn number(&self) -> u32 {
+        self.number
+    }
+
+    fn leads(&self) -> bool {
+        Self::leads(self)
+    }
+
+    fn votes(&self) -> &dyn Votes {
+        &*self.group
+    }
+
+    fn hand_over(&self, to: u64) -> BoxFuture<'_, cluster::Result<()>> {
+        Self::hand_over(self, to).boxed()
+    }
+}
+
+impl Led for Coordinator {
+    fn number(&self) -> u32 {
+        GROUPS
+    }
+
+    fn leads(&self) -> bool {
+        Self::leads(self)
+    }
+
+    fn votes(&self) -> &dyn Votes {
+        &*self.group
+    }
+
+    fn hand_over(&self, to: u64) -> BoxFuture<'_, cluster::Result<()>> {
+        Self::hand_over(self, to).boxed()
+    }
+}
+
+impl Led for Topics {
+    fn number(&self) -> u32 {
+        CONTROL
+    }
+
+    fn leads(&self) -> bool {
+        Self::leads(self)
+    }
+
+    fn votes(&self) -> &dyn Votes {
+        self.group()
+    }
+
+    fn hand_over(&self, to: u64) -> BoxFuture<'_, cluster::Result<()>> {
+        Self::hand_over(self, to).boxed()
+    }
+}
+
+/// Why a shard is not led by whom it should be.
+#[derive(Debug, thiserror::Error)]
+pub enum NotLed {
+    /// There is none.
+    #[error("there is no shard {0}")]
+    NoShard(u32),
+    /// It is none of those that vote.
+    #[error("node {to} has no vote in shard {number}; these have: {voters:?}")]
+    NoVote {
+        /// Which.
+        to: u64,
+        /// In which shard.
+        number: u32,
+        /// Who has one.
+        voters: Vec<u64>,
+    },
+    /// Nobody leads, as far as this node has heard.
+    #[error("nobody leads shard {0} just now: try again in a moment")]
+    NoLeader(u32),
+    /// A node says why, or was not reached.
+    #[error("node {node}: {why}")]
+    Said {
+        /// Which.
+        node: u64,
+        /// What it says.
+        why: String,
+    },
+    /// It is led by whom it was led by.
+    #[error(transparent)]
+    Group(#[from] cluster::Error),
+}
+
+/// What a node that drains has done.
+#[derive(Debug, Default, Serialize)]
+pub struct Drained {
+    /// Which shards are led by whom instead.
+    pub handed: BTreeMap<u32, u64>,
+    /// What it leads still, and why.
+    pub kept: BTreeMap<u32, String>,
+    /// Shards of which not all is durable on a majority, and why.
+    pub unsynced: BTreeMap<u32, String>,
+}
+
+/// The shards of a node. It does not keep them from being closed.
+#[derive(Debug)]
+pub(crate) struct Leaders {
+    company: Arc<Company>,
+    topics: Weak<Topics>,
+    groups: Weak<Coordinator>,
+    /// This node is about to be stopped.
+    drains: AtomicBool,
+}
+
+impl Leaders {
+    pub(super) fn new(
+        company: &Arc<Company>,
+        topics: &Arc<Topics>,
+        groups: &Arc<Coordinator>,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            company: Arc::clone(company),
+            topics: Arc::downgrade(topics),
+            groups: Arc::downgrade(groups),
+            drains: AtomicBool::new(false),
+        })
+    }
+
+    /// All shards, unless they are being closed.
+    fn all(&self) -> Vec<Arc<dyn Led>> {
+        let (Some(topics), Some(groups)) = (self.topics.upgrade(), self.groups.upgrade()) else {
+            return Vec::new();
+        };
+        let records = topics.shards().iter().map(|shard| Arc::clone(shard) as Arc<dyn Led>);
+        let mut all: Vec<_> = records.collect();
+        all.push(groups);
+        all.push(topics);
+        all
+    }
+
+    /// Has a node lead a shard, whoever leads it now. It does on return.
+    pub(crate) async fn move_to(&self, number: u32, to: u64) -> Result<(), NotLed> {
+        let shard = self.all().into_iter().find(|shard| shard.number() == number);
+        let shard = shard.ok_or(NotLed::NoShard(number))?;
+        if shard.leads() {
+            return self.give(&*shard, to).await;
+        }
+        match shard.votes().leader().filter(|leader| *leader != self.company.node()) {
+            None => Err(NotLed::NoLeader(number)),
+            Some(leader) if leader == to => Ok(()),
+            Some(leader) => {
+                operators::ask(&self.company, leader, Request::Move { number, to }).await
+            }
+        }
+    }
+
+    /// As its leader.
+    async fn give(&self, shard: &dyn Led, to: u64) -> Result<(), NotLed> {
+        if to == self.company.node() {
+            return Ok(());
+        }
+        let (number, voters) = (shard.number(), shard.votes().voters());
+        if !voters.contains(&to) {
+            return Err(NotLed::NoVote { to, number, voters });
+        }
+        operators::ask(&self.company, to, Request::May).await?;
+        Ok(shard.hand_over(to).await?)
+    }
+
+    /// What another node asks for.
+    pub(super) async fn answer(&self, request: Request) -> Result<(), String> {
+        match request {
+            Request::May if self.drains() => Err("it is about to be stopped".to_owned()),
+            Request::May => Ok(()),
+            // Who asked believes that this one leads: nobody else is asked.
+            Request::Move { number, to } => {
+                let shard = self.all().into_iter().find(|shard| shard.number() == number);
+                let shard = shard.filter(|shard| shard.leads());
+                let shard = shard.ok_or_else(|| NotLed::NoLeader(number).to_string())?;
+                self.give(&*shard, to).await.map_err(|why| why.to_string())
+            }
+        }
+    }
+
+    /// Whether this node is about to be stopped: then it leads nothing that another can lead.
+    pub(crate) fn drains(&self) -> bool {
+        self.drains.load(Ordering::Relaxed)
+    }
+
+    /// It is not to be stopped after all.
+    pub(crate) fn stay(&self) {
+        self.drains.store(false, Ordering::Relaxed);
+    }
+
+    /// Hands over all that this node leads, to whoever can lead it, and takes nothing back.
+    pub(crate) async fn part(&self) -> Drained {
+        self.drains.store(true, Ordering::Relaxed);
+        let mut drained = Drained::default();
+        for shard in self.all() {
+            if !shard.leads() {
+                continue;
+            }
+            match self.give_away(&*shard).await {
+                Ok(to) => drop(drained.handed.insert(shard.number(), to)),
+                Err(why) => drop(drained.kept.insert(shard.number(), why)),
+            }
+        }
+        drained
+    }
+
+    /// The same, and waits until all that is here is durable on a majority.
+    pub(crate) async fn drain(&self) -> Drained {
+        let mut drained = self.part().await;
+        for shard in self.all() {
+            let settled = timeout(PATIENCE, shard.votes().settled()).await;
+            let why = match settled {
+                Ok(Ok(())) => continue,
+                Ok(Err(why)) => why.to_string(),
+                Err(_late) => format!("it is not after {} s", PATIENCE.as_secs()),
+            };
+            drained.unsynced.insert(shard.number(), why);
+        }
+        drained
+    }
+
+    /// To the one that is preferred among the others, or the next that takes it.
+    async fn give_away(&self, shard: &dyn Led) -> Result<u64, String> {
+        let here = self.company.node();
+        let mut others: Vec<u64> =
+            shard.votes().voters().into_iter().filter(|voter| *voter != here).collect();
+        if others.is_empty() {
+            return Err("nobody else votes on it".to_owned());
+        }
+        let first = shard.number() as usize % others.len();
+        others.rotate_left(first);
+        let mut whys = Vec::new();
+        for to in others {
+            match self.give(shard, to).await {
+                Ok(()) => return Ok(to),
+                Err(why) => whys.push(why.to_string()),
+            }
+        }
+        Err(whys.join("; "))
+    }
+
+    /// Has every shard led by whoever is preferred, where this node leads it and all has been well for a while; where this node
+    /// drains, by any other. Until the node ends.
+    pub(super) async fn spread(self: Arc<Self>, is_wanted: bool) {
+        let mut due = BTreeMap::new();
+        loop {
+            sleep(LOOK).await;
+            for shard in self.all() {
+                let number = shard.number();
+                if !shard.leads() {
+                    due.remove(&number);
+                } else if self.drains() {
+                    drop(self.give_away(&*shard).await);
+                } else if let Some(to) = self.better(&*shard).filter(|_| is_wanted) {
+                    let now = Instant::now();
+                    if *due.entry(number).or_insert(now + CALM) > now {
+                        continue;
+                    }
+                    match self.give(&*shard, to).await {
+                        Ok(()) => drop(due.remove(&number)),
+                        Err(why) => {
+                            tracing::info!(shard = number, to, %why, "it does not lead yet");
+                            due.insert(number, Instant::now() + REST);
+                        }
+                    }
+                } else {
+                    due.remove(&number);
+                }
+            }
+        }
+    }
+
+    /// The node that is preferred, if it is another, is there, and nothing says that it should wait.
+    fn better(&self, shard: &dyn Led) -> Option<u64> {
+        let votes = shard.votes();
+        let to = preferred(shard.number(), &votes.voters())?;
+        (to != self.company.node() && !votes.is_guarded() && self.company.has(to)).then_some(to)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn leaders_are_spread_over_those_that_vote() {
+        let of = |voters: &[u64]| [0, 1, 2, 3].map(|number| preferred(number, voters));
+        assert_eq!(of(&[1, 2, 3]), [Some(1), Some(2), Some(3), Some(1)]);
+        assert_eq!(of(&[4, 7]), [Some(4), Some(7), Some(4), Some(7)]);
+        assert_eq!(of(&[5]), [Some(5); 4]);
+        assert_eq!(of(&[]), [None; 4]);
+    }
+}

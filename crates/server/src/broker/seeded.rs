@@ -1,0 +1,192 @@
+//! [`put_in_place`]: what this node was given of a shard, as the others had let go of what it lacked.
+//!
+//! ```text
+//! DIR/seed-N/shard-N               its log, from where the giver still has it, and the giver's identity
+//! DIR/seed-N/state-N               its snapshot
+//! DIR/seed-N/chapters-N/manifest   which files are its chapters
+//! DIR/chapters-N/FILE.seed         these, each under its name and `.seed`
+//! DIR/seeded-N                     that all of it is there; or that it is in place, and the replica in doubt
+//!
+//!  0 magic     8   "PLIMSEED"
+//!  8 version  u32  1
+//! 12 shard    u32
+//! 16 stage    u32  1 given: to be put in place   2 in doubt
+//! 20 zeros     4
+//! 24 checksum u64  XXH3-64 of all before it
+//! ```
+//!
+//! Little-endian. Nothing that the shard has is touched before `seeded-N` says that all it is given is durable. From then on
+//! every start puts it in place anew until that is durable, and only then opens the shard: so a crash leaves the old
+//! shard, or the new one. What the old one acknowledged may not be in the new one: so it is *in doubt* until it has
+//! re-entered its group, and that is durable before it is opened. Its node and its vote stay: none is ever given twice.
+
+use std::io::ErrorKind;
+use std::sync::Arc;
+
+use plimsoll_sync::{Dir, File, SyncMethod};
+use twox_hash::XxHash3_64;
+
+use super::error::Failed;
+use super::layout;
+use super::snapshot::Snapshot;
+use crate::chapter::{MANIFEST, Manifest};
+use crate::cluster::{self, Identity, LogCopy};
+use crate::whole;
+
+const MAGIC: [u8; 8] = *b"PLIMSEED";
+const VERSION: u32 = 1;
+const BYTES: usize = 32;
+/// What stands behind the name of a chapter that is given.
+pub(crate) const ASIDE: &str = ".seed";
+/// Shards of which something may be given: of control every log has all.
+const SHARDS: [u32; 3] = [layout::GROUPS, layout::SHARED, layout::DURABLE];
+
+/// How far a shard is that was given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// All of it is there.
+    Given = 1,
+    /// It is in place, and its replica does not vote.
+    InDoubt = 2,
+}
+
+impl Stage {
+    /// That of a shard, if any of it was given and its replica has not re-entered since.
+    pub(crate) fn read(dir: &dyn Dir, number: u32) -> Result<Option<Self>, Failed> {
+        let name = layout::seeded(number);
+        let Some(file) = whole::open(dir, &name).map_err(Failed::Directory)? else {
+            return Ok(None);
+        };
+        let mut bytes = [0; BYTES + 1];
+        let read = file.read_at(&mut bytes, 0).map_err(Failed::Directory)?;
+        let all = [Self::Given, Self::InDoubt];
+        let found = all.into_iter().find(|stage| bytes[..read] == stage.encode(number));
+        found.map(Some).ok_or(Failed::Damaged(name))
+    }
+
+    /// Makes it that of a shard. Durable on return.
+    pub(crate) fn write(self, dir: &dyn Dir, number: u32) -> Result<(), Failed> {
+        let bytes = self.encode(number);
+        let fill = |file: &dyn File| file.write_sync_at(&bytes, 0, SyncMethod::ORDINARY).map(drop);
+        let written = whole::create(dir, &layout::seeded(number), fill);
+        written.map(drop).map_err(Failed::Directory)
+    }
+
+    fn encode(self, number: u32) -> [u8; BYTES] {
+        let mut to = [0; BYTES];
+        to[..8].copy_from_slice(&MAGIC);
+        to[8..12].copy_from_slice(&VERSION.to_le_bytes());
+        to[12..16].copy_from_slice(&number.to_le_bytes());
+        to[16..20].copy_from_slice(&(self as u32).to_le_bytes());
+        let checksum = XxHash3_64::oneshot(&to[..24]);
+        to[24..].copy_from_slice(&checksum.to_le_bytes());
+        to
+    }
+}
+
+/// Puts in place what was given of any shard. Those that are in doubt on return, durably; `forgets` is told before the log of
+/// one is another: what memory has of it is to go. The node's lock is held.
+pub(super) fn put_in_place(
+    dir: &Arc<dyn Dir>,
+    node: u64,
+    forgets: impl Fn(u32) -> Result<(), Failed>,
+) -> Result<Vec<u32>, Failed> {
+    let mut in_doubt = Vec::new();
+    for number in SHARDS {
+        match Stage::read(&**dir, number)? {
+            None => continue,
+            Some(Stage::Given) => {
+                forgets(number)?;
+                put(dir, number, node)?;
+                Stage::InDoubt.write(&**dir, number)?;
+                tracing::info!(shard = number, "what it was given is in place");
+            }
+            Some(Stage::InDoubt) => {}
+        }
+        clear(&**dir, number)?;
+        in_doubt.push(number);
+    }
+    Ok(in_doubt)
+}
+
+/// From here on it is not in doubt: it has re-entered its group. Durable on return.
+pub(super) fn trust(dir: &dyn Dir, number: u32) -> Result<(), Failed> {
+    dir.remove(&layout::seeded(number)).map_err(Failed::Directory)
+}
+
+/// Each step may have been done before.
+fn put(dir: &Arc<dyn Dir>, number: u32, node: u64) -> Result<(), Failed> {
+    let given = dir.open_dir(&layout::seed(number)).map_err(Failed::Directory)?;
+    if let Some(of_chapters) = found(given.open_dir(&layout::chapters(number)))? {
+        let chapters = dir.create_dir(&layout::chapters(number)).map_err(Failed::Directory)?;
+        put_chapters(&*of_chapters, &*chapters, number)?;
+    }
+    match Snapshot::look(&*given, number)? {
+        Some(state) => state.write(&**dir, number)?,
+        None => return Err(Failed::Damaged(layout::seed(number) + "/" + &layout::state(number))),
+    }
+    put_log(&given, dir, number, node)
+}
+
+fn put_chapters(given: &dyn Dir, chapters: &dyn Dir, number: u32) -> Result<(), Failed> {
+    let failed = |why| Failed::Chapters { number, why };
+    for name in chapters.list().map_err(Failed::Directory)? {
+        if let Some(own) = name.strip_suffix(ASIDE) {
+            chapters.rename(&name, own).map_err(Failed::Directory)?;
+        }
+    }
+    let has_one = given.list().map_err(Failed::Directory)?.iter().any(|name| name == MANIFEST);
+    if !has_one {
+        return Err(Failed::Damaged(layout::seed(number) + "/" + MANIFEST));
+    }
+    let manifest = Manifest::look(given, number).map_err(failed)?;
+    manifest.write(chapters, number).map_err(failed)
+}
+
+/// The log is copied: it is short, and files do not move from one directory to another.
+fn put_log(given: &Arc<dyn Dir>, dir: &Arc<dyn Dir>, number: u32, node: u64) -> Result<(), Failed> {
+    let failed = |why| Failed::Shard { number, why };
+    let name = layout::shard(number);
+    let from = given.open_dir(&name).map_err(Failed::Directory)?;
+    let to = dir.create_dir(&name).map_err(Failed::Directory)?;
+    let of_giver = Identity::look(&*from).map_err(failed)?;
+    let of_giver = of_giver.ok_or_else(|| Failed::Damaged(layout::seed(number) + "/identity"))?;
+    for name in to.list().map_err(Failed::Directory)? {
+        if name != cluster::IDENTITY {
+            to.remove(&name).map_err(Failed::Directory)?;
+        }
+    }
+    let mut log = LogCopy::begin(Arc::clone(&from), Arc::clone(&to), of_giver.needs_from());
+    if let Ok(log) = &mut log {
+        let end = cluster::end_of(&from).map_err(failed)?;
+        log.catch_up(end, |_payload, _bytes| true).map_err(failed)?;
+    }
+    log.and_then(LogCopy::finish).map_err(failed)?;
+    of_giver.hand_on(&*to, node).map_err(failed)
+}
+
+/// Takes away what was given.
+fn clear(dir: &dyn Dir, number: u32) -> Result<(), Failed> {
+    let Some(given) = found(dir.open_dir(&layout::seed(number)))? else { return Ok(()) };
+    clear_but_chapters(&*given, number)?;
+    found(given.open_dir(&layout::chapters(number)))?.map_or(Ok(()), |dir| empty(&*dir))
+}
+
+/// Takes away the log and the snapshot that are being given.
+pub(crate) fn clear_but_chapters(given: &dyn Dir, number: u32) -> Result<(), Failed> {
+    found(given.open_dir(&layout::shard(number)))?.map_or(Ok(()), |dir| empty(&*dir))?;
+    empty(given)
+}
+
+fn empty(dir: &dyn Dir) -> Result<(), Failed> {
+    let names = dir.list().map_err(Failed::Directory)?;
+    names.iter().try_for_each(|name| dir.remove(name).map_err(Failed::Directory))
+}
+
+fn found<T>(opened: plimsoll_sync::Result<T>) -> Result<Option<T>, Failed> {
+    match opened {
+        Ok(found) => Ok(Some(found)),
+        Err(why) if why.kind() == Some(ErrorKind::NotFound) => Ok(None),
+        Err(why) => Err(Failed::Directory(why)),
+    }
+}

@@ -1,0 +1,203 @@
+//! [`Behind`]: what a replica lacks, and its leader has let go of: whoever opened it has it seeded. And what a leader
+//! keeps for replicas that are only a moment behind.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use openraft::async_runtime::WatchReceiver;
+use openraft::{Instant, ServerState};
+
+use super::apply::Apply;
+use super::group::Group;
+
+/// A replica that answered so lately is there.
+const LATELY: Duration = Duration::from_secs(2);
+
+/// What is not in the leader's log any more, nor here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Lack {
+    /// Who said so.
+    pub leader: u64,
+    /// The last entry that it has let go of, as the engine counts.
+    pub through: u64,
+}
+
+/// Whether a replica lacks what no leader can send it.
+#[derive(Debug, Default)]
+pub(crate) struct Behind(Mutex<Option<Lack>>);
+
+impl Behind {
+    pub(crate) fn learn(&self, lack: Lack) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(lack);
+    }
+}
+
+impl<S: Apply> Group<S> {
+    /// What this replica lacks and its leader has let go of, if that has said so: it must be seeded.
+    #[must_use]
+    pub fn lack(&self) -> Option<Lack> {
+        *self.behind.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether this replica leads, and another that answered lately lacks this entry.
+    #[must_use]
+    pub fn is_lacking(&self, index: u64) -> bool {
+        let metrics = self.engine.metrics();
+        let now = metrics.borrow_watched();
+        let (Some(matched), Some(heard)) = (&now.replication, &now.heartbeat) else { return false };
+        let is_here = |node: &u64| {
+            let heard = heard.get(node).copied().flatten();
+            heard.is_some_and(|heard| heard.elapsed() < LATELY)
+        };
+        let lacks = |(node, has): (&u64, &Option<_>)| {
+            let has: Option<u64> = has.as_ref().map(|has: &super::types::LogId| has.index);
+            *node != self.node && is_here(node) && has < Some(index)
+        };
+        now.state == ServerState::Leader && matched.iter().any(lacks)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::sync::Arc;
+
+    use bytes::Bytes;
+    use futures_util::future::BoxFuture;
+    use plimsoll_log::Ack;
+    use plimsoll_simdisk::SimDir;
+    use plimsoll_sync::Dir;
+    use tokio::time::timeout;
+
+    use super::*;
+    use crate::cluster::{Answered, Begin, Carrier, Options, Receiver, Recovered, Stop, Unreached};
+
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    #[derive(Debug)]
+    struct Nothing;
+
+    impl Apply for Nothing {
+        type Answer = ();
+
+        fn apply(&mut self, _: u64, _: u64, _: Option<&Bytes>) -> Result<(), Stop> {
+            Ok(())
+        }
+    }
+
+    /// Those that hear each other.
+    #[derive(Debug, Default, Clone)]
+    struct Net(Arc<Mutex<BTreeMap<u64, Receiver<Nothing>>>>, u64);
+
+    impl Carrier for Net {
+        fn ask(
+            &self,
+            to: u64,
+            _: bool,
+            request: Vec<Bytes>,
+        ) -> BoxFuture<'static, Result<Answered, Unreached>> {
+            let (heard, from) = (self.0.lock().unwrap().get(&to).cloned(), self.1);
+            Box::pin(async move {
+                let away = || Unreached { to, why: "it is away".to_owned() };
+                let answer = heard.ok_or_else(away)?.answer(from, 1, &request.concat().into());
+                Ok(Answered { incarnation: 1, answer: answer.await.concat().into() })
+            })
+        }
+    }
+
+    fn start(node: u64, net: &Net) -> Group<Nothing> {
+        let dir: Arc<dyn Dir> = Arc::new(SimDir::new());
+        let log = plimsoll_log::Options {
+            segment_bytes: 256 << 10,
+            ring_bytes: 64 << 10,
+            ..plimsoll_log::Options::default()
+        };
+        let (promise, must_sync) = (Ack::Buffered, |_: &[u8]| false);
+        let options = Options { node, promise, must_sync, start: None, log, crew: None };
+        let carrier = Arc::new(Net(Arc::clone(&net.0), node));
+        let begin = Begin { carrier, founds: node == 1, ..Begin::alone() };
+        let group = Recovered::open(&dir, options).unwrap().start_as(begin, Nothing).unwrap();
+        net.0.lock().unwrap().insert(node, group.receiver());
+        group
+    }
+
+    async fn propose(group: &Group<Nothing>, count: u64) -> u64 {
+        let leadership = group.wait_to_lead().await.unwrap();
+        let mut last = 0;
+        for _ in 0..count {
+            let payload = Bytes::from_static(b"something");
+            last = group.propose(leadership, payload).await.unwrap().index;
+        }
+        last
+    }
+
+    async fn until(group: &Group<Nothing>, index: u64) {
+        let reached = async {
+            while group.applied() < Some(index) {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        timeout(PATIENCE, reached).await.expect("it gets all of it");
+    }
+
+    /// A leader that let go of its log while it ran did not know it: whoever lacked that was sent other entries than it
+    /// needed, or nothing for ever.
+    #[test]
+    fn who_lacks_what_the_leader_has_let_go_of_is_told_and_others_go_on() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let net = Net::default();
+        let groups = [1, 2, 3].map(|node| start(node, &net));
+        let [leader, other, away] = &groups;
+        runtime.block_on(async {
+            propose(leader, 1).await;
+            leader.add(2, "").await.unwrap();
+            leader.add(3, "").await.unwrap();
+            leader.set_voters([1, 2, 3]).await.unwrap();
+            let shared = propose(leader, 1).await;
+            until(away, shared).await;
+            let heard = net.0.lock().unwrap().remove(&3).unwrap();
+            let last = propose(leader, 20).await;
+            until(other, last).await;
+            leader.purge(last - 5).unwrap();
+            leader.tell_gone().await.unwrap();
+            net.0.lock().unwrap().insert(3, heard);
+            let told = async {
+                while away.lack().is_none() {
+                    tokio::time::sleep(Duration::from_millis(5)).await;
+                }
+            };
+            timeout(PATIENCE, told).await.expect("it is told");
+            assert_eq!(away.lack(), Some(Lack { leader: 1, through: last - 5 }));
+            let more = propose(leader, 5).await;
+            until(other, more).await;
+            assert!(away.applied() < Some(last), "nothing else was given to it");
+            assert!(away.leader() == Some(1), "it hears its leader all the same");
+            assert_eq!(other.lack(), None);
+        });
+        net.0.lock().unwrap().clear();
+    }
+
+    #[test]
+    fn the_log_of_a_leader_is_known_to_be_lacked_by_who_is_there_only() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let net = Net::default();
+        let groups = [1, 2].map(|node| start(node, &net));
+        let [leader, other] = &groups;
+        runtime.block_on(async {
+            let last = propose(leader, 1).await;
+            assert!(!leader.is_lacking(last), "it is alone");
+            leader.add(2, "").await.unwrap();
+            until(other, last).await;
+            assert!(leader.is_lacking(1000) && !other.is_lacking(1000));
+            let heard = net.0.lock().unwrap().remove(&2).unwrap();
+            let forgets = async {
+                while leader.is_lacking(1000) {
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                }
+            };
+            timeout(PATIENCE, forgets).await.expect("it is away");
+            drop(heard);
+        });
+        net.0.lock().unwrap().clear();
+    }
+}

@@ -1,0 +1,153 @@
+//! How a leader hands over: it has the replica of another node campaign, and votes for that.
+//!
+//! The engine has a way of its own, after which a leader takes nothing and says nothing any more, for ever: where the other
+//! one crashes at that moment, and a third lacks an entry, nobody could be elected. So the leader stays what it is
+//! until the other's vote has come, and goes on in its term where none does.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use openraft::RaftState;
+use openraft::async_runtime::WatchReceiver;
+use openraft::raft::TransferLeaderRequest;
+use tokio::time::timeout;
+
+use super::apply::Apply;
+use super::error::{Error, Result};
+use super::group::Group;
+use super::message::{Answer, AskDurable, Request};
+use super::state::Leadership;
+use super::types::{LogId, Types};
+
+/// How long the other may take, with two syncs of a slow disk in it: meanwhile nobody leads.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// The term in which a leadership is being handed over; 0: none.
+#[derive(Debug, Default)]
+pub(super) struct Handing(AtomicU64);
+
+impl Handing {
+    pub(super) fn is_in(&self, term: u64) -> bool {
+        self.0.load(Ordering::Relaxed) == term
+    }
+}
+
+/// The leadership is handed over as long as this is there.
+struct Hands<'a>(&'a Handing);
+
+impl Drop for Hands<'_> {
+    fn drop(&mut self) {
+        self.0.0.store(0, Ordering::Relaxed);
+    }
+}
+
+impl<S: Apply> Group<S> {
+    /// Has the replica of another node lead in place of this one: it does on return. Meanwhile this one
+    /// [leads](Group::leadership) no more; what was submitted to it before is applied first.
+    ///
+    /// # Errors
+    /// [`Error::NotLeader`]; [`Error::NotTaken`], and this one goes on; [`Error::Stopped`].
+    pub async fn hand_over(&self, to: u64) -> Result<()> {
+        let not_taken = |why: &str| Error::NotTaken { to, why: why.to_owned() };
+        let (term, own) = {
+            let metrics = self.engine.metrics();
+            let now = metrics.borrow_watched();
+            (now.current_term, now.vote)
+        };
+        let Some(led) = self.leadership().filter(|led| led.term == term) else {
+            return Err(Error::NotLeader { term });
+        };
+        if to == self.node {
+            return Ok(());
+        }
+        if !self.voters().contains(&to) {
+            return Err(not_taken("it does not vote here"));
+        }
+        let handed = async {
+            // Before anybody is kept waiting.
+            if !self.would_vote(to).await {
+                return Err(not_taken("it is away, or may have forgotten what it acknowledged"));
+            }
+            self.handing.0.store(term, Ordering::Relaxed);
+            let _hands = Hands(&self.handing);
+            let last = self.last().await?;
+            self.until_applied(led, last).await?;
+            self.until_matched(to, last).await?;
+            let request = Request::TakeOver(TransferLeaderRequest::new(own, to, last));
+            let taken = self.network.ask(to, &request).await;
+            taken.map_err(|why| not_taken(&why.to_string()))?;
+            let mut roles = self.engine.metrics();
+            loop {
+                let (now, leader) = {
+                    let role = roles.borrow_and_update();
+                    (role.current_term, role.current_leader)
+                };
+                if now > term && leader.is_some() {
+                    return Ok(());
+                }
+                roles.changed().await.map_err(|_ended| self.why_stopped())?;
+            }
+        };
+        timeout(PATIENCE, handed).await.unwrap_or_else(|_late| Err(not_taken("it took too long")))
+    }
+
+    /// Whether this replica is about to lead, or about to lead no more: who asks does better to wait for that.
+    #[must_use]
+    pub fn is_between(&self) -> bool {
+        let metrics = self.engine.metrics();
+        let role = metrics.borrow_watched();
+        let term = role.vote.leader_id.term;
+        let leads = role.state == openraft::ServerState::Leader;
+        leads && (self.handing.is_in(term) || self.leadership().is_none() && !self.is_cut_off())
+    }
+
+    /// Waits until all that was submitted before is applied, as long as this replica leads in this leadership. Whoever begins
+    /// to lead anew knows then what its own entries have made, in its own term too.
+    pub(crate) async fn settle(&self, led: Leadership) -> Result<()> {
+        let last = self.last().await?;
+        self.until_applied(led, last).await
+    }
+
+    async fn until_applied(&self, led: Leadership, last: Option<LogId>) -> Result<()> {
+        let mut progress = self.progress.clone();
+        loop {
+            let now = *progress.borrow_and_update();
+            if now.applied >= last.map(|last| last.index) || now.began != Some(led) {
+                return Ok(());
+            }
+            progress.changed().await.map_err(|_ended| self.why_stopped())?;
+        }
+    }
+
+    async fn until_matched(&self, to: u64, last: Option<LogId>) -> Result<()> {
+        let mut metrics = self.engine.metrics();
+        loop {
+            let matched = {
+                let now = metrics.borrow_and_update();
+                now.replication.as_ref().and_then(|all| *all.get(&to)?)
+            };
+            if matched >= last {
+                return Ok(());
+            }
+            metrics.changed().await.map_err(|_ended| self.why_stopped())?;
+        }
+    }
+
+    /// The last entry of its log, behind all that was submitted before.
+    async fn last(&self) -> Result<Option<LogId>> {
+        let last =
+            |state: &RaftState<Types>| state.log_ids.last().or(state.log_ids.purged()).copied();
+        let last = self.engine.with_raft_state(last).await;
+        last.map_err(|why| Error::Stopped { why: why.to_string() })
+    }
+
+    /// Whether the replica of a node is there, follows this one, and votes.
+    pub async fn would_vote(&self, node: u64) -> bool {
+        let metrics = self.engine.metrics();
+        let vote = metrics.borrow_watched().vote;
+        let Some(last) = self.storage.tail().last() else { return false };
+        let ask = AskDurable { vote, last, durable: None, syncs: false };
+        let asked = self.network.ask(node, &Request::Durable(ask));
+        matches!(timeout(PATIENCE / 4, asked).await, Ok(Ok(Answer::Durable(_, true))))
+    }
+}

@@ -1,0 +1,169 @@
+//! [`Command`]: what an operator has a cluster do, `POST /cluster/<verb>?key=value`.
+//!
+//! A page of another site can have a browser send a `POST`, but not with a header of its own choosing, unless
+//! it was asked first and said yes; nobody here does. So a command needs [`HEADER`].
+
+use std::collections::BTreeMap;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use hyper::StatusCode;
+use hyper::header::HeaderMap;
+use serde::Serialize;
+
+use super::reply::Reply;
+use super::route::Wrong;
+use crate::broker::{Drained, Node};
+
+/// The header that a command has, and what it says.
+const HEADER: (&str, &str) = ("x-plimsoll", "operator");
+
+/// A verb, and what it was told.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Command {
+    /// Have a shard go on, most of whose replicas forgot.
+    Recover {
+        shard: u32,
+        /// Of what the operator was shown.
+        digest: String,
+        /// Say what would be done, and do nothing.
+        is_rehearsal: bool,
+    },
+    /// Have a node lead a shard.
+    Move { shard: u32, to: u64 },
+    /// Have the node that is asked hand over all that it leads, so that it can be stopped.
+    Drain {
+        /// It is not to be stopped after all.
+        is_undone: bool,
+    },
+}
+
+impl Command {
+    pub(super) fn of(path: &str, query: Option<&str>) -> Result<Self, Wrong> {
+        let no_verb = || Wrong::Path(format!("there is nothing to be done at {path:?}"));
+        let verb = path.strip_prefix("/cluster/").ok_or_else(no_verb)?;
+        let mut told = Told::of(query.unwrap_or_default())?;
+        let command = match verb {
+            "recover" => Self::Recover {
+                shard: told.need("shard", "the number of a shard")?,
+                digest: told.need("digest", "what `plimsoll cluster status` shows")?,
+                is_rehearsal: told.take("dry_run", "true or false")?.unwrap_or(false),
+            },
+            "move" => Self::Move {
+                shard: told.need("shard", "the number of a shard")?,
+                to: told.need("to", "the number of a node")?,
+            },
+            "drain" => {
+                Self::Drain { is_undone: told.take("undo", "true or false")?.unwrap_or(false) }
+            }
+            _ => return Err(no_verb()),
+        };
+        told.end()?;
+        Ok(command)
+    }
+
+    /// Does it, and says what became of it.
+    pub(super) async fn run(self, node: &Arc<Node>) -> Reply {
+        match self {
+            Self::Recover { .. } => {
+                Reply::problem(StatusCode::NOT_IMPLEMENTED, "no broker can do that yet")
+            }
+            Self::Move { shard, to } => match node.leaders.move_to(shard, to).await {
+                Ok(()) => Reply::json(StatusCode::OK, &Moved { shard, leader: to }),
+                Err(why) => Reply::problem(StatusCode::CONFLICT, &why.to_string()),
+            },
+            Self::Drain { is_undone: true } => {
+                node.leaders.stay();
+                Reply::json(StatusCode::OK, &Drained::default())
+            }
+            Self::Drain { is_undone: false } => Reply::json(StatusCode::OK, &node.drain().await),
+        }
+    }
+}
+
+/// Who leads now.
+#[derive(Debug, Serialize)]
+struct Moved {
+    shard: u32,
+    leader: u64,
+}
+
+/// Whether a request says that an operator's tool sent it.
+pub(super) fn is_operators(headers: &HeaderMap) -> bool {
+    let (name, value) = HEADER;
+    headers.get(name).is_some_and(|said| said == value)
+}
+
+/// What a command was told, each thing once.
+struct Told<'a>(BTreeMap<&'a str, &'a str>);
+
+impl<'a> Told<'a> {
+    fn of(query: &'a str) -> Result<Self, Wrong> {
+        let mut told = BTreeMap::new();
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            let wrong = |why: &str| Wrong::Query(format!("{pair:?} is wrong: {why}"));
+            let (key, value) = pair.split_once('=').ok_or_else(|| wrong("it is no key=value"))?;
+            if told.insert(key, value).is_some() {
+                return Err(wrong("it is said twice"));
+            }
+        }
+        Ok(Self(told))
+    }
+
+    /// What was said under a key, if anything was.
+    fn take<T: FromStr>(&mut self, key: &str, wanted: &str) -> Result<Option<T>, Wrong> {
+        let said = self.0.remove(key).map(|said| {
+            let wrong = |_| Wrong::Query(format!("\"{key}={said}\" is wrong: {wanted}"));
+            said.parse().map_err(wrong)
+        });
+        said.transpose()
+    }
+
+    fn need<T: FromStr>(&mut self, key: &str, wanted: &str) -> Result<T, Wrong> {
+        let missing = || Wrong::Query(format!("{key}= is missing: {wanted}"));
+        self.take(key, wanted)?.ok_or_else(missing)
+    }
+
+    /// Whoever says more must not be told that it was heard.
+    fn end(self) -> Result<(), Wrong> {
+        match self.0.first_key_value() {
+            Some((key, _)) => Err(Wrong::Query(format!("it takes no {key:?}"))),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_verb_is_told_what_it_needs_once_and_nothing_else() {
+        let of = |query| Command::of("/cluster/recover", Some(query));
+        let told = Command::Recover { shard: 2, digest: "abc".to_owned(), is_rehearsal: false };
+        assert_eq!(of("shard=2&digest=abc"), Ok(told));
+        let told = Command::Recover { shard: 2, digest: "abc".to_owned(), is_rehearsal: true };
+        assert_eq!(of("dry_run=true&digest=abc&shard=2&"), Ok(told));
+        for nonsense in [
+            "",
+            "shard=2",
+            "shard=two&digest=abc",
+            "shard=-1&digest=abc",
+            "shard=2&shard=2&digest=abc",
+            "shard=2&digest=abc&dry_run=1",
+            "shard=2&digest=abc&more=1",
+            "shard=2&digest",
+        ] {
+            assert!(matches!(of(nonsense), Err(Wrong::Query(_))), "{nonsense}");
+        }
+        let of = Command::of("/cluster/move", Some("shard=2&to=3"));
+        assert_eq!(of, Ok(Command::Move { shard: 2, to: 3 }));
+        assert!(Command::of("/cluster/move", Some("shard=2")).is_err());
+        let of = |query| Command::of("/cluster/drain", query);
+        assert_eq!(of(None), Ok(Command::Drain { is_undone: false }));
+        assert_eq!(of(Some("undo=true")), Ok(Command::Drain { is_undone: true }));
+        for nothing in ["/", "/cluster", "/cluster/", "/cluster/recover/", "/cluster/Recover"] {
+            assert!(matches!(Command::of(nothing, None), Err(Wrong::Path(_))), "{nothing}");
+        }
+    }
+}

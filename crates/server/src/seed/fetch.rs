@@ -1,0 +1,77 @@
+//! [`fetch`]: one shard, fetched as a backup is taken: what the files of a shard say of each other is in `backup/mod.rs`.
+
+use std::sync::Arc;
+
+use plimsoll_sync::Dir;
+
+use super::aside::Aside;
+use crate::backup::{Error, Progress, Source, Taken, Tell, looks_damaged, went};
+use crate::broker::seeded::{Stage, clear_but_chapters};
+use crate::broker::{GROUPS, layout};
+use crate::chapter::{Manifest, Mirror};
+
+/// How often all but the runs is begun again, where something went before it was read.
+const ROUNDS_MAX: u32 = 20;
+
+/// Fetches a shard from the directory of another node, so far that its log has this entry, as the shard counts. What this node
+/// has of it already is read here. On return all of it is durable, and is put in place by the next start. If it
+/// fails what was fetched of chapters is found by the next call.
+///
+/// # Errors
+/// [`Error`]. [`Error::TooFast`] too where the other node does not have so much.
+pub fn fetch(
+    remote: &Arc<dyn Dir>,
+    root: &Arc<dyn Dir>,
+    number: u32,
+    through: u64,
+    tell: &mut dyn FnMut(Progress) -> bool,
+) -> Result<(), Error> {
+    let has_chapters = number != GROUPS;
+    let given = root.create_dir(&layout::seed(number))?;
+    let mut source = Source::open(remote, number, has_chapters)?;
+    let mut mirror = None;
+    if has_chapters {
+        let of_chapters = Error::of_chapters(number);
+        let chapters = root.create_dir(&layout::chapters(number))?;
+        source = source.nearer(Arc::clone(&chapters));
+        let manifests = given.create_dir(&layout::chapters(number))?;
+        // One that cannot be read names nothing.
+        let begun = Manifest::look(&*manifests, number).unwrap_or_default();
+        let (aside, none) = (Arc::new(Aside(chapters)), Manifest::default());
+        let mut opened = Mirror::open(aside, number, &none, &begun).map_err(of_chapters)?;
+        // Most of it first: what comes while it is fetched is little.
+        source.fill(&mut opened, &*given, None, tell)?;
+        mirror = Some(opened);
+    }
+    let mut rounds_left = ROUNDS_MAX;
+    let manifest = loop {
+        match take(&source, &given, mirror.as_mut(), through, tell) {
+            Err(why) if (went(&why) || looks_damaged(&why)) && rounds_left > 0 => rounds_left -= 1,
+            taken => break taken?,
+        }
+    };
+    if let Some((mirror, manifest)) = mirror.as_mut().zip(manifest) {
+        mirror.free(&manifest).map_err(Error::of_chapters(number))?;
+    }
+    Ok(Stage::Given.write(&**root, number)?)
+}
+
+/// Takes log, snapshot, and the runs that came since, so that they fit together.
+fn take(
+    source: &Source,
+    given: &Arc<dyn Dir>,
+    mut mirror: Option<&mut Mirror>,
+    through: u64,
+    tell: Tell<'_>,
+) -> Result<Option<Manifest>, Error> {
+    clear_but_chapters(&**given, source.number)?;
+    let mut taken = Taken::begin(source.clone(), given, tell)?;
+    taken.go_on(mirror.as_deref_mut(), tell)?;
+    let (of_head, _, manifest) = taken.finish(mirror.as_deref())?;
+    if of_head.last < through {
+        return Err(Error::TooFast {
+            what: "the node that was asked has no more than this one lacks",
+        });
+    }
+    Ok(manifest)
+}
