@@ -13,9 +13,9 @@ PARTITIONS = 6
 
 
 class Broker:
-    def __init__(self, program, *arguments):
+    def __init__(self, program, *arguments, http="none"):
         self.program = program
-        self.arguments = arguments
+        self.arguments = ["--http", http, *arguments]
         self.dir = tempfile.mkdtemp(prefix="plimsoll-clients-")
         # What is acknowledged is in memory that outlives the broker, where there is such a directory.
         has_tmpfs = os.path.isdir("/dev/shm")
@@ -39,7 +39,7 @@ class Broker:
     def begin(self):
         """Does not wait for it."""
         command = [self.program, "serve", "--dir", os.path.join(self.dir, "data")]
-        command += ["--memory", self.memory, "--listen", self.address, "--http", "none"]
+        command += ["--memory", self.memory, "--listen", self.address]
         command += ["--partitions", str(PARTITIONS), *self.arguments]
         self.process = subprocess.Popen(command, stderr=self.log)
 

@@ -12,6 +12,7 @@ class Program:
     def __init__(self, command, *arguments):
         self.name = " ".join(map(str, [command[-1], *arguments]))
         self.lines = []
+        self.times = []
         self.complaints = []
         pipe = subprocess.PIPE
         self.process = subprocess.Popen(
@@ -19,8 +20,8 @@ class Program:
             text=True, errors="replace",
         )
         self.readers = [
-            threading.Thread(target=follow, args=(self.process.stdout, self.lines), daemon=True),
-            threading.Thread(target=follow, args=(self.process.stderr, self.complaints), daemon=True),
+            threading.Thread(target=follow, args=(self.process.stdout, self.lines, self.times), daemon=True),
+            threading.Thread(target=follow, args=(self.process.stderr, self.complaints, []), daemon=True),
         ]
         for reader in self.readers:
             reader.start()
@@ -67,6 +68,7 @@ class Program:
         return "\n".join(["said:", *self.lines[-8:], "complained:", *self.complaints[-12:]])
 
 
-def follow(pipe, lines):
+def follow(pipe, lines, times):
     for line in pipe:
         lines.append(line.rstrip("\n"))
+        times.append(time.monotonic())

@@ -29,6 +29,17 @@ def of(client, broker, strict):
     return told
 
 
+def of_three(client, three):
+    """The same of three brokers, of which the one that leads is lost."""
+    strategy = client.strategies[-1]
+    return [
+        ("each compression, keys and headers", lambda: compressions(client, three)),
+        (f"a group, {strategy}", lambda: group(client, three, strategy)),
+        ("a leader that is stopped and started", lambda: survives(client, three, three.stop)),
+        ("a leader that is killed", lambda: survives(client, three, three.kill)),
+    ]
+
+
 def compressions(client, broker):
     """Each makes the topic by asking for it, or finds it."""
     for round_, compression in enumerate(client.compressions):

@@ -26,9 +26,13 @@ async def produce(address, topic, compression, first, count, pace_ms):
         at = await sent
         say("acked", at.partition, at.offset, number)
 
+    stopping = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopping.set)
     async with producer:
         waiting = []
         for number in range(int(first), int(first) + int(count)):
+            if stopping.is_set():
+                break
             key, value = f"k{number % 20}".encode(), f"{number}{VALUE}".encode()
             sent = await producer.send(topic, value, key=key, headers=[("story", b"told")])
             waiting.append(asyncio.create_task(acked(sent, number)))

@@ -13,10 +13,10 @@ def say(*words):
     print(*words, flush=True)
 
 
-def produce(address, topic, compression, first, count, pace_ms):
+def produce(address, topic, compression, first, count, pace_ms, idempotent="true"):
     producer = Producer({
         "bootstrap.servers": address,
-        "enable.idempotence": True,
+        "enable.idempotence": idempotent,
         "compression.type": compression,
         "topic.metadata.refresh.interval.ms": 1000,
         "reconnect.backoff.max.ms": 500,

@@ -43,7 +43,7 @@ func must(err error) {
 }
 
 func connect(address string, options ...kgo.Opt) *kgo.Client {
-	client, err := kgo.NewClient(append(options, kgo.SeedBrokers(address), kgo.AllowAutoTopicCreation())...)
+	client, err := kgo.NewClient(append(options, kgo.SeedBrokers(strings.Split(address, ",")...), kgo.AllowAutoTopicCreation())...)
 	must(err)
 	return client
 }

@@ -24,6 +24,8 @@ def produce(address, topic, compression, first, count, pace_ms):
     )
     waiting = []
     for number in range(int(first), int(first) + int(count)):
+        if stopping:
+            break
         key, value = f"k{number % 20}".encode(), f"{number}{VALUE}".encode()
         sent = producer.send(topic, value, key=key, headers=[("story", b"told")])
         sent.add_callback(lambda at, number=number: say("acked", at.partition, at.offset, number))

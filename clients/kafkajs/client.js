@@ -10,7 +10,7 @@ const VALUE = " the same words again and again".repeat(8);
 const say = (...words) => console.log(words.join(" "));
 const sleep = (ms) => new Promise((wake) => setTimeout(wake, ms));
 const connect = (address) =>
-  new Kafka({ brokers: [address], logLevel: logLevel.WARN, retry: { retries: 30, maxRetryTime: 2000 } });
+  new Kafka({ brokers: address.split(","), logLevel: logLevel.WARN, retry: { retries: 30, maxRetryTime: 2000 } });
 
 const verbs = {
   async produce(address, topic, compression, first, count, paceMs) {
@@ -83,7 +83,7 @@ const verbs = {
   },
 
   async unknown(address, topic) {
-    const kafka = new Kafka({ brokers: [address], logLevel: logLevel.NOTHING, retry: { retries: 1 } });
+    const kafka = new Kafka({ brokers: address.split(","), logLevel: logLevel.NOTHING, retry: { retries: 1 } });
     const producer = kafka.producer({ allowAutoTopicCreation: false });
     await producer.connect();
     await producer.send({ topic, messages: [{ value: "1" }] }).catch((why) => say("refused", why));
@@ -91,7 +91,7 @@ const verbs = {
   },
 
   async transact(address) {
-    const kafka = new Kafka({ brokers: [address], logLevel: logLevel.NOTHING, retry: { retries: 1 } });
+    const kafka = new Kafka({ brokers: address.split(","), logLevel: logLevel.NOTHING, retry: { retries: 1 } });
     const producer = kafka.producer({ transactionalId: "first", maxInFlightRequests: 1, idempotent: true });
     await producer.connect().catch((why) => say("refused", why));
     await producer.transaction().catch((why) => say("refused", why));

@@ -63,7 +63,7 @@ func produce(address, topic, compression string, first, count, paceMs int) {
 	// Until a broker comes again: three looks in a second are what it takes before it gives up.
 	config.Metadata.Retry.Max = 100
 	config.Producer.Retry.Max = 100
-	producer, err := sarama.NewAsyncProducer([]string{address}, config)
+	producer, err := sarama.NewAsyncProducer(strings.Split(address, ","), config)
 	must(err)
 	// Each is answered before it is closed: what it sends again as it closes, it drops.
 	var answered sync.WaitGroup
@@ -138,7 +138,7 @@ func consume(address, topic, group, _ string) {
 	config.Consumer.Offsets.AutoCommit.Interval = 100 * time.Millisecond
 	config.Consumer.Group.Heartbeat.Interval = 300 * time.Millisecond
 	config.Consumer.Group.Session.Timeout = 6 * time.Second
-	members, err := sarama.NewConsumerGroup([]string{address}, group, config)
+	members, err := sarama.NewConsumerGroup(strings.Split(address, ","), group, config)
 	must(err)
 	stopping, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
@@ -152,7 +152,7 @@ func consume(address, topic, group, _ string) {
 }
 
 func connect(address string) sarama.Client {
-	client, err := sarama.NewClient([]string{address}, config())
+	client, err := sarama.NewClient(strings.Split(address, ","), config())
 	must(err)
 	return client
 }
@@ -195,7 +195,7 @@ func offsetAt(address, topic string, ms int) {
 func unknown(address, topic string) {
 	config := config()
 	config.Producer.Return.Successes = true
-	producer, err := sarama.NewSyncProducer([]string{address}, config)
+	producer, err := sarama.NewSyncProducer(strings.Split(address, ","), config)
 	must(err)
 	_, _, err = producer.SendMessage(&sarama.ProducerMessage{Topic: topic})
 	say("refused", err)
@@ -207,7 +207,7 @@ func transact(address string) {
 	config.Net.MaxOpenRequests = 1
 	config.Producer.RequiredAcks = sarama.WaitForAll
 	config.Producer.Transaction.ID = "first"
-	_, err := sarama.NewAsyncProducer([]string{address}, config)
+	_, err := sarama.NewAsyncProducer(strings.Split(address, ","), config)
 	say("refused", err)
 }
 
