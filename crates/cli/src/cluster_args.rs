@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use clap::Subcommand;
+use clap::{Subcommand, ValueEnum};
+use plimsoll_server::broker::OnMajorityDirty;
 use serde::{Deserialize, Serialize};
 
 /// What to do with a cluster.
@@ -54,6 +55,64 @@ Exit status: 0 it can be stopped, 1 it leads something still, or not all is dura
         #[arg(long)]
         json: bool,
     },
+    /// Show who leads what, what each node says of itself, and after a loss what is left
+    #[command(after_help = "Examples:
+  plimsoll cluster status                          as the broker of this machine sees it
+  plimsoll cluster status --http b:9093 --json | jq '.[] | {shard, condition, leader}'
+
+A shard is led; or electing; or unreached, where fewer than a majority of its voters answer; or FENCED: a majority answers,
+and too few of them know that they forgot nothing of what they acknowledged. A fenced shard takes and gives nothing. It goes on by itself
+where a leader that survived, or enough nodes that forgot nothing, come back. Otherwise `plimsoll cluster recover` is told what
+was shown here, by its digest.
+
+Exit status: 0 every shard is led, 1 some are not, 2 the broker does not answer.")]
+    Status {
+        /// Where health, metrics and status page of any broker are
+        #[arg(
+            long,
+            value_name = "HOST:PORT",
+            env = "PLIMSOLL_HTTP",
+            default_value = "127.0.0.1:9093"
+        )]
+        http: String,
+        /// Print all that it answers as JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Have a fenced shard go on with what the disks have: what is above that is lost
+    #[command(after_help = "Examples:
+  plimsoll cluster status                                            what is guaranteed, left, and in doubt
+  plimsoll cluster recover --shard 2 --digest 5f0c... --dry-run      what would be done
+  plimsoll cluster recover --shard 2 --digest 5f0c...
+
+First bring back every node that can be: one that forgot nothing has what the others lost. All that was durable on a majority stays;
+of what was acknowledged beyond, what the longest log has. The rest is gone, which the shard's log says from there on: offsets go
+on behind those that were given away, and consumers that had read further are told so as Kafka's brokers tell of a truncation.
+Nodes that do not answer now join when they come back.
+
+Exit status: 0 the shard is led, 2 it is not, or what was shown has changed.")]
+    Recover {
+        /// Which shard
+        #[arg(long, value_name = "S")]
+        shard: u32,
+        /// The digest of what `plimsoll cluster status` showed
+        #[arg(long, value_name = "HEX")]
+        digest: String,
+        /// Say what would be done, and do nothing
+        #[arg(long)]
+        dry_run: bool,
+        /// Where health, metrics and status page of any broker are
+        #[arg(
+            long,
+            value_name = "HOST:PORT",
+            env = "PLIMSOLL_HTTP",
+            default_value = "127.0.0.1:9093"
+        )]
+        http: String,
+        /// Print what was decided as JSON
+        #[arg(long)]
+        json: bool,
+    },
     /// Have a node lead a shard
     #[command(after_help = "Examples:
   plimsoll cluster move --shard 2 --to 3
@@ -79,6 +138,25 @@ Exit status: 0 it leads, 2 it does not, or the broker does not answer.")]
         )]
         http: String,
     },
+}
+
+/// What is done where a majority may have forgotten.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum OnMajorityDirtyArg {
+    /// An operator decides
+    Refuse,
+    /// After ten seconds it goes on with what the disks have
+    AutoFence,
+}
+
+impl From<OnMajorityDirtyArg> for OnMajorityDirty {
+    fn from(typed: OnMajorityDirtyArg) -> Self {
+        match typed {
+            OnMajorityDirtyArg::Refuse => Self::Refuse,
+            OnMajorityDirtyArg::AutoFence => Self::AutoFence,
+        }
+    }
 }
 
 /// Nodes and where they are.

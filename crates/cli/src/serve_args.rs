@@ -9,7 +9,7 @@ use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, Command, Error, FromArgMatches};
 use serde::{Deserialize, Serialize};
 
-use crate::cluster_args::MembersArg;
+use crate::cluster_args::{MembersArg, OnMajorityDirtyArg};
 use crate::log_args::duration;
 use crate::size::bytes;
 
@@ -56,6 +56,15 @@ pub(crate) struct Typed {
     /// Leave what it leads where it was elected, instead of spreading leaders over the nodes
     #[arg(long, env = "PLIMSOLL_KEEP_LEADERS")]
     pub(crate) keep_leaders: bool,
+    /// Of a shard most of whose replicas may have forgotten what they acknowledged; all nodes are told the same
+    #[arg(
+        long,
+        value_name = "POLICY",
+        env = "PLIMSOLL_ON_MAJORITY_DIRTY",
+        default_value = "refuse",
+        value_enum
+    )]
+    pub(crate) on_majority_dirty: OnMajorityDirtyArg,
     /// Serve others than this machine, though nobody has to say who they are: whoever reaches the address
     /// may read, write and delete everything
     #[arg(long, env = "PLIMSOLL_ALLOW_ANYONE")]

@@ -20,7 +20,7 @@ use plimsoll_server::net::Limits;
 use plimsoll_simdisk::block::size;
 use serde::{Deserialize, Serialize};
 
-use crate::cluster_args::MembersArg;
+use crate::cluster_args::{MembersArg, OnMajorityDirtyArg};
 use crate::serve_args::{Every, HttpAddress, ServeArgs};
 
 /// The file that is read where none is named.
@@ -42,6 +42,7 @@ pub(crate) struct Config {
     pub(crate) cluster_id: Option<String>,
     pub(crate) rack: Option<String>,
     pub(crate) keep_leaders: bool,
+    pub(crate) on_majority_dirty: OnMajorityDirtyArg,
     pub(crate) allow_anyone: bool,
     pub(crate) memory: PathBuf,
     pub(crate) partitions: u32,
@@ -73,6 +74,7 @@ struct File {
     cluster_id: Option<String>,
     rack: Option<String>,
     keep_leaders: Option<bool>,
+    on_majority_dirty: Option<OnMajorityDirtyArg>,
     allow_anyone: Option<bool>,
     memory: Option<PathBuf>,
     partitions: Option<u32>,
@@ -285,6 +287,11 @@ impl Config {
             cluster_id: is.optional("cluster-id", &typed.cluster_id, file.cluster_id),
             rack: is.optional("rack", &typed.rack, file.rack),
             keep_leaders: is.flag("keep-leaders", &typed.keep_leaders, file.keep_leaders),
+            on_majority_dirty: is.flag(
+                "on-majority-dirty",
+                &typed.on_majority_dirty,
+                file.on_majority_dirty,
+            ),
             allow_anyone: is.flag("allow-anyone", &typed.allow_anyone, file.allow_anyone),
             memory: is.flag("memory", &typed.memory, file.memory),
             partitions: is.flag("partitions", &typed.partitions, file.partitions),

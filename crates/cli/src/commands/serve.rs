@@ -47,7 +47,7 @@ fn serve(config: &Config) -> Result<Exit> {
     })?;
     let mut addresses = Addresses { clients: config.listen, http: config.http.0 };
     while run_once(config, &options, advertised.as_ref(), &mut addresses, &asked)? {
-        output::news("what it lacked is here: it opens again, and puts that in place");
+        output::news("it opens again, with what it was given or what was decided");
     }
     output::news("stopped: everything is durable");
     Ok(Exit::Ok)
@@ -218,6 +218,7 @@ fn options(config: &Config) -> Result<Options> {
         scrub_every: config.scrub_every.0,
         groups: config.groups.clone(),
         spreads_leaders: !config.keep_leaders,
+        on_majority_dirty: config.on_majority_dirty.into(),
         seat: None,
     })
 }

@@ -12,6 +12,7 @@ use tokio::task::spawn_blocking;
 
 use super::compactor::Compactor;
 use super::company::Company;
+use super::decided::Decided;
 use super::ends;
 use super::error::Failed;
 use super::intended::Intended;
@@ -85,6 +86,8 @@ pub(super) struct Found {
     state: State,
     shelf: Arc<Shelf>,
     tail_bytes: usize,
+    /// What was decided where it goes on after a loss.
+    decided: Option<Decided>,
 }
 
 /// A shard whose engine runs, and that takes nothing yet.
@@ -94,6 +97,7 @@ pub(super) struct Opened {
     replica: Arc<Replica>,
     keeper: Arc<Keeper>,
     shelf: Arc<Shelf>,
+    decided: Option<Decided>,
 }
 
 impl Found {
@@ -120,7 +124,19 @@ impl Found {
         if last < end {
             return Err(Failed::Behind { number, last, end });
         }
-        Ok(Self { number, recovered, state, shelf, tail_bytes })
+        Ok(Self { number, recovered, state, shelf, tail_bytes, decided: None })
+    }
+
+    /// The number of the shard.
+    pub(super) fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// Goes on after a loss, as was decided. Durable on return.
+    pub(super) fn rise(&mut self, decided: Decided) -> Result<(), Failed> {
+        self.decided = Some(decided);
+        let number = self.number;
+        self.recovered.rise(decided.generation).map_err(|why| Failed::Shard { number, why })
     }
 
     /// The last log index that its recovery found; all up to it is durable on return. The runtime is one that
@@ -140,7 +156,7 @@ impl Found {
         is_dirty: bool,
         testimony: Option<Arc<dyn Testimony>>,
     ) -> Result<Opened, Failed> {
-        let Self { number, recovered, state, shelf, tail_bytes } = self;
+        let Self { number, recovered, state, shelf, tail_bytes, decided } = self;
         let failed = |why| Failed::Shard { number, why };
         let replica = Arc::new(Replica::new(state, tail_bytes, shelf.settled().end));
         let begin = company.begin(number, is_dirty, testimony);
@@ -149,7 +165,7 @@ impl Found {
         let applied_bytes = Arc::clone(&replica.applied_bytes);
         let keeper = Keeper::new(root, number, applied_bytes, Some(Arc::clone(&shelf)));
         let (group, keeper) = (Arc::new(group), Arc::new(keeper));
-        Ok(Opened { number, group, replica, keeper, shelf })
+        Ok(Opened { number, group, replica, keeper, shelf, decided })
     }
 }
 
@@ -197,7 +213,7 @@ impl Opened {
         scrub_every: Option<Duration>,
         clock: fn() -> u64,
     ) -> DataShard {
-        let Self { number, group, replica, keeper, shelf } = self;
+        let Self { number, group, replica, keeper, shelf, decided } = self;
         let (asks, asked) = mpsc::unbounded_channel();
         let leads = Leads {
             number,
@@ -207,6 +223,7 @@ impl Opened {
             run,
             room: Arc::clone(room),
             chapter,
+            decided,
             clock,
         };
         let (stands, standing) = watch::channel(Standing::default());

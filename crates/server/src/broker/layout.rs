@@ -43,6 +43,16 @@ pub(crate) fn seeded(number: u32) -> String {
     format!("seeded-{number}")
 }
 
+/// The file that says that a shard goes on after a loss.
+pub(crate) fn loss(number: u32) -> String {
+    format!("loss-{number}")
+}
+
+/// The file with the C and the D of a shard that were known a while ago.
+pub(crate) fn known(number: u32) -> String {
+    format!("known-{number}")
+}
+
 /// The id of the cluster.
 const CLUSTER: &str = "cluster";
 /// Says that an empty directory is to become a cluster that others are taken into. A directory that was lost has

@@ -14,8 +14,10 @@ use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesOrdered;
 use tokio::sync::oneshot;
+use tokio::task::spawn_blocking;
 use tokio::time::MissedTickBehavior;
 
+use super::decided::Decided;
 use super::error::Failed;
 use super::intended::{Carrier, Intended};
 use super::leadership::{self, Asks, Ended, LOOK, Lead, Next};
@@ -24,7 +26,10 @@ use super::room::Room;
 use super::throttle::{Pace, Throttle};
 use crate::cluster::{self, Committed, Group, Leadership};
 use crate::run::Run;
-use crate::shard::{Answer, ENTRY_BYTES_MAX, Item, Opening, Proposal, Proposer, State, Submission};
+use crate::shard::{
+    Answer, ENTRY_BYTES_MAX, Fence, Generation, Item, Opening, Proposal, Proposer, State,
+    Submission, Why,
+};
 
 /// How often time is agreed on, so that what is past its retention goes.
 const ADVANCE: Duration = Duration::from_secs(60);
@@ -65,6 +70,8 @@ pub(crate) struct Leads {
     pub(crate) run: Option<Arc<Run>>,
     pub(crate) room: Arc<Room>,
     pub(crate) chapter: ChapterSize,
+    /// What was decided where it goes on after a loss.
+    pub(crate) decided: Option<Decided>,
     pub(crate) clock: fn() -> u64,
 }
 
@@ -119,6 +126,7 @@ impl Lead for Leads {
     }
 
     async fn lead(&mut self, leadership: Leadership, asks: &mut Asks<Ask>) -> Result<(), Ended> {
+        self.fence_loss(leadership).await?;
         let mut leader = Leader::new(self, leadership);
         let ended = leader.lead(asks).await;
         if ended.as_ref().err().is_none_or(Ended::is_lost) {
@@ -131,6 +139,39 @@ impl Lead for Leads {
 
     fn follows(&self) {
         self.replica.wake_all();
+    }
+}
+
+impl Leads {
+    /// Before anything else is agreed on after a loss, all are told of it. Durable on a quorum on return.
+    async fn fence_loss(&self, leadership: Leadership) -> Result<(), Ended> {
+        let number = self.group.generation();
+        let (act, now) = {
+            let (state, now) = (&self.replica.lock().state, (self.clock)());
+            if state.generation().number >= number {
+                return Ok(());
+            }
+            let decided = self.decided.filter(|decided| decided.generation == number);
+            let fence = Fence {
+                why: Why::Operator,
+                guaranteed: decided.map_or(0, |decided| decided.guaranteed),
+                // More may have been acknowledged than anybody is left to say.
+                given: None,
+                since: decided.map_or(now, |decided| decided.at_ms),
+            };
+            let digest = decided.map_or(0, |decided| decided.digest);
+            let generation = Generation { number, digest };
+            let items = [Item::Fence(fence), Item::Generation(generation)];
+            (Proposer::new(state, now).act(state, now, &items), now)
+        };
+        let act = act.expect("a fence is something to agree on");
+        if let Some(run) = &self.run {
+            let run = Arc::clone(run);
+            spawn_blocking(move || run.busy(now)).await.map_or(Ok(()), |busy| busy)?;
+        }
+        self.group.propose(leadership, act.bytes).await?;
+        tracing::warn!(shard = self.number, generation = number, "it goes on after a loss");
+        Ok(())
     }
 }
 
@@ -333,7 +374,7 @@ impl<'a> Leader<'a> {
         let Leads { group, run, clock, .. } = self.shard;
         if let Some(run) = run.as_ref().filter(|run| run.rests()) {
             let (run, now) = (Arc::clone(run), clock());
-            let woken = tokio::task::spawn_blocking(move || run.busy(now)).await;
+            let woken = spawn_blocking(move || run.busy(now)).await;
             woken.unwrap_or(Ok(()))?;
         }
         // Whatever becomes of it, who waits for it is told.

@@ -221,7 +221,7 @@ impl Leaders {
             None => Err(NotLed::NoLeader(number)),
             Some(leader) if leader == to => Ok(()),
             Some(leader) => {
-                operators::ask(&self.company, leader, Request::Move { number, to }).await
+                operators::ask(&self.company, leader, Request::Move { number, to }).await.map(drop)
             }
         }
     }
@@ -251,6 +251,7 @@ impl Leaders {
                 let shard = shard.ok_or_else(|| NotLed::NoLeader(number).to_string())?;
                 self.give(&*shard, to).await.map_err(|why| why.to_string())
             }
+            _ => Err("that is asked elsewhere".to_owned()),
         }
     }
 

@@ -387,6 +387,7 @@ mod tests {
             run: None,
             room: Arc::new(Room::new(&dir, 0)),
             chapter: ChapterSize { bytes: 1 << 30, age: PATIENCE },
+            decided: None,
             clock: || 1_000,
         };
         One { group, leads, replica }

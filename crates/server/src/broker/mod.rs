@@ -9,6 +9,8 @@
 //! DIR/shard-3        records of topics with flush.messages=1      durable before they are answered
 //! DIR/state-N        what the entries of shard N made, up to one of them
 //! DIR/chapters-N     what is settled of shard N: see `chapter/`
+//! DIR/known-N        the C and the D of shard N that were known a while ago
+//! DIR/loss-N         that shard N goes on after a loss: see `decided.rs`
 //! DIR/seed-N         what this node is being given of shard N: see `seeded.rs`
 //! ```
 //!
@@ -23,6 +25,7 @@
 //! | `replica.rs` | what a shard's entries have made here, and who waits for more |
 //! | `leadership.rs` | how a replica of a shard comes to lead, and stops |
 //! | `leaders.rs`, `operators.rs` | which node leads which shard, and having another do so; what nodes ask each other for that, drawn |
+//! | `recovery.rs`, `roll.rs`, `decided.rs`, `known.rs` | a shard goes on after a loss; what each node says of it, drawn; what was decided, and what was known before, as files |
 //! | `leader.rs` | has a shard of records agree on batches and acts, while it leads |
 //! | `snapshot.rs` | the state of a shard in a file |
 //! | `keeper.rs` | the task that writes it, and lets the log go |
@@ -58,6 +61,7 @@ mod company;
 mod controller;
 mod coordinator;
 mod data;
+mod decided;
 mod deleting;
 mod desk;
 mod ends;
@@ -65,6 +69,7 @@ mod error;
 mod giver;
 mod intended;
 mod keeper;
+mod known;
 mod lately;
 pub(crate) mod layout;
 mod leader;
@@ -80,8 +85,10 @@ mod operators;
 mod options;
 mod overview;
 mod read;
+mod recovery;
 mod repair;
 mod replica;
+mod roll;
 mod room;
 mod scrubber;
 pub(crate) mod seeded;
@@ -114,4 +121,6 @@ pub use self::overview::{
     ShardOverview, TopicDetails, TopicOverview, Totals,
 };
 pub(crate) use self::read::{Read, Reading};
+pub use self::recovery::{GoesOn, NotRecovered, OnMajorityDirty};
+pub use self::roll::{Condition, Roll, Row};
 pub(crate) use self::snapshot::Snapshot;

@@ -15,10 +15,12 @@ use tokio::time::timeout;
 use super::company::{Company, Door, Witnessed, listen, node_of};
 use super::coordinator::{Asked, Coordinator};
 use super::data::{DataShard, Found};
+use super::decided::Decisions;
 use super::deleting;
 use super::desk::Desk;
 use super::error::Failed;
 use super::giver::Giver;
+use super::known;
 use super::layout::{CONTROL, DURABLE, GROUPS, SHARED, cluster_id, is_founder, is_restored};
 use super::leader::ChapterSize;
 use super::leaders::{Drained, Leaders};
@@ -27,6 +29,7 @@ use super::members::{Member, Members};
 use super::memory::{RING, RING_BYTES_MIN, forget_ring, has_room, memory, ring_left};
 use super::operators::Operators;
 use super::options::{Options, Promise};
+use super::recovery::{Own, Recovery};
 use super::room::Room;
 use super::seeded::{put_in_place, trust};
 use super::task::Task;
@@ -48,6 +51,7 @@ pub struct Node {
     pub(crate) topics: Arc<Topics>,
     pub(crate) groups: Arc<Coordinator>,
     pub(crate) leaders: Arc<Leaders>,
+    pub(crate) recovery: Arc<Recovery>,
     pub(crate) options: Options,
     members: Arc<Members>,
     heard: watch::Receiver<bool>,
@@ -103,7 +107,9 @@ impl Node {
             let ring = memory.as_ref().filter(|_| number == SHARED);
             ring.map_or(Ok(()), forget_ring)
         };
-        let in_doubt = put_in_place(dir, node, forgets)?;
+        let mut in_doubt = put_in_place(dir, node, forgets)?;
+        let decided = Decisions::read(dir)?;
+        in_doubt.retain(|number| !decided.lifts(*number));
         let company = Company::new(seat.as_ref(), founds, in_doubt.clone());
         let ring_bytes = ring_left(memory.as_ref()).unwrap_or(options.ring_bytes);
         let options = Options { ring_bytes, ..options };
@@ -118,10 +124,13 @@ impl Node {
         };
         let held = (company.node(), options.tail_bytes);
         let shared = options.log(ring, options.flush);
-        let shared = Found::open(dir, SHARED, ack, shared, None, held)?;
+        let mut shared = Found::open(dir, SHARED, ack, shared, None, held)?;
         let durable = options.log(Ring::Memory, Policy::everysec());
-        let durable =
+        let mut durable =
             Found::open(dir, DURABLE, Ack::Durable, durable, Some(Arc::clone(&crew)), held)?;
+        for found in [&mut shared, &mut durable] {
+            decided.of(found.number()).map_or(Ok(()), |decided| found.rise(decided))?;
+        }
         let durable = durable.begin(dir, &company, false, None)?;
         // What was durable before it was acknowledged cannot be in doubt.
         let last_index = shared.last_index(durable.runtime())?;
@@ -136,7 +145,12 @@ impl Node {
         // Before anything is added to it: a log that has grown since would hide what it has lost.
         let (run, verdict) = Run::begin(start, &ends)?;
         let run = Arc::new(run);
-        let is_dirty = matches!(verdict, Verdict::MayHaveLost(_));
+        let mut is_dirty = matches!(verdict, Verdict::MayHaveLost(_));
+        if is_dirty && decided.lifts(SHARED) {
+            run.fenced(&ends, now())?;
+            is_dirty = false;
+        }
+        decided.are_done(dir)?;
         let witnessed = Arc::new(Witnessed { run: Arc::clone(&run), number: SHARED });
         let shared = shared.begin(dir, &company, is_dirty, Some(witnessed))?;
         // Where others vote, they may have what this one has lost.
@@ -167,7 +181,8 @@ impl Node {
         company.give(Arc::new(Giver(Arc::downgrade(&topics))));
         let runtime = shared.group.runtime();
         let watching = Task::spawn(runtime, Arc::clone(&room).watch());
-        let resting = Task::spawn(runtime, rest(Arc::downgrade(&shared), Arc::clone(&run)));
+        let resting =
+            Task::spawn(runtime, rest(Arc::clone(dir), Arc::downgrade(&shared), Arc::clone(&run)));
         let groups = Coordinator::open(dir, &crew, &room, &company, options.groups.clone(), now)?;
         let groups = Arc::new(groups);
         // While others are taken in they are in some groups, and not in others: whoever leads knows what is intended.
@@ -188,7 +203,15 @@ impl Node {
             wait_until_gone(&topics);
         }
         let leaders = Leaders::new(&company, &topics, &groups);
-        company.obey(Arc::new(Operators(Arc::downgrade(&leaders))));
+        let own = Own {
+            incarnation: run.incarnation(),
+            verdict: verdict.to_string(),
+            policy: options.on_majority_dirty,
+            clock: now,
+        };
+        let recovery = Recovery::new(&company, &topics, &groups, dir, own);
+        let operators = Operators(Arc::downgrade(&leaders), Arc::downgrade(&recovery));
+        company.obey(Arc::new(operators));
         let members = Arc::new(Members::alone(company.node()));
         let (mut meeting, lost) = (Vec::new(), Arc::<OnceLock<u32>>::default());
         if let Some((seat, listener)) = seat.zip(listener) {
@@ -199,6 +222,7 @@ impl Node {
             meeting.extend(company.meet(listener, whose, hello, members, runtime)?);
             let spread = Arc::clone(&leaders).spread(options.spreads_leaders);
             meeting.push(Task::spawn(runtime, spread));
+            meeting.push(Task::spawn(runtime, Arc::clone(&recovery).watch()));
             if is_dirty && !is_alone {
                 let settled = settle(Arc::downgrade(&shared), Arc::clone(&run));
                 meeting.push(Task::spawn(runtime, settled));
@@ -220,7 +244,9 @@ impl Node {
             }
         }
         let mut verdict = verdict.to_string();
-        if is_dirty && !is_alone {
+        if decided.lifts(SHARED) {
+            verdict += "; after a loss it was decided that the shard goes on";
+        } else if is_dirty && !is_alone {
             verdict += "; it asks the other brokers for them, and votes once it has caught up";
         }
         let (root, dir, seeding) = (Arc::clone(dir), path, Mutex::default());
@@ -228,6 +254,7 @@ impl Node {
             topics,
             groups,
             leaders,
+            recovery,
             options,
             members,
             heard,
@@ -514,15 +541,25 @@ const QUIET: Duration = Duration::from_secs(10);
 
 /// Notes, durably, that nothing was acknowledged which is not durable, as soon as nobody asks any more:
 /// then a power cut leaves no doubt. While somebody asks, notes how far it is durable.
-async fn rest(shared: Weak<DataShard>, run: Arc<Run>) {
-    let mut last = 0;
+async fn rest(root: Arc<dyn Dir>, shared: Weak<DataShard>, run: Arc<Run>) {
+    let (mut last, mut noted) = (0, (0, 0));
     loop {
         tokio::time::sleep(QUIET).await;
         let Some(shared) = shared.upgrade() else { return };
         let (applied, durable) = (shared.replica.lock().state.applied(), shared.group.synced());
+        let known = shared.group.outline();
+        let known = (known.committed, known.durable);
         drop(shared);
         let (is_quiet, has_rest) = (applied == last && durable >= applied, run.rests());
         last = applied;
+        if known > noted {
+            // It promises nothing.
+            let root = Arc::clone(&root);
+            let written = move || known::write(&*root, SHARED, known).is_ok();
+            if tokio::task::spawn_blocking(written).await.unwrap_or(false) {
+                noted = known;
+            }
+        }
         if has_rest {
             continue;
         }

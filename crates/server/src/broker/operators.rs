@@ -3,14 +3,18 @@
 //! ```text
 //! a request
 //! 0 version   u8   1
-//! 1 kind      u8   1 may you lead   2 have it led
-//! 2 shard     u32  of 2
+//! 1 kind      u8   1 may you lead   2 have it led   3 what are you   4 go on after a loss   5 what was decided
+//! 2 shard     u32  of 2 and 5
 //! 6 node      u64  of 2: who is to lead it
+//! 2 declared  u8   of 4: 1 by what was declared before
+//! 3 decision  72   of 4, as in `decided.rs`; behind it the row of whoever is asked, as in `roll.rs`
 //!
 //! an answer
 //! 0 version   u8   1
 //! 1 kind      u8   1 yes, or done   2 no
 //! 2 why       text of 2
+//! 2 rows      u32 count · each as in `roll.rs`   of 1 to 3
+//! 2 decision  72   of 1 to 5
 //! ```
 //!
 //! Little-endian; text is length u16 · UTF-8, nothing behind it.
@@ -23,33 +27,56 @@ use futures_util::future::{BoxFuture, FutureExt};
 use tokio::time::timeout;
 
 use super::company::{Company, Door, OPERATORS};
+use super::decided::{self, Decided};
 use super::leaders::{Leaders, NotLed};
+use super::recovery::Recovery;
+use super::roll::Row;
 use crate::cursor::{Cursor, Malformed, push_text};
 use crate::peer::Peer;
 
 const VERSION: u8 = 1;
 /// What is said of why, in bytes.
 const WHY_BYTES_MAX: usize = 1024;
+/// What a row has at least.
+const ROW_BYTES_MIN: usize = 112;
 /// How long a node may take: it hands over within that, or gives up.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// What a node is asked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Request {
     /// Whether it may lead, or is about to be stopped.
     May,
     /// To have another lead what it leads.
     Move { number: u32, to: u64 },
+    /// What its shards are.
+    Roll,
+    /// To go on after a loss, if it is as it was shown.
+    Recover { decided: Decided, row: Box<Row>, is_declared: bool },
+    /// What was decided last of a shard.
+    Decided(u32),
 }
 
 impl Request {
-    fn encode(self) -> Vec<u8> {
+    fn encode(&self) -> Vec<u8> {
         match self {
             Self::May => vec![VERSION, 1],
             Self::Move { number, to } => {
                 let mut bytes = vec![VERSION, 2];
                 bytes.extend_from_slice(&number.to_le_bytes());
                 bytes.extend_from_slice(&to.to_le_bytes());
+                bytes
+            }
+            Self::Roll => vec![VERSION, 3],
+            Self::Recover { decided, row, is_declared } => {
+                let mut bytes = vec![VERSION, 4, u8::from(*is_declared)];
+                bytes.extend_from_slice(&decided.encode());
+                row.encode(&mut bytes);
+                bytes
+            }
+            Self::Decided(number) => {
+                let mut bytes = vec![VERSION, 5];
+                bytes.extend_from_slice(&number.to_le_bytes());
                 bytes
             }
         }
@@ -61,6 +88,17 @@ impl Request {
         let request = match (version, kind) {
             (VERSION, 1) => Self::May,
             (VERSION, 2) => Self::Move { number: from.u32()?, to: from.u64()? },
+            (VERSION, 3) => Self::Roll,
+            (VERSION, 4) => Self::Recover {
+                is_declared: match from.array()? {
+                    [0] => false,
+                    [1] => true,
+                    [other] => return Err(Malformed::Field("a flag", other.into())),
+                },
+                decided: Decided::decode(from.bytes(decided::BYTES)?)?,
+                row: Box::new(Row::decode(&mut from)?),
+            },
+            (VERSION, 5) => Self::Decided(from.u32()?),
             (VERSION, other) => return Err(Malformed::Field("what is asked", other.into())),
             (other, _) => return Err(Malformed::Field("a version", other.into())),
         };
@@ -69,9 +107,9 @@ impl Request {
     }
 }
 
-fn encode(answer: &Result<(), String>) -> Vec<u8> {
+fn encode(answer: &Result<Vec<u8>, String>) -> Vec<u8> {
     match answer {
-        Ok(()) => vec![VERSION, 1],
+        Ok(said) => [&[VERSION, 1], &said[..]].concat(),
         Err(why) => {
             let mut bytes = vec![VERSION, 2];
             let mut ends = (0..=WHY_BYTES_MAX.min(why.len())).rev();
@@ -82,11 +120,11 @@ fn encode(answer: &Result<(), String>) -> Vec<u8> {
     }
 }
 
-fn decode(bytes: &[u8]) -> Result<Result<(), String>, Malformed> {
+fn decode(bytes: &[u8]) -> Result<Result<Vec<u8>, String>, Malformed> {
     let mut from = Cursor::new(bytes, "an answer to what was asked for an operator");
     let [version, kind] = from.array()?;
     let answer = match (version, kind) {
-        (VERSION, 1) => Ok(()),
+        (VERSION, 1) => return Ok(Ok(from.rest().to_vec())),
         (VERSION, 2) => Err(from.text(WHY_BYTES_MAX, "why")?.to_owned()),
         (VERSION, other) => return Err(Malformed::Field("an answer", other.into())),
         (other, _) => return Err(Malformed::Field("a version", other.into())),
@@ -95,8 +133,25 @@ fn decode(bytes: &[u8]) -> Result<Result<(), String>, Malformed> {
     Ok(answer)
 }
 
+/// Rows, as they are answered.
+pub(super) fn rows(rows: &[Row]) -> Vec<u8> {
+    let count = u32::try_from(rows.len()).expect("there are few shards");
+    let mut bytes = count.to_le_bytes().to_vec();
+    rows.iter().for_each(|row| row.encode(&mut bytes));
+    bytes
+}
+
+/// The rows of an answer.
+pub(super) fn rows_in(bytes: &[u8]) -> Result<Vec<Row>, Malformed> {
+    let mut from = Cursor::new(bytes, "the rows of a node");
+    let count = from.count(ROW_BYTES_MIN, "the count of rows")?;
+    let rows = (0..count).map(|_| Row::decode(&mut from)).collect::<Result<_, _>>()?;
+    from.end()?;
+    Ok(rows)
+}
+
 /// Asks a node, once.
-pub(super) async fn ask(company: &Company, node: u64, request: Request) -> Result<(), NotLed> {
+pub(super) async fn ask(company: &Company, node: u64, request: Request) -> Result<Vec<u8>, NotLed> {
     let said = |why: String| NotLed::Said { node, why };
     let asked = company.ask(node, OPERATORS, request.encode());
     let answer = match timeout(PATIENCE, asked).await {
@@ -109,15 +164,20 @@ pub(super) async fn ask(company: &Company, node: u64, request: Request) -> Resul
 
 /// Where other nodes ask. It does not hold what it asks.
 #[derive(Debug)]
-pub(super) struct Operators(pub(super) Weak<Leaders>);
+pub(super) struct Operators(pub(super) Weak<Leaders>, pub(super) Weak<Recovery>);
 
 impl Door for Operators {
     fn answer(&self, _: Peer, request: &Bytes) -> BoxFuture<'static, Vec<Bytes>> {
-        let (leaders, request) = (self.0.upgrade(), Request::decode(request));
+        let (leaders, recovery) = (self.0.upgrade(), self.1.upgrade());
+        let request = Request::decode(request);
         async move {
-            let Some(leaders) = leaders else { return Vec::new() };
+            let Some((leaders, recovery)) = leaders.zip(recovery) else { return Vec::new() };
             match request {
-                Ok(request) => vec![encode(&leaders.answer(request).await).into()],
+                Ok(request @ (Request::May | Request::Move { .. })) => {
+                    let answer = leaders.answer(request).await;
+                    vec![encode(&answer.map(|()| Vec::new())).into()]
+                }
+                Ok(request) => vec![encode(&recovery.answer(request).await).into()],
                 Err(why) => {
                     tracing::warn!(%why, "a node asks for what is not understood");
                     Vec::new()
@@ -132,10 +192,28 @@ impl Door for Operators {
 mod tests {
     use super::*;
 
+    fn row() -> Row {
+        let outline = crate::cluster::Outline {
+            generation: 0,
+            vote: (7, 2, true),
+            last: (7, 20),
+            synced: 4,
+            committed: 9,
+            durable: 5,
+            leader: None,
+            is_dirty: true,
+            voters: vec![1, 2, 3],
+        };
+        Row::of((2, 3, 11), Some(77), outline, (8, 6), "it was cut off")
+    }
+
     #[test]
     fn requests_and_answers_are_read_as_they_were_written_and_no_others() {
         let moved = Request::Move { number: 2, to: 258 };
-        for request in [Request::May, moved] {
+        let decided =
+            Decided { number: 2, generation: 1, digest: 5, guaranteed: 6, at_ms: 7, lifts: true };
+        let recover = Request::Recover { decided, row: Box::new(row()), is_declared: true };
+        for request in [Request::May, moved.clone(), Request::Roll, recover, Request::Decided(2)] {
             let bytes = request.encode();
             for end in 0..bytes.len() {
                 assert!(Request::decode(&bytes[..end]).is_err());
@@ -144,15 +222,19 @@ mod tests {
         }
         assert_eq!(moved.encode(), [1, 2, 2, 0, 0, 0, 2, 1, 0, 0, 0, 0, 0, 0]);
         assert!(Request::decode(&[1, 1, 0]).is_err() && Request::decode(&[2, 1]).is_err());
-        for answer in [Ok(()), Err("no".to_owned())] {
+        for answer in [Ok(Vec::new()), Ok(rows(&[row(), row()])), Err("no".to_owned())] {
             assert_eq!(decode(&encode(&answer)), Ok(answer));
         }
         assert_eq!(encode(&Err("no".to_owned())), [1, 2, 2, 0, b'n', b'o']);
         // What is said is as long as it may be read.
         let long = encode(&Err("é".repeat(WHY_BYTES_MAX)));
         assert_eq!(decode(&long), Ok(Err("é".repeat(WHY_BYTES_MAX / 2))));
-        for wrong in [&[][..], &[1], &[1, 3], &[2, 1], &[1, 1, 0], &[1, 2, 1, 0]] {
+        for wrong in [&[][..], &[1], &[1, 3], &[2, 1], &[1, 2, 1, 0]] {
             assert!(decode(wrong).is_err(), "{wrong:?}");
         }
+        let said = rows(&[row(), row()]);
+        assert_eq!(rows_in(&said), Ok(vec![row(), row()]));
+        assert!((0..said.len()).all(|end| rows_in(&said[..end]).is_err()));
+        assert!(rows_in(&u32::MAX.to_le_bytes()).is_err());
     }
 }

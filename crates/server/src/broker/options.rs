@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use plimsoll_log::{Policy, Ring};
 
+use super::recovery::OnMajorityDirty;
 use crate::groups;
 
 /// What a node is opened with. The defaults are right for most.
@@ -46,6 +47,8 @@ pub struct Options {
     pub knee: Option<Duration>,
     /// Whether what it leads is handed over to whoever is preferred to lead it, once all has been well for a while.
     pub spreads_leaders: bool,
+    /// What is done where a majority may have forgotten what it acknowledged.
+    pub on_majority_dirty: OnMajorityDirty,
     /// Its seat in a cluster; none: it is alone.
     pub seat: Option<Seat>,
 }
@@ -108,6 +111,7 @@ impl Default for Options {
             groups: groups::Settings::default(),
             knee: None,
             spreads_leaders: true,
+            on_majority_dirty: OnMajorityDirty::default(),
             seat: None,
         }
     }

@@ -241,7 +241,10 @@ impl Node {
             leader: leader.id(self.members().here()),
             voters: group.voters(),
             is_in_doubt: group.is_dirty(),
-            offline: why_failed(group).map(|why| sentence(&why)).or_else(nobody),
+            offline: why_failed(group)
+                .map(|why| sentence(&why))
+                .or_else(|| self.recovery.fenced(number).filter(|_| leader == Leader::Unknown))
+                .or_else(nobody),
             seeding: self.seeding(number),
             committed,
             durable,

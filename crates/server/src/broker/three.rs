@@ -115,6 +115,7 @@ impl One {
             run: None,
             room: Arc::new(Room::new(&dir, 0)),
             chapter: ChapterSize { bytes: 1 << 30, age: PATIENCE },
+            decided: None,
             clock: || 1_000,
         };
         let (asks, asked) = mpsc::unbounded_channel();

@@ -62,6 +62,7 @@ impl Identity {
         });
         identity::IdentityFile::open(dir, node, true)?.save(|own| {
             own.purged = self.purged;
+            own.generation = own.generation.max(self.generation);
             if term(known) > term(own.vote) {
                 own.vote = known;
             }

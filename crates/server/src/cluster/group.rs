@@ -18,6 +18,7 @@ use super::core::Core;
 use super::durability::Durability;
 use super::error::{Error, Result};
 use super::handover::Handing;
+use super::heard::Heard;
 use super::network::Network;
 use super::newcomer::Newcomer;
 use super::place::Place;
@@ -62,6 +63,7 @@ pub struct Group<S: Apply> {
     pub(super) gone: Arc<Gone>,
     pub(super) behind: Arc<Behind>,
     pub(super) newcomer: Arc<Newcomer>,
+    pub(super) heard: Arc<Heard>,
     /// Ends before the storage is closed.
     pub(super) core: Core,
 }
@@ -75,10 +77,19 @@ impl<S: Apply> Group<S> {
         self.progress.borrow().began.filter(|began| began.term == term)
     }
 
-    /// The node whose replica leads, as far as it is known here.
+    /// The node whose replica leads, as far as it is known here: this one, or another that was heard lately.
     #[must_use]
     pub fn leader(&self) -> Option<u64> {
-        self.engine.metrics().borrow_watched().current_leader
+        let (leader, leads) = {
+            let roles = self.engine.metrics();
+            let role = roles.borrow_watched();
+            (role.current_leader, role.state == ServerState::Leader)
+        };
+        leader.filter(|leader| match *leader == self.node {
+            // Of a term before its start it is named too.
+            true => leads,
+            false => self.heard.is_lately(*leader),
+        })
     }
 
     /// The nodes whose replicas vote, ascending.
@@ -109,8 +120,10 @@ impl<S: Apply> Group<S> {
             standing: Arc::clone(&self.standing),
             durability: Arc::clone(&self.durability),
             incarnations: Arc::clone(&self.network.incarnations),
+            generation: Arc::clone(&self.network.generation),
             behind: Arc::clone(&self.behind),
             newcomer: Arc::clone(&self.newcomer),
+            heard: Arc::clone(&self.heard),
         }
     }
 

@@ -46,7 +46,7 @@ impl IdentityFile {
         let file = match whole::open(dir, IDENTITY)? {
             Some(file) => file,
             None if may_be_new => {
-                let identity = Identity { node, vote: None, purged: None };
+                let identity = Identity { node, vote: None, purged: None, generation: 0 };
                 whole::create(dir, IDENTITY, |file| write(file, 1, &identity))?
             }
             None => {
@@ -196,7 +196,7 @@ mod tests {
         let dir = SimDir::new();
         open(&dir).unwrap().save(|identity| vote(identity, 1)).unwrap();
         let file = dir.open(IDENTITY, SyncMethod::ORDINARY.access()).unwrap();
-        let newer = Identity { node: 3, vote: Some(Vote::new(2, 3)), purged: None };
+        let newer = Identity { node: 3, vote: Some(Vote::new(2, 3)), purged: None, generation: 0 };
         let first = slot::encode(9, &newer);
         file.write_sync_at(&first, SLOTS[0], SyncMethod::ORDINARY).unwrap();
         drop(file);

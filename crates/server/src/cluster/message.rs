@@ -27,7 +27,7 @@
 //!  8 greet             u8 0: it is not known · 1: this leader does not know it as a voter · 2: it votes
 //!  255 refused         u8 why: 1 it does not vote, 2 it does not lead, 3 it cannot be read,
 //!                      4 the engine refused or has stopped, 5 of an incarnation that has ended,
-//!                      6 it has nothing, and does not know yet whether it is new
+//!                      6 it has nothing, and does not know yet whether it is new, 7 it is of another generation
 //!
 //!  vote                u64 term · u64 node · u8 1: a quorum granted it
 //!  log id              u8 0 none, 1 · u64 term · u64 index
@@ -122,6 +122,8 @@ pub(crate) enum Refusal {
     Ended = 5,
     #[error("it has nothing, and does not know yet whether it is new")]
     HasNothing = 6,
+    #[error("it is of another generation")]
+    OtherGeneration = 7,
 }
 
 impl Request {
@@ -266,6 +268,7 @@ impl Answer {
                 4 => Refusal::Engine,
                 5 => Refusal::Ended,
                 6 => Refusal::HasNothing,
+                7 => Refusal::OtherGeneration,
                 other => return Err(Malformed::Field("a refusal", other.into())),
             }),
             other => return Err(Malformed::Field("the kind of an answer", u64::from(other))),

@@ -16,6 +16,8 @@
 //! | `growth` | who votes: nodes are taken in, and let go |
 //! | `handover` | how a leader has another lead in its place |
 //! | `onlookers` | whether others get what one voter commits by its own word |
+//! | `generation` | after which loss it goes on |
+//! | `heard` | which leader was heard lately |
 //! | `newcomer` | whether a replica that has nothing is new, or has lost it |
 //! | `behind` | whether a replica lacks what its leader has let go of |
 //! | `durability`, `quorum` | D, and whether the quorum is so thin that all waits for it |
@@ -26,6 +28,7 @@
 //! | `place` | where a snapshot stands among the entries |
 //! | `copy` | log and identity, copied while a node may be changing them |
 //! | `identity`, `slot` | who this replica is and what it promised |
+//! | `outline` | what a replica says of itself |
 //! | `options`, `error` | what a group is opened with; why it does not go on |
 //! | `patience` | how long whoever opens or ends one waits for a disk that is full |
 //! | `suite` | the engine's own tests of a store, 37 of which ours passes |
@@ -39,6 +42,7 @@
 //! * a leader never resumes its term after a restart (`settings`);
 //! * a replica that may have forgotten what it acknowledged neither votes nor leads before it has what a
 //!   leader named (`standing`, `receiver`);
+//! * replicas of different generations do not hear each other (`generation`);
 //! * a replica that has nothing does nothing for others before a leader has said that it does not vote (`newcomer`);
 //! * an acknowledgement is known to the [`Testimony`] before it leaves (`log_store`);
 //! * a payload commits in the leadership it was proposed in, or not at all (`group`);
@@ -51,9 +55,11 @@ mod copy;
 mod core;
 mod durability;
 mod error;
+mod generation;
 mod group;
 mod growth;
 mod handover;
+mod heard;
 mod identity;
 mod log_reader;
 mod log_store;
@@ -65,6 +71,7 @@ mod network;
 mod newcomer;
 mod onlookers;
 mod options;
+mod outline;
 mod patience;
 mod place;
 mod quorum;
@@ -89,9 +96,11 @@ pub use self::behind::Lack;
 pub use self::carrier::{Answered, Carrier, Nobody, Unreached};
 pub(crate) use self::copy::{Copied, LogCopy, end_of};
 pub use self::error::{Error, Result};
+pub use self::generation::Newer;
 pub use self::group::{Committed, Group};
 pub(crate) use self::identity::IDENTITY;
 pub use self::options::{Begin, Options, Testimony};
+pub use self::outline::Outline;
 pub(crate) use self::patience::patient;
 pub use self::place::Place;
 pub use self::receiver::Receiver;

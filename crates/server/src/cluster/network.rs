@@ -1,6 +1,7 @@
 //! [`Network`]: the engine's messages, on their way through a [`Carrier`].
 //!
-//! Invariant: no answer of an incarnation reaches the engine once a newer one of that node is known here.
+//! Invariants: no answer of an incarnation reaches the engine once a newer one of that node is known here, and none of another
+//! generation ever.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -19,6 +20,7 @@ use openraft::{AnyError, BasicNode, OptionalSend, RaftNetworkFactory, RaftNetwor
 use tokio::time::{sleep, timeout};
 
 use super::carrier::{Carrier, Incarnations};
+use super::generation::Generation;
 use super::message::{Answer, Request};
 use super::storage::Storage;
 use super::types::{LogId, Types, Vote};
@@ -42,6 +44,7 @@ const URGENT_BYTES_MAX: usize = 64 << 10;
 pub(crate) struct Network {
     pub(crate) carrier: Arc<dyn Carrier>,
     pub(crate) incarnations: Arc<Incarnations>,
+    pub(crate) generation: Arc<Generation>,
     /// Of this replica: what it has let go of is not sent.
     pub(crate) storage: Weak<Storage>,
 }
@@ -60,10 +63,11 @@ impl Network {
         to: u64,
         request: &Request,
     ) -> impl Future<Output = std::result::Result<Answer, AnyError>> + Send + use<> {
-        let pieces = request.encode();
+        let pieces = self.generation.seal(request.encode());
         let urgent = pieces.iter().map(bytes::Bytes::len).sum::<usize>() < URGENT_BYTES_MAX;
         let asked = self.carrier.ask(to, urgent, pieces);
         let incarnations = Arc::clone(&self.incarnations);
+        let generation = Arc::clone(&self.generation);
         async move {
             let answered = match timeout(PATIENCE, asked).await {
                 Ok(answered) => answered.map_err(|why| AnyError::new(&why))?,
@@ -72,7 +76,10 @@ impl Network {
             if !incarnations.is_current(to, answered.incarnation) {
                 return Err(AnyError::error("what answered has ended since"));
             }
-            match Answer::decode(&answered.answer).map_err(|why| AnyError::new(&why))? {
+            let Some(answer) = generation.open(to, &answered.answer) else {
+                return Err(AnyError::error("what answered is of another generation"));
+            };
+            match Answer::decode(&answer).map_err(|why| AnyError::new(&why))? {
                 Answer::Refused(why) => Err(AnyError::new(&why)),
                 answer => Ok(answer),
             }

@@ -10,6 +10,8 @@ use super::apply::Apply;
 use super::behind::{Behind, Lack};
 use super::carrier::Incarnations;
 use super::durability::{self, Durability};
+use super::generation::Generation;
+use super::heard::Heard;
 use super::message::{Answer, Refusal, Request};
 use super::newcomer::{Greeting, Newcomer};
 use super::standing::Standing;
@@ -25,8 +27,10 @@ pub struct Receiver<S: Apply> {
     pub(super) standing: Arc<Standing>,
     pub(super) durability: Arc<Durability>,
     pub(super) incarnations: Arc<Incarnations>,
+    pub(super) generation: Arc<Generation>,
     pub(super) behind: Arc<Behind>,
     pub(super) newcomer: Arc<Newcomer>,
+    pub(super) heard: Arc<Heard>,
 }
 
 impl<S: Apply> Receiver<S> {
@@ -38,21 +42,22 @@ impl<S: Apply> Receiver<S> {
         request: &Bytes,
     ) -> impl Future<Output = Vec<Bytes>> + Send + use<S> {
         let is_current = self.incarnations.is_current(from, incarnation);
-        let request = Request::decode(request);
+        let request = self.generation.open(from, request).map(|request| Request::decode(&request));
         let receiver = self.clone();
         async move {
             let answer = match request {
                 _ if !is_current => Err(Refusal::Ended),
-                Ok(Request::Greet) => Ok(Answer::Greet(receiver.greet(from))),
-                Ok(_) if !receiver.newcomer.takes_part() => Err(Refusal::HasNothing),
-                Ok(Request::Gone(through)) => receiver.look_for(from, through),
-                Ok(request) => receiver.act(request).await,
-                Err(why) => {
+                None => Err(Refusal::OtherGeneration),
+                Some(Ok(Request::Greet)) => Ok(Answer::Greet(receiver.greet(from))),
+                Some(Ok(_)) if !receiver.newcomer.takes_part() => Err(Refusal::HasNothing),
+                Some(Ok(Request::Gone(through))) => receiver.look_for(from, through),
+                Some(Ok(request)) => receiver.act(request).await,
+                Some(Err(why)) => {
                     tracing::error!(from, %why, "a message of another replica cannot be read");
                     Err(Refusal::Unreadable)
                 }
             };
-            answer.unwrap_or_else(Answer::Refused).encode()
+            receiver.generation.seal(answer.unwrap_or_else(Answer::Refused).encode())
         }
     }
 
@@ -64,6 +69,8 @@ impl<S: Apply> Receiver<S> {
         }
         Ok(match request {
             Request::Append(request) => {
+                // Where that is not the leader any more, the engine does not name it.
+                self.heard.hears(request.vote.leader_id.voted_for);
                 let appended = engine.append_entries(request).await;
                 Answer::Appended(appended.map_err(|_why| Refusal::Engine)?)
             }
@@ -144,8 +151,10 @@ impl<S: Apply> Clone for Receiver<S> {
             standing: Arc::clone(&self.standing),
             durability: Arc::clone(&self.durability),
             incarnations: Arc::clone(&self.incarnations),
+            generation: Arc::clone(&self.generation),
             behind: Arc::clone(&self.behind),
             newcomer: Arc::clone(&self.newcomer),
+            heard: Arc::clone(&self.heard),
         }
     }
 }

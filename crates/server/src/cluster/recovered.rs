@@ -9,8 +9,10 @@ use super::apply::Apply;
 use super::core::{Core, Setting};
 use super::durability::Durability;
 use super::error::{Error, Result};
+use super::generation::Generation;
 use super::group::Group;
 use super::handover::Handing;
+use super::heard::Heard;
 use super::network::Network;
 use super::newcomer::Newcomer;
 use super::options::{Begin, Options};
@@ -26,7 +28,7 @@ use super::watch;
 pub struct Recovered {
     node: u64,
     start: Option<Place>,
-    storage: Storage,
+    pub(super) storage: Storage,
     recovery: Recovery,
 }
 
@@ -102,13 +104,15 @@ impl Recovered {
             storage.testimony.set(testimony).expect("it is set once");
         }
         let newcomer = Arc::new(Newcomer::new(may_be_lost && storage.has_nothing()));
+        let generation = Arc::new(Generation::new(storage.identity.known().generation));
         let storage = Arc::new(storage);
         let (sender, progress) = watch::channel(Progress::default());
         let gone = Arc::new(Gone::new(storage.identity.known().purged));
         let state = State::new(state, start, Arc::clone(&gone), sender);
         let (standing, durability) = (Arc::new(Standing::new(is_dirty)), Arc::default());
         let storage_then = Arc::downgrade(&storage);
-        let network = Network { carrier, incarnations: Arc::default(), storage: storage_then };
+        let incarnations = Arc::default();
+        let network = Network { carrier, incarnations, generation, storage: storage_then };
         let rest = Rest {
             node,
             storage: Arc::clone(&storage),
@@ -118,6 +122,7 @@ impl Recovered {
             network: network.clone(),
             gone,
             newcomer,
+            heard: Arc::default(),
         };
         (Setting { node, storage, state, network, founds, standing, durability }, rest)
     }
@@ -133,11 +138,13 @@ struct Rest {
     network: Network,
     gone: Arc<Gone>,
     newcomer: Arc<Newcomer>,
+    heard: Arc<Heard>,
 }
 
 impl Rest {
     fn group<S: Apply>(self, core: Core, engine: Engine<S>) -> Group<S> {
-        let Self { node, storage, progress, standing, durability, network, gone, newcomer } = self;
+        let Self { node, storage, progress, standing, durability, network, gone, newcomer, heard } =
+            self;
         Group {
             node,
             engine,
@@ -150,6 +157,7 @@ impl Rest {
             gone,
             behind: Arc::default(),
             newcomer,
+            heard,
             core,
         }
     }

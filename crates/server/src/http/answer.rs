@@ -39,6 +39,7 @@ impl View {
         let route = match route {
             Route::Wait(wait) => return self.wait(&wait).await,
             Route::Command(command) => return command.run(&self.node).await,
+            Route::Roll => return Reply::json(StatusCode::OK, &self.node.recovery.call().await),
             route => route,
         };
         // Looking at many partitions takes a while: not on the thread that serves requests.
@@ -70,7 +71,7 @@ impl View {
                     Reply::problem(StatusCode::NOT_FOUND, &format!("there is no topic {name:?}"))
                 }
             },
-            Route::Wait(_) | Route::Command(_) => unreachable!("it is no look"),
+            Route::Wait(_) | Route::Command(_) | Route::Roll => unreachable!("it is no look"),
         }
     }
 

@@ -65,8 +65,11 @@ impl Command {
     /// Does it, and says what became of it.
     pub(super) async fn run(self, node: &Arc<Node>) -> Reply {
         match self {
-            Self::Recover { .. } => {
-                Reply::problem(StatusCode::NOT_IMPLEMENTED, "no broker can do that yet")
+            Self::Recover { shard, digest, is_rehearsal } => {
+                match node.recovery.recover(shard, &digest, is_rehearsal).await {
+                    Ok(goes_on) => Reply::json(StatusCode::OK, &goes_on),
+                    Err(why) => Reply::problem(StatusCode::CONFLICT, &why.to_string()),
+                }
             }
             Self::Move { shard, to } => match node.leaders.move_to(shard, to).await {
                 Ok(()) => Reply::json(StatusCode::OK, &Moved { shard, leader: to }),

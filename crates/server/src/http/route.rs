@@ -20,6 +20,8 @@ pub(super) enum Route {
     Metrics,
     /// All that the page shows but topics and groups, for programs.
     Status,
+    /// What each node says of each shard.
+    Roll,
     Topics,
     Topic(String),
     Groups,
@@ -58,6 +60,7 @@ impl Route {
             ["ready"] => Self::Ready,
             ["metrics"] => Self::Metrics,
             ["status"] => Self::Status,
+            ["cluster", "status"] => Self::Roll,
             ["topics"] => Self::Topics,
             ["groups"] => Self::Groups,
             ["topics", name] => Self::Topic(name.to_owned()),
@@ -131,6 +134,7 @@ mod tests {
         let of = |path| Route::of(path, None);
         assert_eq!(of("/"), Ok(Route::Page));
         assert_eq!(of("/health"), Ok(Route::Health));
+        assert_eq!(of("/cluster/status"), Ok(Route::Roll));
         assert_eq!(of("/topics/a.b-c_d"), Ok(Route::Topic("a.b-c_d".to_owned())));
         for nothing in ["", "//", "/health/", "/Health", "/topics/a/0", "/topics/a/0/wait/", "/../"]
         {

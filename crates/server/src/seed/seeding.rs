@@ -49,8 +49,8 @@ impl Seeding {
         Self { task, ends, ready, runtime }
     }
 
-    /// Done once something is there that the node lacked: it is to be closed, and opened again, which puts it in place. Or
-    /// once the node is [lost](Node::lost).
+    /// Done once something is there that the node lacked, or it was decided that a shard goes on after a loss: it is to be closed,
+    /// and opened again, which puts that in place. Or once the node is [lost](Node::lost).
     pub fn until_ready(&self) -> impl Future<Output = ()> + Send + use<> {
         let mut ready = self.ready.clone();
         async move {
@@ -95,7 +95,7 @@ async fn seed(node: Arc<Node>, ends: Arc<AtomicBool>, ready: watch::Sender<bool>
     let (mut given, mut rest) = (BTreeSet::new(), REST.0);
     while !ends.load(Ordering::Relaxed) {
         sleep(LOOK).await;
-        if node.lost().is_some() {
+        if node.lost().is_some() || node.recovery.reopens() {
             ready.send_replace(true);
             return;
         }

@@ -15,6 +15,7 @@
 //! 10 chapter end chapter u64
 //! 11 expire      at · start offset i64       what lies in chapters is past its retention
 //! 12 intended    version u64                 of the catalog that acts of this entry, and behind it, are of
+//! 13 generation  number u64 · digest 16      it goes on after a loss: of the group's, what whoever decided it was shown
 //!
 //! settings       retention_ms u64 · retention_bytes u64    all ones: without end
 //!                batch_bytes_max u32 · flags u32           1: timestamps are of the append, 2: compacted
@@ -80,6 +81,17 @@ pub enum Item<'a> {
     },
     /// What control has it do from here on is of this version of the catalog, or a later one.
     Intended(u64),
+    /// A majority may have forgotten what it acknowledged, and the shard goes on. A fence stands before it.
+    Generation(Generation),
+}
+
+/// After which loss a shard goes on.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Generation {
+    /// Which of its group this is; 0 if there was no such loss.
+    pub number: u64,
+    /// Of what whoever decided it was shown.
+    pub digest: u128,
 }
 
 /// What a partition is told when it comes.
@@ -155,6 +167,7 @@ impl Item<'_> {
             Self::ChapterEnd(_) => 10,
             Self::Expire { .. } => 11,
             Self::Intended(_) => 12,
+            Self::Generation(_) => 13,
         }
     }
 
@@ -194,6 +207,7 @@ impl Item<'_> {
             Self::ChapterEnd(number) | Self::Intended(number) => {
                 to.extend_from_slice(&number.to_le_bytes());
             }
+            Self::Generation(generation) => generation.encode(to),
         }
     }
 }
@@ -229,10 +243,23 @@ impl<'a> Item<'a> {
                 Self::Expire { opening, start: from.offset("a start offset")? }
             }
             12 => Self::Intended(from.u64()?),
+            13 => Self::Generation(Generation::decode(&mut from)?),
             other => return Err(Malformed::Field("the kind of an item", u64::from(other))),
         };
         from.end()?;
         Ok(item)
+    }
+}
+
+impl Generation {
+    pub(super) fn encode(self, to: &mut Vec<u8>) {
+        to.extend_from_slice(&self.number.to_le_bytes());
+        to.extend_from_slice(&self.digest.to_le_bytes());
+    }
+
+    pub(super) fn decode(from: &mut Cursor<'_>) -> Result<Self, Malformed> {
+        let number = from.raisable("a generation")?;
+        Ok(Self { number, digest: from.array().map(u128::from_le_bytes)? })
     }
 }
 

@@ -46,7 +46,7 @@ pub use batch::{Batch, NotABatch, Sequenced, stamp};
 pub use entry::{BATCH_OVERHEAD_BYTES, Draft, ENTRY_BYTES_MAX, Entry, VERSION};
 pub use epochs::{Epoch, Gap};
 pub use fair::{Fair, QUANTUM_BYTES};
-pub use item::{Fence, Item, Open, Settings, Why};
+pub use item::{Fence, Generation, Item, Open, Settings, Why};
 pub use leading::{Admission, Leading, Refused};
 pub use name::{Opening, PartitionId, TopicId};
 pub use partition::{Partition, Unfit};

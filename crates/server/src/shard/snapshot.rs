@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  0 magic       8   "PLIMSTAT"
-//!  8 version    u32  3
+//!  8 version    u32  4
 //! 12 feature    u32
 //! 16 applied    u64  log index of the last entry that is in it
 //! 24 time       u64  of that entry, in ms since 1970
@@ -16,6 +16,7 @@
 //!                    chapter u64 · end u64 · time u64
 //! .. fence           as in `item.rs`, its reason 0 if there was none
 //! .. intended   u64  version of the catalog
+//! .. generation u64  and 16 digest: after which loss it goes on
 //! .. partitions u32  count, then each, in order:
 //!                    topic id 16 · partition u32 · opening u32
 //!                    settings · start i64 · next i64 · ceiling i64 (-1: none) · closed u32
@@ -23,18 +24,19 @@
 //! .. checksum   u64  XXH3-64 of all before it
 //! ```
 //!
-//! Version 2 has nothing of the catalog. Version 1 has no chapters either: between chapter and fence nothing stands, and all of it is of the open one.
+//! Version 3 has nothing of generations. Version 2 has nothing of the catalog either. Version 1 has no chapters either: between chapter and fence nothing stands, and all of it is of the open one.
 
 use twox_hash::XxHash3_64;
 
-use super::item::Fence;
+use super::item::{Fence, Generation};
 use super::name::Opening;
 use super::partition::Partition;
 use super::state::{Ended, State};
 use crate::cursor::{Cursor, Malformed};
 
 const MAGIC: [u8; 8] = *b"PLIMSTAT";
-const SNAPSHOT_VERSION: u32 = 3;
+const SNAPSHOT_VERSION: u32 = 4;
+const WITHOUT_GENERATION: u32 = 3;
 const WITHOUT_INTENDED: u32 = 2;
 const WITHOUT_CHAPTERS: u32 = 1;
 const ENDED_BYTES: usize = 24;
@@ -62,6 +64,7 @@ impl State {
         }
         Fence::encode_last(self.fence.as_ref(), &mut to);
         to.extend_from_slice(&self.intended.to_le_bytes());
+        self.generation.encode(&mut to);
         let count = u32::try_from(self.partitions.len()).expect("fewer than 4 billion partitions");
         to.extend_from_slice(&count.to_le_bytes());
         for (opening, partition) in &self.partitions {
@@ -103,6 +106,9 @@ impl State {
         state.fence = Fence::decode_last(&mut from)?;
         if version > WITHOUT_INTENDED {
             state.intended = from.u64()?;
+        }
+        if version > WITHOUT_GENERATION {
+            state.generation = Generation::decode(&mut from)?;
         }
         for _ in 0..from.count(PARTITION_BYTES_MIN, "the count of partitions")? {
             let opening = Opening::decode(&mut from)?;

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use super::batch::{Batch, NotABatch};
 use super::entry::Entry;
-use super::item::{Fence, Item};
+use super::item::{Fence, Generation, Item};
 use super::name::{Opening, PartitionId, TopicId};
 use super::partition::{Partition, Place, Unfit};
 use super::producers::Producers;
@@ -30,6 +30,7 @@ pub struct State {
     pub(super) ended: VecDeque<Ended>,
     pub(super) fence: Option<Fence>,
     pub(super) intended: u64,
+    pub(super) generation: Generation,
     pub(super) partitions: BTreeMap<Opening, Partition>,
 }
 
@@ -150,6 +151,12 @@ impl State {
     #[must_use]
     pub fn last_fence(&self) -> Option<&Fence> {
         self.fence.as_ref()
+    }
+
+    /// After which loss it goes on.
+    #[must_use]
+    pub fn generation(&self) -> Generation {
+        self.generation
     }
 
     /// The version of the catalog that the last act was of which control intended; 0 if that is not known.
@@ -337,6 +344,10 @@ impl State {
                 outcomes.push(Outcome::Deleted);
             }
             Item::Fence(fence) => self.fence_off(fence),
+            Item::Generation(generation) => {
+                raise(&mut self.generation.number, generation.number)?;
+                self.generation = generation;
+            }
             Item::Feature(level) => {
                 raise(&mut self.feature, level)?;
             }

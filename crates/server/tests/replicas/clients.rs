@@ -44,7 +44,8 @@ impl Life {
             let term = leadership.term;
             match pending.await {
                 Ok(committed) => {
-                    oracle.acknowledges(leader, committed.index, term, &payload);
+                    let whose = (leader, group.generation());
+                    oracle.acknowledges(whose, committed.index, term, &payload);
                     oracle.count(if was_guarded {
                         "an acknowledgement while guarded"
                     } else {

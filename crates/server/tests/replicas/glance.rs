@@ -47,7 +47,8 @@ pub(crate) enum Answered {
     Other,
 }
 
-pub(crate) fn request(bytes: &Bytes) -> Asked {
+pub(crate) fn request(sealed: &Bytes) -> Asked {
+    let bytes = &message(sealed);
     match bytes[1] {
         1 => {
             // Vote, the log ids before and committed, the count.
@@ -73,7 +74,8 @@ pub(crate) fn request(bytes: &Bytes) -> Asked {
     }
 }
 
-pub(crate) fn answer(bytes: &Bytes) -> Answered {
+pub(crate) fn answer(sealed: &Bytes) -> Answered {
+    let bytes = &message(sealed);
     match bytes[1] {
         2 => Answered::Voted { is_granted: bytes[2 + 17 + 17] == 1 },
         4 => Answered::ReEnter {
@@ -82,6 +84,11 @@ pub(crate) fn answer(bytes: &Bytes) -> Answered {
         },
         _ => Answered::Other,
     }
+}
+
+/// A message without the generation in front of it.
+pub(crate) fn message(sealed: &Bytes) -> Bytes {
+    sealed.slice(8..)
 }
 
 fn u64_at(bytes: &[u8], at: usize) -> u64 {

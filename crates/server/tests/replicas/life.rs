@@ -96,6 +96,7 @@ impl Life {
         sleep(Duration::from_millis(self.drawn.random_range(1..STEP_MS))).await;
         panics::none();
         self.world.look();
+        self.rises().await;
     }
 
     async fn calm(&mut self, time: Duration) {
@@ -112,7 +113,7 @@ impl Life {
         if self.drawn.random_ratio(1, 2) {
             let how = self.draw_end();
             self.world.end(1, how);
-            self.world.oracle.loses_to_durable();
+            self.world.oracle.loses_to_durable(0);
             self.world.start(1, true).await;
             self.count("a sole voter that ended");
         }
@@ -131,7 +132,7 @@ impl Life {
                 dies = false;
                 self.count("a sole voter that ended while others got its log");
                 self.world.end(1, End::PowerCut);
-                self.world.oracle.loses_to_durable();
+                self.world.oracle.loses_to_durable(0);
                 self.world.lift(1);
                 self.world.start(1, true).await;
             }
@@ -280,17 +281,61 @@ impl Life {
         }
     }
 
-    /// All end, and go on with what their disks have.
+    /// A majority of those that vote goes on with what the disks have, in a newer generation; the others hear of it, or
+    /// are told when they come up.
     async fn operator(&mut self) {
-        self.count("an operator who had all go on with their disks");
-        self.tell("an operator has all go on with their disks");
-        for id in self.world.up() {
-            self.ends_anyhow(id, End::PowerCut);
+        self.count("an operator who had a majority go on with their disks");
+        let generation =
+            1 + self.world.nodes.values().map(|node| node.generation).max().unwrap_or(0);
+        let chosen = self.draw_majority();
+        self.tell(&format!(
+            "an operator has {chosen:?} go on with their disks, in generation {generation}"
+        ));
+        for id in &chosen {
+            if self.world.nodes[id].group.is_some() {
+                // They are closed in order as seldom as not.
+                let how = [End::Killed, End::PowerCut][self.drawn.random_range(0..2)];
+                self.ends_anyhow(*id, how);
+            }
+            self.world.lift(*id);
+            self.world.nodes.get_mut(id).unwrap().generation = generation;
         }
-        let down: Vec<_> = self.returns.keys().copied().collect();
-        down.iter().for_each(|id| self.world.lift(*id));
-        self.world.oracle.loses_to_durable();
-        self.comes_up(true).await;
+        self.world.oracle.loses_to_durable(generation);
+        for id in chosen {
+            self.returns.remove(&id);
+            self.world.start(id, false).await;
+        }
+    }
+
+    /// A majority of each set of voters that may have the say; all, half of the time.
+    fn draw_majority(&mut self) -> BTreeSet<u64> {
+        let mut chosen: BTreeSet<u64> = self.configs.iter().flatten().copied().collect();
+        chosen.extend(&self.target);
+        if self.drawn.random_ratio(1, 2) {
+            return chosen;
+        }
+        let sets: Vec<_> = self.configs.iter().chain([&self.target]).cloned().collect();
+        for id in chosen.clone() {
+            let mut less = chosen.clone();
+            less.remove(&id);
+            let is_enough = |set: &BTreeSet<u64>| set.intersection(&less).count() > set.len() / 2;
+            if self.drawn.random_ratio(1, 2) && sets.iter().all(is_enough) {
+                chosen = less;
+            }
+        }
+        chosen
+    }
+
+    /// Those that have met a newer generation begin again in it, at once.
+    async fn rises(&mut self) {
+        for id in self.world.up() {
+            let Some(newer) = self.world.group(id).newer() else { continue };
+            self.count("a replica that went on in a newer generation");
+            self.fails.remove(&id);
+            self.world.end(id, End::Killed);
+            self.world.nodes.get_mut(&id).unwrap().generation = newer.generation;
+            self.world.start(id, false).await;
+        }
     }
 
     fn goes_down(&mut self) {

@@ -100,7 +100,9 @@ fn what_a_quorum_has_stays_whoever_forgets() {
         "a change of the voters",
         "an acknowledgement while guarded",
         "an acknowledgement while not guarded",
-        "an operator who had all go on with their disks",
+        "an operator who had a majority go on with their disks",
+        "a replica that went on in a newer generation",
+        "an entry in the place of one that was lost",
     ];
     let are_many = seeds.end.saturating_sub(seeds.start) >= SEEDS;
     for what in wanted.into_iter().filter(|_| are_many) {

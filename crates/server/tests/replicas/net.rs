@@ -233,7 +233,7 @@ impl Carrier for Wire {
             let sent = net.send(from, to);
             net.trace.tell(format_args!(
                 "{from}.{own} asks {to}: kind {}, {:x}{}",
-                request[1],
+                glance::message(&request)[1],
                 hash(&request),
                 if sent.is_some() { "" } else { ", lost" }
             ));
@@ -284,7 +284,7 @@ impl Way {
         let back = net.send(to, from);
         net.trace.tell(format_args!(
             "{to}.{incarnation} answers {from}.{own}: kind {}, {:x}{}",
-            answer[1],
+            glance::message(&answer)[1],
             hash(&answer),
             if back.is_some() { "" } else { ", lost" }
         ));

@@ -28,8 +28,8 @@ struct Known {
     entries: BTreeMap<(u64, u64), (u64, u64)>,
     /// Hashes of payloads, by term and index.
     payloads: BTreeMap<(u64, u64), u64>,
-    /// Term and hash of what was applied or acknowledged, by index.
-    committed: BTreeMap<u64, (u64, u64)>,
+    /// Term and hash of what was applied or acknowledged, by index, of each generation from when it began.
+    committed: BTreeMap<u64, BTreeMap<u64, (u64, u64)>>,
     /// How many of these were acknowledged to a client.
     acknowledged: BTreeMap<u64, ()>,
     /// D, as far as any replica ever said.
@@ -124,11 +124,23 @@ impl Oracle {
     }
 
     /// One entry an index that is committed.
-    pub(crate) fn applies(&self, node: u64, index: u64, term: u64, payload: Option<&Bytes>) {
+    pub(crate) fn applies(
+        &self,
+        (node, generation): (u64, u64),
+        index: u64,
+        term: u64,
+        payload: Option<&Bytes>,
+    ) {
         let hash = hash(payload);
         let mut known = lock(&self.0);
         let first = *known.payloads.entry((term, index)).or_insert(hash);
-        let committed = *known.committed.entry(index).or_insert((term, hash));
+        let before = known.committed.range(..generation).next_back();
+        let before = before.and_then(|(_, committed)| committed.get(&index).copied());
+        if before.is_some_and(|before| before != (term, hash)) {
+            *known.counts.entry("an entry in the place of one that was lost").or_default() += 1;
+        }
+        let committed = known.committed.entry(generation).or_default();
+        let committed = *committed.entry(index).or_insert((term, hash));
         drop(known);
         if first != hash {
             self.broken(format!("node {node} applies another entry {index} of term {term}"));
@@ -142,9 +154,17 @@ impl Oracle {
     }
 
     /// A client was told that its payload is committed there.
-    pub(crate) fn acknowledges(&self, node: u64, index: u64, term: u64, payload: &Bytes) {
-        self.applies(node, index, term, Some(payload));
-        lock(&self.0).acknowledged.insert(index, ());
+    pub(crate) fn acknowledges(&self, whose: (u64, u64), index: u64, term: u64, payload: &Bytes) {
+        self.applies(whose, index, term, Some(payload));
+        let mut known = lock(&self.0);
+        let newest = known.committed.last_key_value().map(|(newest, _)| *newest);
+        if Some(whose.1) < newest {
+            // It was acknowledged before somebody decided, and is told now.
+            *known.counts.entry("records acknowledged that may be lost").or_default() += 1;
+            return;
+        }
+        known.acknowledged.insert(index, ());
+        drop(known);
         self.count("a proposal acknowledged");
     }
 
@@ -153,11 +173,15 @@ impl Oracle {
         known.durable = durable.max(known.durable);
     }
 
-    /// What was in memory is given up by rule: all up to D stays.
-    pub(crate) fn loses_to_durable(&self) {
+    /// What was in memory is given up by rule, from this generation on: all up to D stays. A generation that goes on may
+    /// have ended and begun, alone.
+    pub(crate) fn loses_to_durable(&self, generation: u64) {
         let mut known = lock(&self.0);
         let next = known.durable.map_or(0, |durable| durable + 1);
-        known.committed.split_off(&next);
+        let mut committed =
+            known.committed.last_entry().map_or_else(BTreeMap::new, |last| last.get().clone());
+        committed.split_off(&next);
+        known.committed.insert(generation, committed);
         let gone = known.acknowledged.split_off(&next).len() as u64;
         *known.counts.entry("records acknowledged that may be lost").or_default() += gone;
     }

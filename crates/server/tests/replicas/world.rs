@@ -28,6 +28,7 @@ pub(crate) type Applied = Arc<Mutex<Vec<(u64, Option<Bytes>)>>>;
 /// Remembers what is applied.
 pub(crate) struct Remembers {
     node: u64,
+    generation: u64,
     applied: Applied,
     net: Arc<Net>,
     has_ended: Arc<AtomicBool>,
@@ -43,7 +44,7 @@ impl Apply for Remembers {
         let mut applied = lock(&self.applied);
         assert_eq!(index, applied.len() as u64, "entries are applied in order");
         self.net.trace.tell(format_args!("{} applies {index} of term {term}", self.node));
-        self.net.oracle.applies(self.node, index, term, payload);
+        self.net.oracle.applies((self.node, self.generation), index, term, payload);
         applied.push((term, payload.cloned()));
         Ok(index)
     }
@@ -74,6 +75,8 @@ pub(crate) struct Node {
     memory: Arc<Memory>,
     clock: Clock,
     pub(crate) incarnation: u64,
+    /// In which it begins, at least.
+    pub(crate) generation: u64,
     pub(crate) group: Option<Arc<Group<Remembers>>>,
     pub(crate) applied: Applied,
     /// It may have forgotten: durable, until it votes again.
@@ -146,6 +149,7 @@ impl World {
             memory: Arc::default(),
             clock: Clock::manual(self.seed ^ id),
             incarnation: 0,
+            generation: 0,
             group: None,
             applied: Arc::default(),
             is_doubtful: false,
@@ -180,6 +184,8 @@ impl World {
         };
         let dir: Arc<dyn Dir> = Arc::clone(&node.disk) as _;
         let recovered = Recovered::open(&dir, options).unwrap();
+        recovered.rise(node.generation).unwrap();
+        node.generation = recovered.generation();
         let records = recovered.recovery().last_index;
         assert!(records >= node.synced, "node {id} lost what it had synced: {records}");
         let has_less = records.checked_sub(1) < *lock(&node.memory.0);
@@ -205,11 +211,15 @@ impl World {
             net.oracle.count("a start that is dirty");
         }
         let dirtiness = if is_dirty { "dirty" } else { "clean" };
-        net.trace.tell(format_args!("{id}.{} starts {dirtiness}, {records}", node.incarnation));
+        net.trace.tell(format_args!(
+            "{id}.{} starts {dirtiness}, {records}, in generation {}",
+            node.incarnation, node.generation
+        ));
         let applied = Arc::clone(&node.applied);
         node.has_ended = Arc::default();
         let has_ended = Arc::clone(&node.has_ended);
-        let state = Remembers { node: id, applied, net: Arc::clone(&net), has_ended };
+        let generation = node.generation;
+        let state = Remembers { node: id, generation, applied, net: Arc::clone(&net), has_ended };
         let group = Arc::new(recovered.start_here(begin, state).await.unwrap());
         let (incarnation, applied) = (node.incarnation, Arc::clone(&node.applied));
         net.comes_up(id, Up { incarnation, receiver: group.receiver(), applied });

@@ -1,7 +1,7 @@
 //! What was written stays readable, byte for byte.
 
 use plimsoll_server::shard::{
-    Draft, Entry, Fence, Item, Open, Producers, Sequenced, Settings, State, Why,
+    Draft, Entry, Fence, Generation, Item, Open, Producers, Sequenced, Settings, State, Why,
 };
 
 use super::batch::{batch, opening};
@@ -41,12 +41,16 @@ fn entries() -> Vec<Vec<u8>> {
     last.push(&Item::Close { opening: at });
     let mut intended = Draft::new();
     intended.push(&Item::Intended(12));
+    let mut after_loss = Draft::new();
+    after_loss.push(&Item::Fence(Fence { why: Why::Operator, ..fence }));
+    after_loss.push(&Item::Generation(Generation { number: 3, digest: 1 << 90 }));
     vec![
         acts.finish(1_000_000).to_vec(),
         batches.finish(1_000_001).to_vec(),
         after.finish(1_000_002).to_vec(),
         last.finish(1_000_003).to_vec(),
         intended.finish(1_000_004).to_vec(),
+        after_loss.finish(1_000_005).to_vec(),
     ]
 }
 
@@ -76,8 +80,18 @@ fn a_snapshot_is_written_and_read_as_ever() {
         state.apply(index, &entry, &mut Vec::new()).unwrap();
     }
     let bytes = state.encode();
-    assert_eq!(bytes, golden("shard/testdata/state.v3", &bytes));
+    assert_eq!(bytes, golden("shard/testdata/state.v4", &bytes));
     assert_eq!(State::decode(&bytes), Ok(state));
+}
+
+#[test]
+fn a_snapshot_of_version_3_is_read_as_ever() {
+    let mut state = State::default();
+    state.pass(1, 1).unwrap();
+    for (index, entry) in (2..).zip(entries()).take(5) {
+        state.apply(index, &entry, &mut Vec::new()).unwrap();
+    }
+    assert_eq!(State::decode(include_bytes!("testdata/state.v3")), Ok(state));
 }
 
 #[test]

@@ -3,6 +3,8 @@
 mod drain;
 mod init;
 mod move_leader;
+mod recover;
+mod status;
 
 use anyhow::Result;
 
@@ -13,6 +15,10 @@ pub(crate) fn run(command: ClusterCommand) -> Result<Exit> {
     match command {
         ClusterCommand::Init { dir, members } => init::run(&dir, members),
         ClusterCommand::Drain { http, undo, json } => drain::run(&http, undo, json),
+        ClusterCommand::Status { http, json } => status::run(&http, json),
+        ClusterCommand::Recover { shard, digest, dry_run, http, json } => {
+            recover::run(&http, shard, &digest, dry_run, json)
+        }
         ClusterCommand::Move { shard, to, http } => move_leader::run(&http, shard, to),
     }
 }

@@ -1,0 +1,74 @@
+//! `plimsoll cluster recover`: a fenced shard goes on with what the disks have.
+
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use serde::Deserialize;
+
+use super::status;
+use crate::commands::ask;
+use crate::exit::Exit;
+use crate::output;
+
+/// How long it may take until all have written down what was decided.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// How long until the shard is led: its nodes are closed in order, and opened again.
+const LED_WITHIN: Duration = Duration::from_secs(60);
+const LOOK: Duration = Duration::from_millis(250);
+
+/// What was decided. A newer broker may say more.
+#[derive(Debug, Deserialize)]
+struct GoesOn {
+    generation: u64,
+    nodes: Vec<u64>,
+    guaranteed: u64,
+}
+
+pub(super) fn run(http: &str, shard: u32, digest: &str, dry_run: bool, json: bool) -> Result<Exit> {
+    if digest.len() != 32 || !digest.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+        bail!(
+            "{digest:?} is no digest: 32 hexadecimal digits, which plimsoll cluster status shows"
+        );
+    }
+    let path = format!("/cluster/recover?shard={shard}&digest={digest}&dry_run={dry_run}");
+    let answer = ask::post(http, &path, PATIENCE)?;
+    let read = serde_json::from_str(&answer);
+    let GoesOn { generation, nodes, guaranteed } =
+        read.with_context(|| format!("what {http} answers is no decision"))?;
+    if json {
+        output::text(&answer)?;
+    }
+    let nodes: Vec<String> = nodes.iter().map(u64::to_string).collect();
+    let (nodes, would) = (nodes.join(", "), if dry_run { "would go on" } else { "goes on" });
+    output::news(&format!(
+        "shard {shard} {would} in generation {generation}, with the logs of nodes {nodes}; all up to entry {guaranteed} \
+         is there"
+    ));
+    if dry_run {
+        return Ok(Exit::Ok);
+    }
+    let leader = wait_until_led(http, shard)?;
+    output::news(&format!("shard {shard} is led by node {leader}"));
+    Ok(Exit::Ok)
+}
+
+/// The broker that is asked opens again meanwhile: it does not answer for a moment.
+#[expect(clippy::disallowed_methods, reason = "nobody tells when a broker leads: one must ask")]
+fn wait_until_led(http: &str, shard: u32) -> Result<u64> {
+    let began = Instant::now();
+    loop {
+        sleep(LOOK);
+        let rolls = ask::get(http, "/cluster/status").and_then(|said| status::read(http, &said));
+        let roll = rolls.map(|rolls| rolls.into_iter().find(|roll| roll.shard == shard));
+        match roll {
+            Ok(Some(status::Roll { leader: Some(leader), .. })) => return Ok(leader),
+            _ if began.elapsed() < LED_WITHIN => {}
+            Ok(_) => bail!(
+                "shard {shard} is not led after {} s: plimsoll cluster status says why",
+                LED_WITHIN.as_secs()
+            ),
+            Err(why) => return Err(why),
+        }
+    }
+}

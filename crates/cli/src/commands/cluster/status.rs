@@ -1,0 +1,174 @@
+//! `plimsoll cluster status`: who leads what, and after a loss what is left.
+
+use std::fmt::Write;
+
+use anyhow::{Context, Result};
+use serde::Deserialize;
+
+use crate::commands::ask;
+use crate::exit::Exit;
+use crate::output;
+
+/// Digits of a boot id that tell it from others.
+const BOOT_DIGITS: usize = 8;
+
+/// What is known of a shard. A newer broker may say more.
+#[derive(Debug, Deserialize)]
+pub(super) struct Roll {
+    pub(super) shard: u32,
+    pub(super) condition: String,
+    pub(super) leader: Option<u64>,
+    generation: u64,
+    guaranteed: u64,
+    best_tail: (u64, u64),
+    committed: u64,
+    voters: Vec<u64>,
+    missing: Vec<u64>,
+    digest: String,
+    rows: Vec<Row>,
+}
+
+/// What a node says of its replica.
+#[derive(Debug, Deserialize)]
+struct Row {
+    node: u64,
+    incarnation: u64,
+    generation: u64,
+    boot: String,
+    is_in_doubt: bool,
+    vote_term: u64,
+    voted_for: u64,
+    last_term: u64,
+    last: u64,
+    synced: u64,
+    committed: u64,
+    durable: u64,
+    said: String,
+}
+
+pub(super) fn run(http: &str, json: bool) -> Result<Exit> {
+    let answer = ask::get(http, "/cluster/status")?;
+    let rolls = read(http, &answer)?;
+    output::text(&if json { answer } else { said(&rolls) })?;
+    let is_led = rolls.iter().all(|roll| roll.leader.is_some());
+    Ok(if is_led { Exit::Ok } else { Exit::CheckFailed })
+}
+
+pub(super) fn read(http: &str, answer: &str) -> Result<Vec<Roll>> {
+    serde_json::from_str(answer).with_context(|| format!("what {http} answers is no status"))
+}
+
+fn said(rolls: &[Roll]) -> String {
+    rolls.iter().map(one).collect::<Vec<_>>().join("\n")
+}
+
+fn one(roll: &Roll) -> String {
+    let mut said = String::new();
+    let mut line =
+        |text: std::fmt::Arguments<'_>| writeln!(said, "{text}").expect("a string grows");
+    let Roll { shard, guaranteed, committed, generation, digest, .. } = roll;
+    let is_fenced = roll.condition == "fenced";
+    let how = match (roll.leader, &*roll.condition) {
+        (Some(leader), _) => format!("led by node {leader}"),
+        (None, "fenced") => "FENCED: nobody leads it, and too many may have forgotten".to_owned(),
+        (None, "unreached") => "unreached: fewer than a majority of its voters answer".to_owned(),
+        (None, other) => other.to_owned(),
+    };
+    let after = match generation {
+        0 => String::new(),
+        _ => format!(", in generation {generation}"),
+    };
+    let voters: Vec<String> = roll.voters.iter().map(u64::to_string).collect();
+    line(format_args!("shard {shard}: {how}{after}; nodes {} vote", voters.join(", ")));
+    if !roll.missing.is_empty() {
+        let missing: Vec<String> = roll.missing.iter().map(u64::to_string).collect();
+        line(format_args!("  no answer of node {}", missing.join(", ")));
+    }
+    line(format_args!(
+        "  {:>4}  {:<8}  {:>11}  {:<8}  {:>13}  {:>16}  {:>12}  {:>12}  {:>12}",
+        "node", "mark", "incarnation", "boot", "voted", "log ends", "synced to", "C", "D"
+    ));
+    for row in &roll.rows {
+        let mark = if row.is_in_doubt { "in doubt" } else { "sure" };
+        let boot = row.boot.get(..BOOT_DIGITS).unwrap_or("-");
+        let vote = format!("{} in {}", row.voted_for, row.vote_term);
+        let log = format!("{} of {}", row.last, row.last_term);
+        line(format_args!(
+            "  {:>4}  {mark:<8}  {:>11}  {boot:<8}  {vote:>13}  {log:>16}  {:>12}  {:>12}  {:>12}",
+            row.node, row.incarnation, row.synced, row.committed, row.durable
+        ));
+        if row.generation < *generation {
+            line(format_args!("        of generation {}: it has not heard yet", row.generation));
+        }
+        if row.is_in_doubt {
+            line(format_args!("        {}", row.said));
+        }
+    }
+    if is_fenced {
+        let (term, last) = roll.best_tail;
+        line(format_args!(
+            "  guaranteed  all up to entry {guaranteed}: it is durable on a majority"
+        ));
+        line(format_args!(
+            "  best tail   entry {last} of term {term}: the longest log of those that answer"
+        ));
+        line(format_args!(
+            "  in doubt    what was acknowledged behind entry {guaranteed}: up to entry {committed} at least was, and \
+             more may have been"
+        ));
+        line(format_args!(
+            "  bring back the nodes that can be; to go on with what is left:\n  \
+             plimsoll cluster recover --shard {shard} --digest {digest}"
+        ));
+    }
+    said
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fenced_shard_shows_what_is_guaranteed_left_and_in_doubt() {
+        let row = |node| Row {
+            node,
+            incarnation: 3,
+            generation: 0,
+            boot: "0123456789abcdef0123456789abcdef".to_owned(),
+            is_in_doubt: node != 2,
+            vote_term: 4,
+            voted_for: 1,
+            last_term: 4,
+            last: 200 - node,
+            synced: 198,
+            committed: 180,
+            durable: 120,
+            said: "the system was started anew".to_owned(),
+        };
+        let roll = Roll {
+            shard: 2,
+            condition: "fenced".to_owned(),
+            leader: None,
+            generation: 0,
+            guaranteed: 120,
+            best_tail: (4, 199),
+            committed: 180,
+            voters: vec![1, 2, 3],
+            missing: vec![2],
+            digest: "5f0c".to_owned(),
+            rows: vec![row(1), row(3)],
+        };
+        let said = said(&[roll]);
+        for part in [
+            "shard 2: FENCED: nobody leads it, and too many may have forgotten; nodes 1, 2, 3 vote",
+            "no answer of node 2",
+            "   1  in doubt            3  01234567         1 in 4          199 of 4           198           180           120",
+            "guaranteed  all up to entry 120",
+            "best tail   entry 199 of term 4",
+            "up to entry 180 at least was",
+            "plimsoll cluster recover --shard 2 --digest 5f0c",
+        ] {
+            assert!(said.contains(part), "{part}:\n{said}");
+        }
+    }
+}

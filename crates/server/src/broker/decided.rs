@@ -1,0 +1,199 @@
+//! [`Decided`]: that a shard goes on though most of its replicas may have forgotten what they acknowledged.
+//!
+//! ```text
+//! DIR/loss-N
+//!
+//!  0 magic      8   "PLIMLOSS"
+//!  8 version   u32  1
+//! 12 shard     u32
+//! 16 generation u64 of the shard from there on
+//! 24 digest    16   of what was shown to whoever decided
+//! 40 guaranteed u64 entries up to this log index were known to be durable on a majority
+//! 48 at        u64  when it was decided, in ms since 1970
+//! 56 lifts     u32  1: the replica here does not count as one in doubt any more
+//! 60 zeros      4
+//! 64 checksum  u64  XXH3-64 of all before it
+//! ```
+//!
+//! Little-endian. The file is durable before the node is closed to be opened again, which raises the generation of the replica,
+//! then ends its doubt, and then takes `lifts` back: each is durable before the next, and a start that is interrupted does it
+//! again. It stays: whoever leads writes of it what it has agreed on first, the loss fence.
+
+use std::sync::Arc;
+
+use plimsoll_sync::{Dir, File, SyncMethod};
+use twox_hash::XxHash3_64;
+
+use super::error::Failed;
+use super::layout::{self, DURABLE, SHARED};
+use super::seeded::{Stage, trust};
+use crate::cursor::{Cursor, Malformed};
+use crate::whole;
+
+const MAGIC: [u8; 8] = *b"PLIMLOSS";
+const VERSION: u32 = 1;
+pub(super) const BYTES: usize = 72;
+/// Shards that can go on after a loss: of records.
+pub(super) const RECORDS: [u32; 2] = [SHARED, DURABLE];
+
+/// What was decided of a shard.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Decided {
+    pub(crate) number: u32,
+    pub(crate) generation: u64,
+    pub(crate) digest: u128,
+    /// Entries up to this log index were known to be durable on a majority.
+    pub(crate) guaranteed: u64,
+    pub(crate) at_ms: u64,
+    /// The replica here is not in doubt any more.
+    pub(crate) lifts: bool,
+}
+
+impl Decided {
+    /// What was decided last of a shard, as this node has heard.
+    pub(super) fn read(dir: &dyn Dir, number: u32) -> Result<Option<Self>, Failed> {
+        let name = layout::loss(number);
+        let Some(file) = whole::open(dir, &name).map_err(Failed::Directory)? else {
+            return Ok(None);
+        };
+        let mut bytes = [0; BYTES + 1];
+        let read = file.read_at(&mut bytes, 0).map_err(Failed::Directory)?;
+        let decided = Self::decode(&bytes[..read]).ok();
+        let decided = decided.filter(|decided| decided.number == number);
+        decided.map(Some).ok_or(Failed::Damaged(name))
+    }
+
+    /// Durable on return.
+    pub(super) fn write(self, dir: &dyn Dir) -> Result<(), Failed> {
+        let bytes = self.encode();
+        let fill = |file: &dyn File| file.write_sync_at(&bytes, 0, SyncMethod::ORDINARY).map(drop);
+        let written = whole::create(dir, &layout::loss(self.number), fill);
+        written.map(drop).map_err(Failed::Directory)
+    }
+
+    pub(super) fn encode(self) -> [u8; BYTES] {
+        let mut to = Vec::with_capacity(BYTES);
+        to.extend_from_slice(&MAGIC);
+        to.extend_from_slice(&VERSION.to_le_bytes());
+        to.extend_from_slice(&self.number.to_le_bytes());
+        to.extend_from_slice(&self.generation.to_le_bytes());
+        to.extend_from_slice(&self.digest.to_le_bytes());
+        to.extend_from_slice(&self.guaranteed.to_le_bytes());
+        to.extend_from_slice(&self.at_ms.to_le_bytes());
+        to.extend_from_slice(&u32::from(self.lifts).to_le_bytes());
+        to.extend_from_slice(&[0; 4]);
+        let checksum = XxHash3_64::oneshot(&to);
+        to.extend_from_slice(&checksum.to_le_bytes());
+        to.try_into().expect("its fields have so many bytes")
+    }
+
+    pub(super) fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
+        const OF: &str = "what was decided of a shard";
+        let (body, checksum) = bytes.split_last_chunk().ok_or(Malformed::Short(OF))?;
+        let (expected, found) = (u64::from_le_bytes(*checksum), XxHash3_64::oneshot(body));
+        if expected != found {
+            return Err(Malformed::Checksum { expected, found });
+        }
+        let mut from = Cursor::new(body, OF);
+        if from.array()? != MAGIC {
+            return Err(Malformed::Field("the first byte of a decision", u64::from(body[0])));
+        }
+        match from.u32()? {
+            VERSION => {}
+            other => return Err(Malformed::Field("the version of a decision", other.into())),
+        }
+        let decided = Self {
+            number: from.u32()?,
+            generation: from.raisable("a generation")?,
+            digest: from.array().map(u128::from_le_bytes)?,
+            guaranteed: from.raisable("a log index")?,
+            at_ms: from.u64()?,
+            lifts: match from.u32()? {
+                0 => false,
+                1 => true,
+                other => return Err(Malformed::Field("a flag", other.into())),
+            },
+        };
+        from.zeros(4, "what stands behind a flag")?;
+        from.end()?;
+        Ok(decided)
+    }
+}
+
+/// What a start found decided of its shards.
+pub(super) struct Decisions(Vec<Decided>);
+
+impl Decisions {
+    pub(super) fn read(dir: &Arc<dyn Dir>) -> Result<Self, Failed> {
+        let read = RECORDS.map(|number| Decided::read(&**dir, number));
+        read.into_iter().filter_map(Result::transpose).collect::<Result<_, _>>().map(Self)
+    }
+
+    /// What was decided of a shard.
+    pub(super) fn of(&self, number: u32) -> Option<Decided> {
+        self.0.iter().find(|decided| decided.number == number).copied()
+    }
+
+    /// Whether the replica of a shard is not in doubt any more.
+    pub(super) fn lifts(&self, number: u32) -> bool {
+        self.of(number).is_some_and(|decided| decided.lifts)
+    }
+
+    /// All of it is done: a doubt of a later run is another. Durable on return.
+    pub(super) fn are_done(&self, dir: &Arc<dyn Dir>) -> Result<(), Failed> {
+        for decided in self.0.iter().filter(|decided| decided.lifts) {
+            if Stage::read(&**dir, decided.number)?.is_some() {
+                trust(&**dir, decided.number)?;
+            }
+            Decided { lifts: false, ..*decided }.write(&**dir)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use plimsoll_simdisk::SimDir;
+
+    use super::*;
+
+    const GOLDEN: &[u8] = include_bytes!("testdata/loss-v1");
+
+    fn sample() -> Decided {
+        let digest = 0x0102_0304_0506_0708_090a_0b0c_0d0e_0f10;
+        Decided { number: 2, generation: 3, digest, guaranteed: 77, at_ms: 1_000, lifts: true }
+    }
+
+    #[test]
+    fn a_decision_is_written_as_version_1_has_it_and_no_other_bytes_are_one() {
+        let bytes = sample().encode();
+        if std::env::var_os("PLIMSOLL_WRITE_GOLDEN").is_some() {
+            std::fs::write("src/broker/testdata/loss-v1", bytes).unwrap();
+        }
+        assert!(bytes == GOLDEN, "{bytes:02x?}");
+        assert_eq!(Decided::decode(&bytes), Ok(sample()));
+        for bit in 0..BYTES * 8 {
+            let mut changed = bytes;
+            changed[bit / 8] ^= 1 << (bit % 8);
+            assert!(Decided::decode(&changed).is_err(), "bit {bit}");
+        }
+        for end in 0..BYTES {
+            assert!(Decided::decode(&bytes[..end]).is_err(), "{end} bytes");
+        }
+    }
+
+    #[test]
+    fn a_decision_is_there_after_a_power_cut_and_of_its_own_shard() {
+        let dir = SimDir::new();
+        assert!(matches!(Decided::read(&dir, 2), Ok(None)));
+        sample().write(&dir).unwrap();
+        let later = Decided { lifts: false, generation: 4, ..sample() };
+        later.write(&dir).unwrap();
+        for seed in 0..20 {
+            let found = Decided::read(&dir.power_cut(seed), 2).unwrap();
+            assert_eq!(found, Some(later), "seed {seed}");
+        }
+        dir.rename("loss-2", "loss-3").unwrap();
+        assert!(matches!(Decided::read(&dir, 3), Err(Failed::Damaged(_))));
+    }
+}

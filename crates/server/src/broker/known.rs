@@ -1,0 +1,74 @@
+//! The C and the D of a shard that this node knew a while ago, for whoever has to decide after a loss what is gone.
+//!
+//! ```text
+//! DIR/known-N
+//!
+//!  0 magic      8   "PLIMKNOW"
+//!  8 version   u32  1
+//! 12 shard     u32
+//! 16 committed u64  C, a log index
+//! 24 durable   u64  D
+//! 32 checksum  u64  XXH3-64 of all before it
+//! ```
+//!
+//! Little-endian. Nothing depends on it: both are bounds from below, and one that is lost is taken for 0.
+
+use plimsoll_sync::{Dir, File, SyncMethod};
+use twox_hash::XxHash3_64;
+
+use super::layout;
+use crate::whole;
+
+const MAGIC: [u8; 8] = *b"PLIMKNOW";
+const VERSION: u32 = 1;
+const BYTES: usize = 40;
+
+/// C and D, as they were noted last; `None` if that cannot be read.
+pub(super) fn read(dir: &dyn Dir, number: u32) -> Option<(u64, u64)> {
+    let file = whole::open(dir, &layout::known(number)).ok()??;
+    let mut bytes = [0; BYTES + 1];
+    let read = file.read_at(&mut bytes, 0).ok()?;
+    let word = |at: usize| u64::from_le_bytes(*bytes[at..].first_chunk().expect("it is that long"));
+    let known = (word(16), word(24));
+    (bytes[..read] == encode(number, known)).then_some(known)
+}
+
+/// Notes C and D. Durable on return.
+pub(super) fn write(dir: &dyn Dir, number: u32, known: (u64, u64)) -> plimsoll_sync::Result<()> {
+    let bytes = encode(number, known);
+    let fill = |file: &dyn File| file.write_sync_at(&bytes, 0, SyncMethod::ORDINARY).map(drop);
+    whole::create(dir, &layout::known(number), fill).map(drop)
+}
+
+fn encode(number: u32, (committed, durable): (u64, u64)) -> [u8; BYTES] {
+    let mut to = [0; BYTES];
+    to[..8].copy_from_slice(&MAGIC);
+    to[8..12].copy_from_slice(&VERSION.to_le_bytes());
+    to[12..16].copy_from_slice(&number.to_le_bytes());
+    to[16..24].copy_from_slice(&committed.to_le_bytes());
+    to[24..32].copy_from_slice(&durable.to_le_bytes());
+    let checksum = XxHash3_64::oneshot(&to[..32]);
+    to[32..].copy_from_slice(&checksum.to_le_bytes());
+    to
+}
+
+#[cfg(test)]
+mod tests {
+    use plimsoll_simdisk::SimDir;
+
+    use super::*;
+
+    #[test]
+    fn what_was_known_is_there_after_a_power_cut_and_damage_is_nothing() {
+        let dir = SimDir::new();
+        assert_eq!(read(&dir, 2), None);
+        write(&dir, 2, (9, 7)).unwrap();
+        write(&dir, 2, (12, 9)).unwrap();
+        for seed in 0..20 {
+            assert_eq!(read(&dir.power_cut(seed), 2), Some((12, 9)), "seed {seed}");
+        }
+        assert_eq!(encode(2, (12, 9))[..24], *b"PLIMKNOW\x01\0\0\0\x02\0\0\0\x0c\0\0\0\0\0\0\0");
+        dir.rename("known-2", "known-3").unwrap();
+        assert_eq!(read(&dir, 3), None);
+    }
+}

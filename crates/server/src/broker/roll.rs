@@ -1,0 +1,353 @@
+//! [`Roll`]: what each node says of its replica of a shard, and what follows from that. Pure.
+//!
+//! ```text
+//! a row
+//!  0 version     u8   1
+//!  1 flags       u8   1: in doubt, 2: its vote was granted, 4: it leads
+//!  2 shard       u32
+//!  6 node        u64
+//! 14 incarnation u64
+//! 22 generation  u64
+//! 30 boot        16   of its system; 0 if it is not known
+//! 46 vote        u64 term · u64 node
+//! 62 last        u64 term · u64 index      of its log; 0: it is empty
+//! 78 synced      u64  log index
+//! 86 committed   u64  C, as far as it knows, or knew before its last end
+//! 94 durable     u64  D, the same
+//! 102 leader     u64  0: it knows of none
+//! 110 voters     u32 count · u64 each
+//! .. said        text what is known of its run before
+//! ```
+//!
+//! Little-endian; text is length u16 · UTF-8. The [digest](Roll::digest) is of all rows, by their nodes. While nobody leads
+//! nothing of them changes but by what also changes what should be decided.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use twox_hash::XxHash3_128;
+
+use crate::cluster::Outline;
+use crate::cursor::{Cursor, Malformed, push_text};
+
+const VERSION: u8 = 1;
+const SAID_BYTES_MAX: usize = 512;
+const IN_DOUBT: u8 = 1;
+const GRANTED: u8 = 2;
+const LEADS: u8 = 4;
+
+/// What a node says of its replica of a shard. Indexes are the log's; 0 is none.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Row {
+    /// The number of the shard.
+    pub shard: u32,
+    /// Which node.
+    pub node: u64,
+    /// Which of its starts.
+    pub incarnation: u64,
+    /// After which loss its replica goes on.
+    pub generation: u64,
+    /// The boot of its system, as 32 hexadecimal digits; empty if that is not known.
+    pub boot: String,
+    /// Whether it may have forgotten what it acknowledged.
+    pub is_in_doubt: bool,
+    /// The term of its vote.
+    pub vote_term: u64,
+    /// For whom that was.
+    pub voted_for: u64,
+    /// Whether a quorum granted that vote.
+    pub is_granted: bool,
+    /// The term of the last entry of its log.
+    pub last_term: u64,
+    /// The index of that.
+    pub last: u64,
+    /// The last entry that is durable there.
+    pub synced: u64,
+    /// C, as far as it knows, or knew some seconds before its last end.
+    pub committed: u64,
+    /// D, the same: entries up to there are durable on a majority.
+    pub durable: u64,
+    /// Whether it leads.
+    pub leads: bool,
+    /// Who leads, as far as it knows; 0 if nobody.
+    pub leader: u64,
+    /// Who votes, as far as it knows.
+    pub voters: Vec<u64>,
+    /// What is known of its run before this one.
+    pub said: String,
+}
+
+/// How a shard is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Condition {
+    /// A replica leads.
+    Led,
+    /// Nobody leads, and those that can vote are a majority: they will elect one.
+    Electing,
+    /// Those that answer are too few, whatever they remember.
+    Unreached,
+    /// A majority answers, and too few of them know that they forgot nothing.
+    Fenced,
+}
+
+/// All that is known of a shard.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Roll {
+    /// The number of the shard.
+    pub shard: u32,
+    /// How it is.
+    pub condition: Condition,
+    /// Who leads.
+    pub leader: Option<u64>,
+    /// After which loss it goes on: the newest that any replica is of.
+    pub generation: u64,
+    /// Entries up to this log index are known to be durable on a majority.
+    pub guaranteed: u64,
+    /// The last entry of the longest log of those that answer: its term and index.
+    pub best_tail: (u64, u64),
+    /// C, as far as any of those that answer knows: more may have been acknowledged.
+    pub committed: u64,
+    /// Who votes.
+    pub voters: Vec<u64>,
+    /// Voters that do not answer.
+    pub missing: Vec<u64>,
+    /// Of these rows, to be named by whoever decides.
+    pub digest: String,
+    /// What each says.
+    pub rows: Vec<Row>,
+}
+
+impl Row {
+    /// A node's, of what its replica says of itself and it knew before.
+    pub(super) fn of(
+        (shard, node, incarnation): (u32, u64, u64),
+        boot: Option<u128>,
+        outline: Outline,
+        known: (u64, u64),
+        said: &str,
+    ) -> Self {
+        let (vote_term, voted_for, is_granted) = outline.vote;
+        let (last_term, last) = outline.last;
+        Self {
+            shard,
+            node,
+            incarnation,
+            generation: outline.generation,
+            boot: boot.map_or(String::new(), |boot| format!("{boot:032x}")),
+            is_in_doubt: outline.is_dirty,
+            vote_term,
+            voted_for,
+            is_granted,
+            last_term,
+            last,
+            synced: outline.synced,
+            committed: outline.committed.max(known.0),
+            durable: outline.durable.max(known.1),
+            leads: outline.leader == Some(node),
+            leader: outline.leader.unwrap_or(0),
+            voters: outline.voters,
+            said: cut(said).to_owned(),
+        }
+    }
+
+    pub(super) fn encode(&self, to: &mut Vec<u8>) {
+        let flag = |is: bool, flag| if is { flag } else { 0 };
+        let doubt = flag(self.is_in_doubt, IN_DOUBT);
+        to.extend_from_slice(&[
+            VERSION,
+            doubt | flag(self.is_granted, GRANTED) | flag(self.leads, LEADS),
+        ]);
+        to.extend_from_slice(&self.shard.to_le_bytes());
+        for field in [self.node, self.incarnation, self.generation] {
+            to.extend_from_slice(&field.to_le_bytes());
+        }
+        let boot = u128::from_str_radix(&self.boot, 16).unwrap_or(0);
+        to.extend_from_slice(&boot.to_le_bytes());
+        let fields = [self.vote_term, self.voted_for, self.last_term, self.last, self.synced];
+        for field in fields.into_iter().chain([self.committed, self.durable, self.leader]) {
+            to.extend_from_slice(&field.to_le_bytes());
+        }
+        let voters = u32::try_from(self.voters.len()).expect("few vote");
+        to.extend_from_slice(&voters.to_le_bytes());
+        to.extend(self.voters.iter().flat_map(|voter| voter.to_le_bytes()));
+        push_text(cut(&self.said), to);
+    }
+
+    pub(super) fn decode(from: &mut Cursor<'_>) -> Result<Self, Malformed> {
+        let [version, flags] = from.array()?;
+        if version != VERSION {
+            return Err(Malformed::Field("the version of a row", version.into()));
+        }
+        if flags & !(IN_DOUBT | GRANTED | LEADS) != 0 {
+            return Err(Malformed::Field("flags of a row", flags.into()));
+        }
+        let has = |flag| flags & flag != 0;
+        let (shard, node, incarnation) = (from.u32()?, from.u64()?, from.u64()?);
+        let generation = from.raisable("a generation")?;
+        let boot = Some(u128::from_le_bytes(from.array()?)).filter(|boot| *boot != 0);
+        let (vote_term, voted_for) = (from.u64()?, from.u64()?);
+        let (last_term, last) = (from.u64()?, from.raisable("a log index")?);
+        let synced = from.raisable("a log index")?;
+        let committed = from.raisable("a log index")?;
+        let durable = from.raisable("a log index")?;
+        let leader = from.u64()?;
+        let count = from.count(8, "the count of voters")?;
+        let voters = (0..count).map(|_| from.u64()).collect::<Result<Vec<_>, _>>()?;
+        let said = from.text(SAID_BYTES_MAX, "what is said")?.to_owned();
+        Ok(Self {
+            shard,
+            node,
+            incarnation,
+            generation,
+            boot: boot.map_or(String::new(), |boot| format!("{boot:032x}")),
+            is_in_doubt: has(IN_DOUBT),
+            vote_term,
+            voted_for,
+            is_granted: has(GRANTED),
+            last_term,
+            last,
+            synced,
+            committed,
+            durable,
+            leads: has(LEADS),
+            leader,
+            voters,
+            said,
+        })
+    }
+}
+
+/// A text that is not too long.
+fn cut(said: &str) -> &str {
+    let mut ends = (0..=SAID_BYTES_MAX.min(said.len())).rev();
+    let end = ends.find(|end| said.is_char_boundary(*end)).unwrap_or(0);
+    &said[..end]
+}
+
+impl Roll {
+    /// What follows from what these say of a shard.
+    pub(super) fn of(shard: u32, rows: impl IntoIterator<Item = Row>) -> Self {
+        let rows: BTreeMap<u64, Row> = rows.into_iter().map(|row| (row.node, row)).collect();
+        let generation = rows.values().map(|row| row.generation).max().unwrap_or(0);
+        // Who has the newest entry knows best who votes.
+        let newest = rows.values().max_by_key(|row| (row.last_term, row.last));
+        let voters = newest.map_or(Vec::new(), |row| row.voters.clone());
+        let missing: Vec<u64> =
+            voters.iter().filter(|voter| !rows.contains_key(voter)).copied().collect();
+        let majority = voters.len() / 2 + 1;
+        let here: Vec<&Row> = voters.iter().filter_map(|voter| rows.get(voter)).collect();
+        let sure = here.iter().filter(|row| !row.is_in_doubt && row.generation == generation);
+        let leader = here.iter().filter(|row| row.leads).max_by_key(|row| row.vote_term);
+        let condition = match leader {
+            Some(_) => Condition::Led,
+            None if here.len() < majority => Condition::Unreached,
+            None if sure.count() >= majority => Condition::Electing,
+            None => Condition::Fenced,
+        };
+        let all = || rows.values();
+        Self {
+            shard,
+            condition,
+            leader: leader.map(|row| row.node),
+            generation,
+            guaranteed: all().map(|row| row.durable).max().unwrap_or(0),
+            best_tail: here.iter().map(|row| (row.last_term, row.last)).max().unwrap_or((0, 0)),
+            committed: all().map(|row| row.committed).max().unwrap_or(0),
+            digest: format!("{:032x}", digest(all())),
+            voters,
+            missing,
+            rows: rows.into_values().collect(),
+        }
+    }
+
+    /// Nodes that vote, and answer.
+    pub(super) fn here(&self) -> Vec<u64> {
+        let is_here = |voter: &&u64| !self.missing.contains(voter);
+        self.voters.iter().filter(is_here).copied().collect()
+    }
+}
+
+/// What is durable may grow while somebody looks, and what is said is for people.
+fn digest<'a>(rows: impl Iterator<Item = &'a Row>) -> u128 {
+    let mut bytes = Vec::new();
+    for row in rows {
+        Row { said: String::new(), synced: 0, ..row.clone() }.encode(&mut bytes);
+    }
+    XxHash3_128::oneshot(&bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(node: u64, is_in_doubt: bool, last: (u64, u64)) -> Row {
+        let outline = Outline {
+            generation: 1,
+            vote: (7, 2, true),
+            last,
+            synced: 4,
+            committed: 9,
+            durable: 5,
+            leader: None,
+            is_dirty: is_in_doubt,
+            voters: vec![1, 2, 3],
+        };
+        Row::of((2, node, 11), Some(77), outline, (8, 6), "it was cut off")
+    }
+
+    #[test]
+    fn a_row_is_read_as_it_was_written_and_no_other_bytes_are_one() {
+        let mut bytes = Vec::new();
+        row(3, true, (7, 20)).encode(&mut bytes);
+        assert_eq!(bytes.len(), 110 + 4 + 3 * 8 + 2 + "it was cut off".len());
+        let read = |bytes: &[u8]| {
+            let mut from = Cursor::new(bytes, "a row");
+            let row = Row::decode(&mut from)?;
+            from.end().map(|()| row)
+        };
+        assert_eq!(read(&bytes), Ok(row(3, true, (7, 20))));
+        for end in 0..bytes.len() {
+            assert!(read(&bytes[..end]).is_err(), "{end} bytes");
+        }
+        let long = Row { said: "é".repeat(400), ..row(3, true, (7, 20)) };
+        let mut bytes = Vec::new();
+        long.encode(&mut bytes);
+        assert_eq!(read(&bytes).map(|row| row.said.len()), Ok(SAID_BYTES_MAX));
+    }
+
+    #[test]
+    fn a_shard_is_fenced_where_a_majority_answers_and_too_few_of_them_forgot_nothing() {
+        let sure = |node| row(node, false, (7, 20));
+        let doubts = |node| row(node, true, (7, 10));
+        let condition = |rows: &[Row]| Roll::of(2, rows.iter().cloned()).condition;
+        assert_eq!(condition(&[doubts(1), doubts(2), doubts(3)]), Condition::Fenced);
+        assert_eq!(condition(&[sure(1), doubts(2), doubts(3)]), Condition::Fenced);
+        assert_eq!(condition(&[sure(1), doubts(2)]), Condition::Fenced);
+        assert_eq!(condition(&[sure(1), sure(2)]), Condition::Electing);
+        assert_eq!(condition(&[sure(1), sure(2), doubts(3)]), Condition::Electing);
+        assert_eq!(condition(&[doubts(3)]), Condition::Unreached);
+        assert_eq!(condition(&[]), Condition::Unreached);
+        let leads = Row { leads: true, leader: 1, ..sure(1) };
+        assert_eq!(condition(&[leads, doubts(2), doubts(3)]), Condition::Led);
+        // One of an older generation is heard by nobody.
+        let old = Row { generation: 0, ..sure(2) };
+        assert_eq!(condition(&[sure(1), old, doubts(3)]), Condition::Fenced);
+        let stranger = row(9, false, (1, 1));
+        assert_eq!(condition(&[doubts(1), doubts(2), stranger]), Condition::Fenced);
+    }
+
+    #[test]
+    fn what_is_known_is_the_most_that_anybody_knows() {
+        let rows = [row(1, true, (7, 20)), row(2, true, (6, 30))];
+        let roll = Roll::of(2, rows.clone());
+        assert_eq!((roll.guaranteed, roll.committed, roll.best_tail), (6, 9, (7, 20)));
+        assert_eq!((&roll.missing[..], roll.here()), (&[3][..], vec![1, 2]));
+        // What a disk does meanwhile changes nothing of it; what one has forgotten does.
+        let synced = Row { synced: 30, ..rows[0].clone() };
+        assert_eq!(Roll::of(2, [synced, rows[1].clone()]).digest, roll.digest);
+        let shorter = Row { last: 19, ..rows[0].clone() };
+        assert_ne!(Roll::of(2, [shorter, rows[1].clone()]).digest, roll.digest);
+        assert_ne!(Roll::of(2, [rows[0].clone()]).digest, roll.digest);
+    }
+}

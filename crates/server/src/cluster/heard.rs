@@ -1,0 +1,52 @@
+//! [`Heard`]: which leader this replica has heard lately. The engine names the one that it last voted for or followed, also
+//! where that has ended, and after a start before anybody spoke.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::settings::ELECTION_MS;
+
+/// One that is not heard for so long leads no more, or not here: another would have been elected.
+const LATELY: Duration = Duration::from_millis(2 * ELECTION_MS);
+
+/// Who sent entries, or signs of life, last.
+#[derive(Debug, Default)]
+pub(crate) struct Heard(Mutex<Option<(u64, Instant)>>);
+
+impl Heard {
+    pub(crate) fn hears(&self, leader: u64) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((leader, Instant::now()));
+    }
+
+    /// Whether this node was heard lately.
+    pub(crate) fn is_lately(&self, leader: u64) -> bool {
+        let heard = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        heard.is_some_and(|(node, at)| node == leader && at.elapsed() < LATELY)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::advance;
+
+    use super::*;
+
+    #[test]
+    fn a_leader_that_was_not_heard_lately_is_none() {
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        runtime.enable_time().start_paused(true).build().unwrap().block_on(async {
+            let heard = Heard::default();
+            assert!(!heard.is_lately(3));
+            heard.hears(3);
+            assert!(heard.is_lately(3) && !heard.is_lately(2));
+            advance(LATELY / 2).await;
+            heard.hears(3);
+            advance(LATELY / 2).await;
+            assert!(heard.is_lately(3));
+            advance(LATELY / 2).await;
+            assert!(!heard.is_lately(3));
+        });
+    }
+}

@@ -1,0 +1,54 @@
+//! [`Outline`]: what a replica says of itself to whoever has to decide what becomes of the group.
+
+use openraft::async_runtime::WatchReceiver;
+
+use super::apply::Apply;
+use super::group::Group;
+use super::record::to_log;
+
+/// A replica, as it is now. Indexes are the log's, which counts from 1; 0 is none.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Outline {
+    /// After which loss its group goes on.
+    pub generation: u64,
+    /// Its vote: the term, for whom, and whether a quorum granted it. Durable.
+    pub vote: (u64, u64, bool),
+    /// Term and index of the last entry of its log.
+    pub last: (u64, u64),
+    /// The last entry that is durable here.
+    pub synced: u64,
+    /// C, as far as it knows.
+    pub committed: u64,
+    /// D, as far as it knows.
+    pub durable: u64,
+    /// Who leads, as far as it knows.
+    pub leader: Option<u64>,
+    /// Whether it may have forgotten what it acknowledged, and does not vote.
+    pub is_dirty: bool,
+    /// The nodes whose replicas vote, ascending.
+    pub voters: Vec<u64>,
+}
+
+impl<S: Apply> Group<S> {
+    /// What it says of itself.
+    #[must_use]
+    pub fn outline(&self) -> Outline {
+        // D first: it is never beyond the C that is read after it.
+        let durable = self.durable().map_or(0, to_log);
+        let committed = self.committed().map_or(0, to_log);
+        let last = self.storage.tail().last();
+        let vote = self.engine.metrics().borrow_watched().vote;
+        let is_cut_off = self.is_cut_off();
+        Outline {
+            generation: self.generation(),
+            vote: (vote.leader_id.term, vote.leader_id.voted_for, vote.committed),
+            last: last.map_or((0, 0), |last| (last.leader_id.term, to_log(last.index))),
+            synced: self.synced(),
+            committed,
+            durable,
+            leader: self.leader().filter(|_| !is_cut_off),
+            is_dirty: self.is_dirty(),
+            voters: self.voters(),
+        }
+    }
+}
