@@ -15,7 +15,7 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesOrdered;
 use tokio::sync::oneshot;
 use tokio::task::spawn_blocking;
-use tokio::time::MissedTickBehavior;
+use tokio::time::{MissedTickBehavior, sleep};
 
 use super::decided::Decided;
 use super::error::Failed;
@@ -169,9 +169,23 @@ impl Leads {
             let run = Arc::clone(run);
             spawn_blocking(move || run.busy(now)).await.map_or(Ok(()), |busy| busy)?;
         }
-        self.group.propose(leadership, act.bytes).await?;
+        // One that nobody hears any more must be able to end.
+        tokio::select! {
+            fenced = self.group.propose(leadership, act.bytes) => drop(fenced?),
+            why = self.until_lost(leadership) => return Err(why.into()),
+        }
         tracing::warn!(shard = self.number, generation = number, "it goes on after a loss");
         Ok(())
+    }
+
+    /// Done once it does not lead in this leadership any more: why.
+    async fn until_lost(&self, leadership: Leadership) -> cluster::Error {
+        loop {
+            sleep(LOOK).await;
+            if let Err(why) = leadership::check(&self.group, leadership) {
+                return why;
+            }
+        }
     }
 }
 

@@ -314,7 +314,12 @@ impl Recovery {
 
     async fn write(&self, decided: Decided) -> Result<(), String> {
         let root = Arc::clone(&self.root);
-        let written = spawn_blocking(move || decided.write(&*root)).await;
+        let write = move || match Decided::read(&*root, decided.number)? {
+            // What it was told itself says more than what others were.
+            Some(known) if known.generation >= decided.generation && !decided.lifts => Ok(()),
+            _ => decided.write(&*root),
+        };
+        let written = spawn_blocking(write).await;
         written.map_err(|why| why.to_string())?.map_err(|why| why.to_string())?;
         let Decided { number, generation, lifts, .. } = decided;
         tracing::warn!(
