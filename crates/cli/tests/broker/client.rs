@@ -125,6 +125,28 @@ fn thousands_of_records_come_back_in_their_order() {
 }
 
 /// `| head` wants no more, and that is no error.
+/// It waited for ever for a record below the offset at which the partition goes on.
+#[test]
+fn reading_ends_behind_what_a_fence_gave_up() {
+    let dir = tempfile::tempdir().unwrap();
+    let broker = Broker::start(dir.path());
+    broker.ok("topic create t");
+    broker.produce("t", "kept\n");
+    // It may have forgotten something, for all it knows.
+    drop(broker);
+    let broker = Broker::start(dir.path());
+    let end = broker.json("topic describe t")["partitions"][0]["high_watermark"].as_i64().unwrap();
+    assert!(end > 1, "a fence: {end}");
+    assert_eq!(broker.ok("consume t --from earliest"), "kept\n");
+    assert_eq!(broker.ok("consume t --from 1"), "", "from within the gap");
+    assert_eq!(broker.ok(&format!("consume t --from {}", end - 1)), "");
+    broker.ok("consume t --group g");
+    let group = broker.json("group describe g");
+    assert_eq!(group["partitions"][0]["lag"], 0, "{group}");
+    broker.produce("t", "after\n");
+    assert_eq!(broker.ok("consume t --from earliest"), "kept\nafter\n");
+}
+
 #[test]
 fn a_reader_that_leaves_ends_a_consumer_that_follows() {
     let broker = Broker::fresh();

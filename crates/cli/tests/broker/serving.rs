@@ -4,9 +4,13 @@ use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, mpsc};
+use std::time::Duration;
 
 use tempfile::TempDir;
+
+/// How long a command may take, on a machine that does other things too.
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The program, whatever the environment of the tests says.
 pub(crate) fn plimsoll(args: &[&str]) -> Command {
@@ -102,7 +106,13 @@ impl Broker {
             .unwrap();
         // Who refuses does not read.
         asking.stdin.take().unwrap().write_all(input.as_bytes()).ok();
-        asking.wait_with_output().unwrap()
+        let pid = asking.id().to_string();
+        let (ended, ends) = mpsc::channel();
+        std::thread::spawn(move || ended.send(asking.wait_with_output().unwrap()));
+        ends.recv_timeout(PATIENCE).unwrap_or_else(|_| {
+            Command::new("kill").args(["-KILL", &pid]).status().ok();
+            panic!("plimsoll {line} has not ended after {PATIENCE:?}");
+        })
     }
 
     /// Its answer, where it succeeds.

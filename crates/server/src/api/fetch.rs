@@ -314,7 +314,13 @@ async fn ended(begun: Result<Begun<'_>, Refused>) -> Result<(Begun<'_>, Read), R
     let begun = begun?;
     let Some((reading, _)) = begun.reading else { return Ok((begun, Read::default())) };
     let read = begun.at.shard.read(reading).await;
-    let read = read.map_err(|_why| (ErrorCode::KafkaStorageError, Some(begun.ends)))?;
+    let mut read = read.map_err(|_why| (ErrorCode::KafkaStorageError, Some(begun.ends)))?;
+    if read.is_void
+        && let Some(empty) = begun.at.shard.pass_over(reading)
+    {
+        read.bytes = empty.len();
+        read.batches.push(empty);
+    }
     Ok((begun, read))
 }
 

@@ -9,6 +9,7 @@ use super::data::DataShard;
 use super::error::Failed;
 use super::lately::Run;
 use super::mender::Mender;
+use crate::kafka;
 use crate::shard::{Batch, Fetched, Held, Opening, Partition, fetch};
 
 /// What is settled while it is looked at is found with the next look.
@@ -35,6 +36,9 @@ pub(crate) struct Read {
     pub(crate) bytes: usize,
     /// There is more, which did not fit, or is not in memory.
     pub(crate) has_more: bool,
+    /// There is nothing, up to the end that was asked for: a fence gave these offsets up, or their records were
+    /// compacted away.
+    pub(crate) is_void: bool,
     /// Of the batches those that hold more than twice their bytes.
     pub(crate) thin: Vec<Range<usize>>,
 }
@@ -109,7 +113,7 @@ impl DataShard {
                     continue;
                 }
             };
-            let Fetched { batches, needs, has_more, thin } = fetched;
+            let Fetched { batches, needs, has_more, is_void, thin } = fetched;
             match needs.filter(|_| batches.is_empty()) {
                 Some(index) => match self.read_log(index).await {
                     Ok(run) => found.push(run),
@@ -118,6 +122,7 @@ impl DataShard {
                 },
                 None => {
                     read.has_more = has_more || needs.is_some();
+                    read.is_void = is_void && read.batches.is_empty();
                     // Of what comes first as much is given as there is in any case.
                     let bytes: usize = batches.iter().map(Bytes::len).sum();
                     if read.batches.is_empty() || bytes <= reading.bytes_max {
@@ -129,6 +134,17 @@ impl DataShard {
                 }
             }
         }
+    }
+
+    /// What stands for offsets that name no record: a batch without any, so that a reader's position comes to the end all
+    /// the same. `None` where they are deleted.
+    pub(crate) fn pass_over(&self, reading: Reading) -> Option<Bytes> {
+        let Reading { opening, from, end, .. } = reading;
+        let shard = self.replica.lock();
+        let partition = shard.state.partition(opening).filter(|found| found.start() <= from)?;
+        let epoch = partition.epoch_at(end - 1).unwrap_or(-1);
+        let [header, _nothing] = kafka::batch::Batch::empty(from, end, epoch).pieces();
+        Some(header)
     }
 
     /// Whether there is something to read.

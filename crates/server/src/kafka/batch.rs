@@ -9,13 +9,13 @@
 //! 17  CRC-32C of what follows       u32
 //! 21  attributes                    i16   bits 0..=2 compression, 3 time of appending,
 //!                                         4 transactional, 5 control, 6 delete horizon
-//! 23  last offset delta             i32   records - 1
+//! 23  last offset delta             i32   records - 1; more, where some were compacted away
 //! 27  base timestamp                i64   ms; that of the first record
 //! 35  max timestamp                 i64   ms; the time of appending, where bit 3 says so
 //! 43  producer id                   i64   -1: none
 //! 51  producer epoch                i16
 //! 53  base sequence                 i32
-//! 57  records                       i32
+//! 57  records                       i32   0: its offsets name none, and readers pass over them
 //! 61  the records, compressed together
 //! ```
 //!
@@ -112,7 +112,8 @@ pub enum Wrong {
         /// What it should say.
         found: u32,
     },
-    /// Not at least one record, not as many as offsets, or more than there are bytes for.
+    /// Fewer records than none, more than offsets, or more than there are bytes for; of a produced batch none, or
+    /// fewer than offsets.
     #[error("{count} records with a last offset delta of {last_offset_delta}")]
     Count {
         /// Records, as the header says.
@@ -191,7 +192,7 @@ impl Batch {
         }
         let header = &batch.header;
         let Header { count, last_offset_delta, .. } = *header;
-        if last_offset_delta != count - 1 {
+        if count == 0 || last_offset_delta != count - 1 {
             return Err(Wrong::Count { count, last_offset_delta });
         }
         if header.base_offset != 0 {
@@ -224,6 +225,22 @@ impl Batch {
         let mut batch = bytes.split_to(length);
         batch.advance(HEADER_BYTES);
         Ok(Some(Self { header, records: batch }))
+    }
+
+    /// One without records: from this offset on up to `end` there is none, or up to as far as a batch goes. Kafka
+    /// answers so where compaction has left nothing.
+    ///
+    /// # Panics
+    /// If `end` is not behind the first.
+    #[must_use]
+    pub fn empty(base_offset: i64, end: i64, leader_epoch: i32) -> Self {
+        assert!(0 <= base_offset && base_offset < end, "offsets from {base_offset} to {end}");
+        let mut batch = Self::made(Compression::None, (-1, -1), 0, None, Bytes::new());
+        let last = end - 1 - base_offset;
+        batch.header.last_offset_delta = i32::try_from(last).unwrap_or(i32::MAX);
+        batch.header.crc = batch.checksum();
+        batch.stamp(base_offset, leader_epoch);
+        batch
     }
 
     /// One of these records, as a producer sends it: its offset and epoch are the broker's to give.
@@ -339,7 +356,8 @@ impl Header {
         self.max_timestamp.max(self.base_timestamp)
     }
 
-    /// How many records the batch holds: at least one. It takes as many offsets, or more where it was compacted.
+    /// How many records the batch holds. It takes as many offsets, or more where it was compacted; what is stored holds
+    /// at least one.
     #[must_use]
     pub const fn count(&self) -> i32 {
         self.count
@@ -465,9 +483,10 @@ impl Header {
         } else {
             i32::MAX as usize
         };
-        let fits = usize::try_from(count).is_ok_and(|count| (1..=room).contains(&count));
+        let least = usize::from(records_bytes > 0 || self.compression() != Compression::None);
+        let fits = usize::try_from(count).is_ok_and(|count| (least..=room).contains(&count));
         // Of a batch that was compacted some records are not there any more; their offsets are.
-        if fits && last_offset_delta >= count - 1 {
+        if fits && last_offset_delta >= (count - 1).max(0) {
             Ok(())
         } else {
             Err(Wrong::Count { count, last_offset_delta })

@@ -59,6 +59,12 @@ impl Epochs {
         Some((found.number, end))
     }
 
+    /// The epoch that this offset was given in, or would be; one in a gap, that of the fence behind it.
+    pub(super) fn at(&self, offset: i64) -> Option<i32> {
+        let found = self.list.iter().rev().find(|epoch| epoch.start - epoch.gap <= offset);
+        found.map(|epoch| epoch.number)
+    }
+
     /// The offset at which the oldest that is known began: the next offset if none is.
     pub(super) fn begin(&self, next: i64) -> i64 {
         self.list.first().map_or(next, |epoch| epoch.start)

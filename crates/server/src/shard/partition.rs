@@ -132,6 +132,12 @@ impl Partition {
         self.epochs.end_of(number, self.next)
     }
 
+    /// The leader epoch that this offset was given in, or would be; of one that a fence gave up that of the fence.
+    #[must_use]
+    pub fn epoch_at(&self, offset: i64) -> Option<i32> {
+        self.epochs.at(offset)
+    }
+
     /// The offset at which the oldest leader epoch that is known began.
     #[must_use]
     pub fn begin_of_epochs(&self) -> i64 {

@@ -46,6 +46,8 @@ pub struct Fetched {
     pub needs: Option<u64>,
     /// The next batch did not fit in the bytes asked for.
     pub has_more: bool,
+    /// No batch ends between where it was read from and the end, or begins there.
+    pub is_void: bool,
     /// Those of an entry of which they are less than half: to be [copied](let_go).
     pub thin: Vec<Range<usize>>,
 }
@@ -137,6 +139,7 @@ pub fn fetch<'a>(
     let mut fetched = Fetched::default();
     let Some(partition) = state.partition(opening) else { return fetched };
     let mut bytes = 0;
+    let mut is_over = false;
     for point in partition.points_from(from) {
         if point.base_offset >= end {
             break;
@@ -146,7 +149,6 @@ pub fn fetch<'a>(
             break;
         };
         let (before, bytes_before) = (fetched.batches.len(), bytes);
-        let mut is_over = false;
         for slice in entry.batches(opening, point) {
             let batch = Batch::read(&slice).expect("what was applied is a batch");
             let batch_end = batch.end().expect("and has an end");
@@ -168,6 +170,7 @@ pub fn fetch<'a>(
             break;
         }
     }
+    fetched.is_void = fetched.batches.is_empty() && fetched.needs.is_none() && !is_over;
     fetched
 }
 

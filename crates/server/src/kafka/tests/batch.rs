@@ -8,6 +8,7 @@ use kafka_protocol::records::{
 use super::joined;
 use crate::kafka::batch::{Batch, HEADER_BYTES, Producer, Wrong};
 use crate::kafka::error::ErrorCode;
+use crate::kafka::records::Records;
 use crate::kafka::wire::{Layout, Wire, Writer};
 
 const NEWEST: i16 = 8;
@@ -125,7 +126,7 @@ fn a_refusal_has_the_code_that_kafka_answers() {
 #[test]
 fn records_that_have_no_bytes_are_not_counted() {
     for (count, last_offset_delta) in
-        [(0, -1), (-1, -2), (3, 3), (4, 2), (6, 5), (i32::MAX, i32::MAX - 1)]
+        [(0, -1), (0, 2), (-1, -2), (3, 3), (4, 2), (6, 5), (i32::MAX, i32::MAX - 1)]
     {
         let mut lies = with(23, &on_the_wire(&last_offset_delta)).to_vec();
         lies[57..61].copy_from_slice(&on_the_wire(&count));
@@ -133,6 +134,24 @@ fn records_that_have_no_bytes_are_not_counted() {
         (&mut lies[17..21]).put_u32(crc);
         assert_eq!(refused(lies.into()), (Wrong::Count { count, last_offset_delta }, 87));
     }
+}
+
+/// What a broker says of offsets that name no record. A producer may not.
+#[test]
+fn a_batch_without_records_is_read_and_not_produced() {
+    let batch = Batch::empty(40, 50, 3);
+    let mut bytes = joined(&batch.pieces());
+    assert_eq!(bytes.len(), 61);
+    let read = Batch::take(&mut bytes).unwrap().unwrap();
+    let header = read.header();
+    assert_eq!((header.count(), header.base_offset(), header.last_offset()), (0, 40, 49));
+    assert_eq!((header.leader_epoch(), header.max_timestamp()), (3, -1));
+    assert!(Records::of(&read, 0).unwrap().iter().next().is_none());
+    assert!(library_reads(&batch).is_empty());
+    assert_eq!(Batch::empty(0, i64::MAX, 0).header().last_offset(), i64::from(i32::MAX));
+    let produced = joined(&Batch::empty(0, 3, -1).pieces());
+    let wrong = Wrong::Count { count: 0, last_offset_delta: 2 };
+    assert_eq!(refused(produced), (wrong, 87));
 }
 
 #[test]
