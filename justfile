@@ -103,6 +103,10 @@ compare-fio:
 broker-field *args:
     bench/broker/run {{args}}
 
+# Measures three brokers beside three of Kafka on a quiet machine, and renders docs/cluster-benchmarks.md
+cluster-field *args:
+    bench/broker/cluster {{args}}
+
 # Measures chapters beside Kafka, about an hour on a quiet machine, as root, and renders docs/chapters-benchmarks.md
 chapters-field *args:
     bench/broker/chapters {{args}}

@@ -1,6 +1,6 @@
 // Load on a broker through franz-go. Prints one JSON object.
 //
-//	load create ADDR TOPIC PARTITIONS [SETTING=VALUE ...]
+//	load create ADDR TOPIC PARTITIONS [replicas=N] [SETTING=VALUE ...]
 //	load produce ADDR TOPIC PARTITIONS WORKERS CLIENTS SECONDS BYTES
 //	load pace ADDR TOPIC RECORDS_PER_SECOND SECONDS BYTES
 //	load through ADDR TOPIC RECORDS_PER_SECOND SECONDS BYTES
@@ -12,6 +12,16 @@
 //	load walk ADDR TOPIC FIRST STEP PARTITIONS RECORDS_EACH
 //	load group ADDR TOPIC RECORDS MEMBERS
 //	load behind ADDR TOPIC READERS RECORDS_EACH SECONDS
+//	load leader ADDR TOPIC
+//	load settled ADDR TOPIC PARTITIONS
+//	load touch ADDR TOPIC PARTITIONS
+//	load drop ADDR TOPIC
+//	load prefer ADDR TOPIC NODE
+//	load gap ADDR TOPIC BYTES
+//	load redis ADDR STREAM CONNECTIONS SECONDS BYTES REPLICAS
+//	load relay DELAY_US - LAST_OF_ADDRESS=FILE ...
+//
+// ADDR may be several, with commas between.
 package main
 
 import (
@@ -69,6 +79,24 @@ func main() {
 		found = group(address, topic, n[0], n[1])
 	case "behind":
 		found = behind(address, topic, n[0], n[1], n[2])
+	case "leader":
+		found = leader(address, topic)
+	case "settled":
+		found = settled(address, topic, n[0])
+	case "touch":
+		found = touch(address, topic, n[0])
+	case "drop":
+		found = drop(address, topic)
+	case "prefer":
+		found = prefer(address, topic, n[0])
+	case "redis":
+		found = redis(address, topic, n[0], n[1], n[2], n[3])
+	case "relay":
+		delay, err := strconv.Atoi(address)
+		must(err)
+		relay(time.Duration(delay)*time.Microsecond, filesOf(rest))
+	case "gap":
+		found = gap(address, topic, n[0])
 	}
 	must(json.NewEncoder(os.Stdout).Encode(found))
 }
@@ -83,7 +111,7 @@ func must(err error) {
 // No linger, no compression: what is measured is the broker.
 func connect(address string, options ...kgo.Opt) *kgo.Client {
 	ours := []kgo.Opt{
-		kgo.SeedBrokers(address),
+		kgo.SeedBrokers(strings.Split(address, ",")...),
 		kgo.ProducerBatchCompression(kgo.NoCompression()),
 		kgo.ProducerLinger(0),
 		kgo.RecordPartitioner(kgo.ManualPartitioner()),
@@ -130,13 +158,17 @@ func create(address, topic string, partitions int, settings []string) any {
 	const step = 5_000
 	client := kadm.NewClient(connect(address))
 	client.SetTimeoutMillis(120_000)
-	configs := map[string]*string{}
+	configs, replicas := map[string]*string{}, 1
 	for _, setting := range settings {
 		name, value, _ := strings.Cut(setting, "=")
+		if name == "replicas" {
+			replicas, _ = strconv.Atoi(value)
+			continue
+		}
 		configs[name] = &value
 	}
 	begun := time.Now()
-	_, err := client.CreateTopic(background, int32(min(partitions, step)), 1, configs, topic)
+	_, err := client.CreateTopic(background, int32(min(partitions, step)), int16(replicas), configs, topic)
 	must(err)
 	for there := step; there < partitions; there += step {
 		grown, err := client.UpdatePartitions(background, min(partitions, there+step), topic)
