@@ -18,7 +18,7 @@ pub(crate) enum ClusterCommand {
   plimsoll serve --config cluster.toml --node 2                             on b; nothing to found there
 
 It prints the settings that all nodes share. The others need no more than these: each is taken in once all
-are there. A directory that was lost is never founded again: give the new one a number that no node had.
+are there. A directory that was lost is never founded again: `plimsoll cluster join` has another come in its place.
 
 Exit status: 0 founded, 2 it could not be, or something is in the directory.")]
     Init {
@@ -28,6 +28,57 @@ Exit status: 0 founded, 2 it could not be, or something is in the directory.")]
         /// All nodes: a number for each, and where the others find it
         #[arg(long, value_name = "N=HOST:PORT,...")]
         members: MembersArg,
+    },
+    /// Have one more broker come: prints the settings that it is to be started with
+    #[command(after_help = "Examples:
+  plimsoll cluster join --address d:9094 > node.toml                  asked of the broker of this machine
+  plimsoll serve --config node.toml --dir /var/lib/plimsoll           on the new machine, d
+  plimsoll cluster join --address d:9094 && plimsoll cluster remove --node 3     d in place of what was lost
+
+The new broker gets a number that none had. Once it is there and has the log of a shard, it votes in that; in the control shard first.
+The brokers that there are need no other settings: where the new one is stands in the control shard.
+
+Exit status: 0 it may come, 2 it may not, or the broker does not answer.")]
+    Join {
+        /// Where the other brokers are to find it
+        #[arg(long, value_name = "HOST:PORT")]
+        address: String,
+        /// Its number; one that no node ever had
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=i32::MAX as u64))]
+        node: Option<u64>,
+        /// Where health, metrics and status page of any broker are
+        #[arg(
+            long,
+            value_name = "HOST:PORT",
+            env = "PLIMSOLL_HTTP",
+            default_value = "127.0.0.1:9093"
+        )]
+        http: String,
+        /// Print what it answers as JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Have a broker go, for good: its number is never used again
+    #[command(after_help = "Examples:
+  plimsoll cluster remove --node 3                                        it was lost
+  plimsoll cluster drain --http c:9093 && plimsoll cluster remove --node 3     it is to be switched off
+
+It is refused while the node may lead: have it drain first, or stop it; and while another of those that stay does not answer. Once it
+votes in no shard any more, which is waited for, it can be stopped and its disk be used for something else. Nobody hears it from there on.
+
+Exit status: 0 it votes nowhere, 2 it does, or the broker does not answer.")]
+    Remove {
+        /// Which
+        #[arg(long, value_name = "N")]
+        node: u64,
+        /// Where health, metrics and status page of any broker that stays are
+        #[arg(
+            long,
+            value_name = "HOST:PORT",
+            env = "PLIMSOLL_HTTP",
+            default_value = "127.0.0.1:9093"
+        )]
+        http: String,
     },
     /// Have a node hand over all that it leads, so that it can be stopped and nobody waits
     #[command(after_help = "Examples:

@@ -35,7 +35,7 @@ impl Cluster {
     /// Of members whose settings come from `found`, which is told where data is to be and who they are.
     pub(crate) fn founded_by(found: impl FnOnce(&Path, &str) -> String) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let ports = free_ports(6);
+        let ports = free_ports(7);
         let member = |node: usize| format!("{}=127.0.0.1:{}", node + 1, ports[node]);
         let members: Vec<_> = (0..3).map(member).collect();
         let config = found(dir.path(), &members.join(","));
@@ -51,9 +51,21 @@ impl Cluster {
 
     pub(crate) fn start(&self, node: usize) -> Broker {
         let config = self.dir.path().join("cluster.toml");
+        self.start_as(node, &config, &["--node", &node.to_string()])
+    }
+
+    /// One that was told by these settings who it is.
+    pub(crate) fn start_with(&self, node: usize, settings: &str) -> Broker {
+        let config = self.dir.path().join(format!("node-{node}.toml"));
+        let rest = "[groups]\ninitial-rebalance-delay = \"0s\"\n";
+        fs::write(&config, settings.to_owned() + rest).unwrap();
+        self.start_as(node, &config, &[])
+    }
+
+    fn start_as(&self, node: usize, config: &Path, named: &[&str]) -> Broker {
         let listen = format!("127.0.0.1:{}", self.clients[node - 1]);
-        let number = node.to_string();
-        let mut more = vec!["--config", config.to_str().unwrap(), "--node", &number];
+        let mut more = vec!["--config", config.to_str().unwrap()];
+        more.extend(named);
         more.extend(self.more.iter().map(String::as_str));
         Broker::member(&self.data(node), &listen, &more)
     }

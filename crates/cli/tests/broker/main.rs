@@ -5,6 +5,7 @@ mod backup;
 mod chapters;
 mod client;
 mod cluster;
+mod joining;
 mod loss;
 mod operator;
 mod rolling;

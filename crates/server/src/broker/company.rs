@@ -4,7 +4,7 @@
 //! for its engine is a network that is down. No message leaves before the incarnation of this start is
 //! durable, as the connections are made only then.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -20,14 +20,14 @@ use super::members::{Member, Members};
 use super::mender::Others;
 use super::options::Seat;
 use super::task::Task;
-use crate::cluster::{Answered, Apply, Begin, Carrier, Group, Receiver, Testimony, Unreached};
+use crate::cluster::{
+    Answered, Apply, Begin, Carrier, Group, Membership, Receiver, Testimony, Unreached,
+};
 use crate::peer::{self, Connected, Handler, Limits, Options, Peer, Peers, Priority};
 use crate::run::Run;
 
 /// How often it is looked who is there.
 const LOOK: Duration = Duration::from_millis(100);
-/// How often it is looked whether nodes wait to be taken in.
-const REST: Duration = Duration::from_secs(1);
 /// How long a node may take to get the log before others are looked at.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Where the controller is asked: no shard has this number, nor one of those below it.
@@ -47,8 +47,8 @@ pub(crate) struct Company {
     founds: bool,
     /// Shards whose replicas may have forgotten what they acknowledged, as they were seeded.
     in_doubt: Vec<u32>,
-    /// Where all are, this one among them; nobody but it where it is alone.
-    members: BTreeMap<u64, String>,
+    /// Where it was told that all are, this one among them; nobody where it is alone.
+    told: BTreeMap<u64, String>,
     doors: Mutex<BTreeMap<u32, Arc<dyn Door>>>,
     peers: OnceLock<Peers>,
 }
@@ -57,9 +57,19 @@ pub(crate) struct Company {
 pub(crate) trait Door: std::fmt::Debug + Send + Sync {
     fn answer(&self, from: Peer, request: &Bytes) -> BoxFuture<'static, Vec<Bytes>>;
 
-    /// Makes these nodes voters, if this is a replica that leads and they are not.
-    fn take_in(&self, _nodes: BTreeMap<u64, String>) -> BoxFuture<'static, ()> {
+    /// Makes these nodes the voters, if this is a replica that leads and they are not.
+    fn follow(&self, _nodes: BTreeMap<u64, String>) -> BoxFuture<'static, ()> {
         std::future::ready(()).boxed()
+    }
+
+    /// Who votes, and who is to, if this is a replica.
+    fn membership(&self) -> Option<Membership> {
+        None
+    }
+
+    /// Whether a node votes here.
+    fn has_voter(&self, node: u64) -> bool {
+        self.membership().is_some_and(|membership| membership.voters.contains(&node))
     }
 }
 
@@ -68,15 +78,19 @@ impl<S: Apply> Door for Receiver<S> {
         Self::answer(self, from.node, from.incarnation, request).boxed()
     }
 
-    fn take_in(&self, nodes: BTreeMap<u64, String>) -> BoxFuture<'static, ()> {
+    fn follow(&self, nodes: BTreeMap<u64, String>) -> BoxFuture<'static, ()> {
         let receiver = self.clone();
         async move {
-            match timeout(PATIENCE, receiver.take_in(&nodes)).await {
+            match timeout(PATIENCE, receiver.follow(&nodes)).await {
                 Ok(Ok(())) | Err(_) => {}
-                Ok(Err(why)) => tracing::warn!(%why, "no node was taken in"),
+                Ok(Err(why)) => tracing::warn!(%why, "who votes is not changed"),
             }
         }
         .boxed()
+    }
+
+    fn membership(&self) -> Option<Membership> {
+        Some(Self::membership(self))
     }
 }
 
@@ -126,9 +140,9 @@ impl Company {
     /// Of a node in a cluster, or of one that is alone.
     pub(super) fn new(seat: Option<&Seat>, founds: bool, in_doubt: Vec<u32>) -> Arc<Self> {
         let node = node_of(seat);
-        let members = seat.map(|seat| seat.members.clone()).unwrap_or_default();
+        let told = seat.map(|seat| seat.members.clone()).unwrap_or_default();
         let (doors, peers) = (Mutex::default(), OnceLock::new());
-        Arc::new(Self { node, founds, in_doubt, members, doors, peers })
+        Arc::new(Self { node, founds, in_doubt, told, doors, peers })
     }
 
     /// The id of this node.
@@ -216,17 +230,16 @@ impl Company {
         member: Member,
         members: Arc<Members>,
         runtime: &Handle,
-    ) -> Result<[Task; 2], Failed> {
+    ) -> Result<Task, Failed> {
         let (node, hello, limits) = (self.node, member.hello(), Limits::default());
         let options = Options { cluster, node, incarnation, hello, limits };
         let reception = Arc::new(Reception(Arc::clone(self)));
         let peers = Peers::start(listener, options, reception, runtime)
             .map_err(|why| Failed::Peers(Arc::new(why)))?;
-        peers.set_addresses(self.members.clone());
+        peers.set_addresses(self.told.clone());
         self.peers.set(peers).expect("it meets them once");
         members.set(BTreeMap::from([(self.node, member.clone())]));
-        let looking = Task::spawn(runtime, Arc::clone(self).look(member, members));
-        Ok([looking, Task::spawn(runtime, Arc::clone(self).take_in())])
+        Ok(Task::spawn(runtime, Arc::clone(self).look(member, members)))
     }
 
     /// Has clients told of who is there.
@@ -244,21 +257,21 @@ impl Company {
         }
     }
 
-    /// Takes in nodes that are members by what this node was told, and vote in no shard yet that it leads: once all
-    /// are there, so that no change leaves fewer copies than voters.
-    async fn take_in(self: Arc<Self>) {
-        loop {
-            sleep(REST).await;
-            let here: BTreeSet<u64> =
-                self.connected().into_iter().map(|other| other.peer.node).collect();
-            if !self.members.keys().all(|node| *node == self.node || here.contains(node)) {
-                continue;
-            }
-            let doors: Vec<_> = self.doors().values().cloned().collect();
-            for door in doors {
-                door.take_in(self.members.clone()).await;
-            }
+    /// The members, as this node was told at its start.
+    pub(super) fn told(&self) -> &BTreeMap<u64, String> {
+        &self.told
+    }
+
+    /// From here on the others are there, and nobody else is heard.
+    pub(super) fn reach(&self, all: BTreeMap<u64, String>) {
+        if let Some(peers) = self.peers.get() {
+            peers.set_addresses(all);
         }
+    }
+
+    /// All doors, by their numbers.
+    pub(super) fn all_doors(&self) -> Vec<(u32, Arc<dyn Door>)> {
+        self.doors().iter().map(|(number, door)| (*number, Arc::clone(door))).collect()
     }
 
     fn connected(&self) -> Vec<Connected> {

@@ -26,6 +26,7 @@
 //! | `leadership.rs` | how a replica of a shard comes to lead, and stops |
 //! | `leaders.rs`, `operators.rs` | which node leads which shard, and having another do so; what nodes ask each other for that, drawn |
 //! | `recovery.rs`, `roll.rs`, `decided.rs`, `known.rs` | a shard goes on after a loss; what each node says of it, drawn; what was decided, and what was known before, as files |
+//! | `registrar.rs` | which nodes the cluster has: who comes, and who goes |
 //! | `leader.rs` | has a shard of records agree on batches and acts, while it leads |
 //! | `snapshot.rs` | the state of a shard in a file |
 //! | `keeper.rs` | the task that writes it, and lets the log go |
@@ -86,6 +87,7 @@ mod options;
 mod overview;
 mod read;
 mod recovery;
+mod registrar;
 mod repair;
 mod replica;
 mod roll;
@@ -122,5 +124,6 @@ pub use self::overview::{
 };
 pub(crate) use self::read::{Read, Reading};
 pub use self::recovery::{GoesOn, NotRecovered, OnMajorityDirty};
+pub use self::registrar::{Joined, NotChanged};
 pub use self::roll::{Condition, Roll, Row};
 pub(crate) use self::snapshot::Snapshot;

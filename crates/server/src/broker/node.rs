@@ -30,6 +30,7 @@ use super::memory::{RING, RING_BYTES_MIN, forget_ring, has_room, memory, ring_le
 use super::operators::Operators;
 use super::options::{Options, Promise};
 use super::recovery::{Own, Recovery};
+use super::registrar::Registrar;
 use super::room::Room;
 use super::seeded::{put_in_place, trust};
 use super::task::Task;
@@ -52,6 +53,7 @@ pub struct Node {
     pub(crate) groups: Arc<Coordinator>,
     pub(crate) leaders: Arc<Leaders>,
     pub(crate) recovery: Arc<Recovery>,
+    pub(crate) registrar: Arc<Registrar>,
     pub(crate) options: Options,
     members: Arc<Members>,
     heard: watch::Receiver<bool>,
@@ -210,7 +212,12 @@ impl Node {
             clock: now,
         };
         let recovery = Recovery::new(&company, &topics, &groups, dir, own);
-        let operators = Operators(Arc::downgrade(&leaders), Arc::downgrade(&recovery));
+        let registrar = Registrar::new(&company, &topics);
+        let operators = Operators {
+            leaders: Arc::downgrade(&leaders),
+            recovery: Arc::downgrade(&recovery),
+            registrar: Arc::downgrade(&registrar),
+        };
         company.obey(Arc::new(operators));
         let members = Arc::new(Members::alone(company.node()));
         let (mut meeting, lost) = (Vec::new(), Arc::<OnceLock<u32>>::default());
@@ -219,7 +226,8 @@ impl Node {
             let cluster = cluster.map_err(|_why| Failed::Damaged("cluster".to_owned()))?;
             let whose = (cluster, run.incarnation());
             let (hello, members) = (Member::of(&seat), Arc::clone(&members));
-            meeting.extend(company.meet(listener, whose, hello, members, runtime)?);
+            meeting.push(company.meet(listener, whose, hello, members, runtime)?);
+            meeting.push(Task::spawn(runtime, Arc::clone(&registrar).keep()));
             let spread = Arc::clone(&leaders).spread(options.spreads_leaders);
             meeting.push(Task::spawn(runtime, spread));
             meeting.push(Task::spawn(runtime, Arc::clone(&recovery).watch()));
@@ -255,6 +263,7 @@ impl Node {
             groups,
             leaders,
             recovery,
+            registrar,
             options,
             members,
             heard,

@@ -4,8 +4,11 @@
 //! a request
 //! 0 version   u8   1
 //! 1 kind      u8   1 may you lead   2 have it led   3 what are you   4 go on after a loss   5 what was decided
+//!                  6 have a node come   7 have one go
 //! 2 shard     u32  of 2 and 5
 //! 6 node      u64  of 2: who is to lead it
+//! 2 node      u64  of 6 and 7; 0 of 6 is for whoever is asked to choose
+//! 10 address  text of 6: where it is to be found
 //! 2 declared  u8   of 4: 1 by what was declared before
 //! 3 decision  72   of 4, as in `decided.rs`; behind it the row of whoever is asked, as in `roll.rs`
 //!
@@ -13,6 +16,7 @@
 //! 0 version   u8   1
 //! 1 kind      u8   1 yes, or done   2 no
 //! 2 why       text of 2
+//! 2 node      u64  of 6
 //! 2 rows      u32 count · each as in `roll.rs`   of 1 to 3
 //! 2 decision  72   of 1 to 5
 //! ```
@@ -30,6 +34,7 @@ use super::company::{Company, Door, OPERATORS};
 use super::decided::{self, Decided};
 use super::leaders::{Leaders, NotLed};
 use super::recovery::Recovery;
+use super::registrar::Registrar;
 use super::roll::Row;
 use crate::cursor::{Cursor, Malformed, push_text};
 use crate::peer::Peer;
@@ -37,6 +42,8 @@ use crate::peer::Peer;
 const VERSION: u8 = 1;
 /// What is said of why, in bytes.
 const WHY_BYTES_MAX: usize = 1024;
+/// Where a node is found, in bytes.
+pub(super) const ADDRESS_BYTES_MAX: usize = 512;
 /// What a row has at least.
 const ROW_BYTES_MIN: usize = 112;
 /// How long a node may take: it hands over within that, or gives up.
@@ -55,6 +62,10 @@ pub(super) enum Request {
     Recover { decided: Decided, row: Box<Row>, is_declared: bool },
     /// What was decided last of a shard.
     Decided(u32),
+    /// To have a node come that is found there; under any number if that is 0.
+    Join { node: u64, address: String },
+    /// To have a node go.
+    Remove(u64),
 }
 
 impl Request {
@@ -79,6 +90,13 @@ impl Request {
                 bytes.extend_from_slice(&number.to_le_bytes());
                 bytes
             }
+            Self::Join { node, address } => {
+                let mut bytes = vec![VERSION, 6];
+                bytes.extend_from_slice(&node.to_le_bytes());
+                push_text(address, &mut bytes);
+                bytes
+            }
+            Self::Remove(node) => [&[VERSION, 7][..], &node.to_le_bytes()].concat(),
         }
     }
 
@@ -99,6 +117,11 @@ impl Request {
                 row: Box::new(Row::decode(&mut from)?),
             },
             (VERSION, 5) => Self::Decided(from.u32()?),
+            (VERSION, 6) => Self::Join {
+                node: from.u64()?,
+                address: from.text(ADDRESS_BYTES_MAX, "an address")?.to_owned(),
+            },
+            (VERSION, 7) => Self::Remove(from.u64()?),
             (VERSION, other) => return Err(Malformed::Field("what is asked", other.into())),
             (other, _) => return Err(Malformed::Field("a version", other.into())),
         };
@@ -164,18 +187,29 @@ pub(super) async fn ask(company: &Company, node: u64, request: Request) -> Resul
 
 /// Where other nodes ask. It does not hold what it asks.
 #[derive(Debug)]
-pub(super) struct Operators(pub(super) Weak<Leaders>, pub(super) Weak<Recovery>);
+pub(super) struct Operators {
+    pub(super) leaders: Weak<Leaders>,
+    pub(super) recovery: Weak<Recovery>,
+    pub(super) registrar: Weak<Registrar>,
+}
 
 impl Door for Operators {
     fn answer(&self, _: Peer, request: &Bytes) -> BoxFuture<'static, Vec<Bytes>> {
-        let (leaders, recovery) = (self.0.upgrade(), self.1.upgrade());
+        let (leaders, recovery) = (self.leaders.upgrade(), self.recovery.upgrade());
+        let registrar = self.registrar.upgrade();
         let request = Request::decode(request);
         async move {
-            let Some((leaders, recovery)) = leaders.zip(recovery) else { return Vec::new() };
+            let (Some(leaders), Some(recovery), Some(registrar)) = (leaders, recovery, registrar)
+            else {
+                return Vec::new();
+            };
             match request {
                 Ok(request @ (Request::May | Request::Move { .. })) => {
                     let answer = leaders.answer(request).await;
                     vec![encode(&answer.map(|()| Vec::new())).into()]
+                }
+                Ok(request @ (Request::Join { .. } | Request::Remove(_))) => {
+                    vec![encode(&registrar.answer(request).await).into()]
                 }
                 Ok(request) => vec![encode(&recovery.answer(request).await).into()],
                 Err(why) => {
@@ -213,7 +247,9 @@ mod tests {
         let decided =
             Decided { number: 2, generation: 1, digest: 5, guaranteed: 6, at_ms: 7, lifts: true };
         let recover = Request::Recover { decided, row: Box::new(row()), is_declared: true };
-        for request in [Request::May, moved.clone(), Request::Roll, recover, Request::Decided(2)] {
+        let join = Request::Join { node: 4, address: "d:9094".to_owned() };
+        let others = [recover, Request::Decided(2), join, Request::Remove(3)];
+        for request in [Request::May, moved.clone(), Request::Roll].into_iter().chain(others) {
             let bytes = request.encode();
             for end in 0..bytes.len() {
                 assert!(Request::decode(&bytes[..end]).is_err());

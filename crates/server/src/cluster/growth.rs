@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use openraft::async_runtime::WatchReceiver;
 use openraft::errors::{ClientWriteError, RaftError};
-use openraft::{BasicNode, ServerState};
+use openraft::{BasicNode, ChangeMembers, ServerState};
 use plimsoll_log::Ack;
 
 use super::apply::Apply;
@@ -15,13 +15,48 @@ use super::state::Engine;
 use super::storage::Storage;
 use super::types::Types;
 
+/// Who votes in a group, and whom it knows.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Membership {
+    /// Those that vote; while a change is under way, before it or after.
+    pub voters: BTreeSet<u64>,
+    /// Where each is that votes or gets the log.
+    pub nodes: BTreeMap<u64, String>,
+}
+
 impl<S: Apply> Group<S> {
+    /// Who votes, as far as this replica has heard: it need not be committed.
+    #[must_use]
+    pub fn membership(&self) -> Membership {
+        membership(&self.engine)
+    }
+
+    /// Has a node be known, which is to get the log once it is there. Durable on a quorum on return.
+    ///
+    /// # Errors
+    /// As [`Group::add`].
+    pub async fn enlist(&self, node: u64, address: &str) -> Result<()> {
+        add(&self.engine, &self.storage, node, address, false).await
+    }
+
+    /// Has a node neither vote nor get the log any more. Durable on a quorum on return.
+    ///
+    /// # Errors
+    /// As [`Group::set_voters`].
+    pub async fn let_go(&self, node: u64) -> Result<()> {
+        let mut voters = self.membership().voters;
+        match voters.remove(&node) {
+            true => set_voters(&self.engine, voters).await,
+            false => forget(&self.engine, BTreeSet::from([node])).await,
+        }
+    }
+
     /// Adds the replica of a node, which gets the log and does not vote yet. It has all of it on return.
     ///
     /// # Errors
     /// [`Error::NotLeader`], [`Error::Stopped`].
     pub async fn add(&self, node: u64, address: &str) -> Result<()> {
-        add(&self.engine, &self.storage, node, address).await
+        add(&self.engine, &self.storage, node, address, true).await
     }
 
     /// Makes these nodes the voters, each of which was [added](Group::add); who is none of them is let go.
@@ -39,31 +74,31 @@ impl<S: Apply> Group<S> {
 const LAG: u64 = 1024;
 
 impl<S: Apply> Receiver<S> {
-    /// Makes these nodes voters, if this replica leads and some of them are not. Each gets the log before it
-    /// votes; that they vote is durable on a quorum on return.
+    /// Who votes, as [`Group::membership`].
+    #[must_use]
+    pub fn membership(&self) -> Membership {
+        membership(&self.engine)
+    }
+
+    /// Makes these nodes the voters, if this replica leads and they are not. Each gets the log before it votes, and who is
+    /// none of them is let go; that is durable on a quorum on return. Who leads and is none of them does nothing: another
+    /// is to lead first.
     ///
     /// # Errors
     /// As [`Group::add`]: another leads now, or a change is under way.
-    pub async fn take_in(&self, nodes: &BTreeMap<u64, String>) -> Result<()> {
-        let (leads, voters, known) = {
-            let metrics = self.engine.metrics();
-            let now = metrics.borrow_watched();
-            let members = now.membership_config.membership();
-            let known: BTreeSet<u64> = members.nodes().map(|(node, _)| *node).collect();
-            let voters: BTreeSet<u64> = members.voter_ids().collect();
-            (now.state == ServerState::Leader, voters, known)
-        };
-        let lacks = nodes.keys().any(|node| !voters.contains(node));
-        if !leads || !lacks {
+    pub async fn follow(&self, nodes: &BTreeMap<u64, String>) -> Result<()> {
+        let leads = self.engine.metrics().borrow_watched().state == ServerState::Leader;
+        let wanted: BTreeSet<u64> = nodes.keys().copied().collect();
+        let Membership { voters, nodes: known } = membership(&self.engine);
+        if !leads || wanted == voters || !wanted.contains(&self.node) {
             return Ok(());
         }
-        for (node, address) in nodes.iter().filter(|(node, _)| !known.contains(node)) {
+        for (node, address) in nodes.iter().filter(|(node, _)| !known.contains_key(node)) {
             let storage = self.storage.upgrade().ok_or_else(|| why_stopped(&self.engine))?;
-            add(&self.engine, &storage, *node, address).await?;
+            add(&self.engine, &storage, *node, address, true).await?;
         }
-        let all: BTreeSet<u64> = voters.iter().copied().chain(nodes.keys().copied()).collect();
-        self.until_they_have_it(&all - &voters).await?;
-        set_voters(&self.engine, all).await
+        self.until_they_have_it(&wanted - &voters).await?;
+        set_voters(&self.engine, wanted).await
     }
 
     /// Waits until these have the log, but for a little: nothing would be committed while most of the voters lack it.
@@ -90,11 +125,24 @@ impl<S: Apply> Receiver<S> {
     }
 }
 
+fn membership<S: Apply>(engine: &Engine<S>) -> Membership {
+    let metrics = engine.metrics();
+    let now = metrics.borrow_watched();
+    let members = now.membership_config.membership();
+    let address = |(node, known): (&u64, &BasicNode)| (*node, known.addr.clone());
+    Membership {
+        voters: members.voter_ids().collect(),
+        nodes: members.nodes().map(address).collect(),
+    }
+}
+
+/// Has a node get the log; where `waits`, all of it before this returns.
 async fn add<S: Apply>(
     engine: &Engine<S>,
     storage: &Storage,
     node: u64,
     address: &str,
+    waits: bool,
 ) -> Result<()> {
     // From here on nothing is acknowledged by one voter alone that is not durable; what was before is, too.
     storage.onlookers.come();
@@ -102,7 +150,7 @@ async fn add<S: Apply>(
     if last > storage.log.durable() {
         storage.log.wait(last, Ack::Durable)?.await?;
     }
-    let added = engine.add_learner(node, BasicNode::new(address), true).await;
+    let added = engine.add_learner(node, BasicNode::new(address), waits).await;
     added.map(drop).map_err(|why| why_unchanged(engine, why))
 }
 
@@ -117,6 +165,12 @@ async fn set_voters<S: Apply>(engine: &Engine<S>, voters: BTreeSet<u64>) -> Resu
         return Err(Error::Stopped { why });
     }
     let changed = engine.change_membership(voters, false).await;
+    changed.map(drop).map_err(|why| why_unchanged(engine, why))
+}
+
+/// Has nodes that do not vote get the log no more.
+async fn forget<S: Apply>(engine: &Engine<S>, nodes: BTreeSet<u64>) -> Result<()> {
+    let changed = engine.change_membership(ChangeMembers::RemoveNodes(nodes), false).await;
     changed.map(drop).map_err(|why| why_unchanged(engine, why))
 }
 

@@ -98,6 +98,7 @@ pub(crate) use self::copy::{Copied, LogCopy, end_of};
 pub use self::error::{Error, Result};
 pub use self::generation::Newer;
 pub use self::group::{Committed, Group};
+pub use self::growth::Membership;
 pub(crate) use self::identity::IDENTITY;
 pub use self::options::{Begin, Options, Testimony};
 pub use self::outline::Outline;

@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use super::reply::Reply;
 use super::route::Wrong;
-use crate::broker::{Drained, Node};
+use crate::broker::{Drained, Joined, Node};
 
 /// The header that a command has, and what it says.
 const HEADER: (&str, &str) = ("x-plimsoll", "operator");
@@ -31,6 +31,10 @@ pub(super) enum Command {
     },
     /// Have a node lead a shard.
     Move { shard: u32, to: u64 },
+    /// Have a node come that is found there; under a number that none had, if none is said.
+    Join { node: Option<u64>, address: String },
+    /// Have a node go.
+    Remove { node: u64 },
     /// Have the node that is asked hand over all that it leads, so that it can be stopped.
     Drain {
         /// It is not to be stopped after all.
@@ -53,6 +57,11 @@ impl Command {
                 shard: told.need("shard", "the number of a shard")?,
                 to: told.need("to", "the number of a node")?,
             },
+            "join" => Self::Join {
+                node: told.take("node", "the number of a node")?,
+                address: told.need("address", "HOST:PORT, where the others find it")?,
+            },
+            "remove" => Self::Remove { node: told.need("node", "the number of a node")? },
             "drain" => {
                 Self::Drain { is_undone: told.take("undo", "true or false")?.unwrap_or(false) }
             }
@@ -75,6 +84,20 @@ impl Command {
                 Ok(()) => Reply::json(StatusCode::OK, &Moved { shard, leader: to }),
                 Err(why) => Reply::problem(StatusCode::CONFLICT, &why.to_string()),
             },
+            Self::Join { node: number, address } => {
+                match node.registrar.join(number, &address).await {
+                    Ok(Joined { node: number, members }) => {
+                        let cluster = node.cluster_id();
+                        let named = Named { node: number, cluster, members };
+                        Reply::json(StatusCode::OK, &named)
+                    }
+                    Err(why) => Reply::problem(StatusCode::CONFLICT, &why.to_string()),
+                }
+            }
+            Self::Remove { node: number } => match node.registrar.remove(number).await {
+                Ok(()) => Reply::json(StatusCode::OK, &Removed { node: number }),
+                Err(why) => Reply::problem(StatusCode::CONFLICT, &why.to_string()),
+            },
             Self::Drain { is_undone: true } => {
                 node.leaders.stay();
                 Reply::json(StatusCode::OK, &Drained::default())
@@ -89,6 +112,20 @@ impl Command {
 struct Moved {
     shard: u32,
     leader: u64,
+}
+
+/// A node that may come, and what it is to be told.
+#[derive(Debug, Serialize)]
+struct Named<'a> {
+    node: u64,
+    cluster: &'a str,
+    members: BTreeMap<u64, String>,
+}
+
+/// A node that goes.
+#[derive(Debug, Serialize)]
+struct Removed {
+    node: u64,
 }
 
 /// Whether a request says that an operator's tool sent it.
@@ -162,6 +199,13 @@ mod tests {
         let of = Command::of("/cluster/move", Some("shard=2&to=3"));
         assert_eq!(of, Ok(Command::Move { shard: 2, to: 3 }));
         assert!(Command::of("/cluster/move", Some("shard=2")).is_err());
+        let of = |query| Command::of("/cluster/join", Some(query));
+        let join = |node| Command::Join { node, address: "d:9094".to_owned() };
+        assert_eq!(of("address=d:9094"), Ok(join(None)));
+        assert_eq!(of("node=4&address=d:9094"), Ok(join(Some(4))));
+        assert!(of("node=4").is_err());
+        let of = Command::of("/cluster/remove", Some("node=3"));
+        assert_eq!(of, Ok(Command::Remove { node: 3 }));
         let of = |query| Command::of("/cluster/drain", query);
         assert_eq!(of(None), Ok(Command::Drain { is_undone: false }));
         assert_eq!(of(Some("undo=true")), Ok(Command::Drain { is_undone: true }));

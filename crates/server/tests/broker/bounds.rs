@@ -10,6 +10,7 @@ use bytes::{BufMut, Bytes};
 use plimsoll_server::broker::{Node, Options};
 use plimsoll_server::client::Connection;
 use plimsoll_server::kafka::band::{Api, Request};
+use plimsoll_server::kafka::batch::Batch;
 use plimsoll_server::kafka::error::ErrorCode;
 use plimsoll_server::kafka::frame::Header;
 use plimsoll_server::kafka::message::{
@@ -244,9 +245,9 @@ fn who_announces_much_and_sends_nothing_holds_up_nobody() {
 }
 
 /// Behind what may be gone there is nothing to send, and a consumer that stood there was answered at once, for
-/// ever.
+/// ever; then it waited for records that come behind the gap, and never came to the end.
 #[test]
-fn a_fetch_before_a_gap_waits_for_records() {
+fn a_fetch_before_a_gap_passes_over_it_once_and_waits_for_records_then() {
     const WAIT: Duration = Duration::from_secs(1);
     let disk = Arc::new(SimDir::new());
     let mut broker = Broker::open(&disk, unsynced());
@@ -257,21 +258,39 @@ fn a_fetch_before_a_gap_waits_for_records() {
     drop(broker);
     let mut broker = Broker::open(&cut, unsynced());
     assert!(broker.node.verdict().starts_with("records may be lost"));
-    let fetch_offset = i64::try_from(broker.consume("orders", UNCOMMITTED).len()).unwrap();
-    assert!(broker.latest("orders", UNCOMMITTED) > fetch_offset);
-    let partition =
-        FetchPartition { fetch_offset, partition_max_bytes: 10_000, ..FetchPartition::default() };
-    let topics = vec![FetchTopic {
-        topic: "orders".to_owned(),
-        partitions: vec![partition],
-        ..Default::default()
-    }];
-    let max_wait_ms = i32::try_from(WAIT.as_millis()).unwrap();
-    let request = FetchRequest { max_wait_ms, min_bytes: 1, topics, ..FetchRequest::default() };
-    let begun = Instant::now();
-    let fetched = broker.client.call(request).unwrap().responses.remove(0).partitions.remove(0);
-    assert!(fetched.error_code == ErrorCode::None && fetched.records.0.is_empty(), "{fetched:?}");
-    assert!(begun.elapsed() >= WAIT, "it was answered after {:?}", begun.elapsed());
+    let gap = i64::try_from(broker.consume("orders", UNCOMMITTED).len()).unwrap();
+    let end = broker.latest("orders", UNCOMMITTED);
+    assert!(end > 2);
+    let mut fetch = |fetch_offset| {
+        let partition = FetchPartition {
+            fetch_offset,
+            partition_max_bytes: 10_000,
+            ..FetchPartition::default()
+        };
+        let topics = vec![FetchTopic {
+            topic: "orders".to_owned(),
+            partitions: vec![partition],
+            ..Default::default()
+        }];
+        let max_wait_ms = i32::try_from(WAIT.as_millis()).unwrap();
+        let request = FetchRequest { max_wait_ms, min_bytes: 1, topics, ..FetchRequest::default() };
+        let begun = Instant::now();
+        let fetched = broker.client.call(request).unwrap().responses.remove(0).partitions.remove(0);
+        assert_eq!(fetched.error_code, ErrorCode::None, "{fetched:?}");
+        (Bytes::from(fetched.records.0.concat()), begun.elapsed())
+    };
+    for from in [gap, end - 1] {
+        let (mut bytes, _) = fetch(from);
+        let batch = Batch::take(&mut bytes).unwrap().unwrap();
+        let header = batch.header();
+        assert_eq!(
+            (header.count(), header.base_offset(), header.last_offset()),
+            (0, from, end - 1)
+        );
+        assert!(bytes.is_empty());
+    }
+    let (bytes, took) = fetch(end);
+    assert!(bytes.is_empty() && took >= WAIT, "it was answered after {took:?}");
 }
 
 /// Clients that ask for all there is and take nothing: others read on, in smaller pieces.

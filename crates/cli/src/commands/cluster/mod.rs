@@ -2,8 +2,10 @@
 
 mod drain;
 mod init;
+mod join;
 mod move_leader;
 mod recover;
+mod remove;
 mod status;
 
 use anyhow::Result;
@@ -14,6 +16,10 @@ use crate::exit::Exit;
 pub(crate) fn run(command: ClusterCommand) -> Result<Exit> {
     match command {
         ClusterCommand::Init { dir, members } => init::run(&dir, members),
+        ClusterCommand::Join { address, node, http, json } => {
+            join::run(&http, &address, node, json)
+        }
+        ClusterCommand::Remove { node, http } => remove::run(&http, node),
         ClusterCommand::Drain { http, undo, json } => drain::run(&http, undo, json),
         ClusterCommand::Status { http, json } => status::run(&http, json),
         ClusterCommand::Recover { shard, digest, dry_run, http, json } => {

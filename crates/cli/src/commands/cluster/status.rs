@@ -22,7 +22,7 @@ pub(super) struct Roll {
     guaranteed: u64,
     best_tail: (u64, u64),
     committed: u64,
-    voters: Vec<u64>,
+    pub(super) voters: Vec<u64>,
     missing: Vec<u64>,
     digest: String,
     rows: Vec<Row>,

@@ -1,0 +1,116 @@
+//! Brokers as processes: one comes in the place of another that was lost, and those that are there need no other settings.
+
+use std::fs;
+
+use serde_json::Value;
+
+use super::cluster::{Cluster, free_ports, in_time, numbers, read, run};
+use super::serving::{Broker, plimsoll, text};
+
+fn asked(broker: &Broker, line: &str) -> (Option<i32>, String, String) {
+    let words: Vec<_> = line.split(' ').collect();
+    let mut asking = plimsoll(&["cluster"]);
+    let output = asking.args(words).args(["--http", &broker.http]).output().unwrap();
+    (output.status.code(), text(&output.stdout), text(&output.stderr))
+}
+
+/// Who votes in each shard, once all of them are led.
+fn voters(broker: &Broker) -> Result<Vec<Value>, String> {
+    let (code, said, why) = asked(broker, "status --json");
+    if code != Some(0) {
+        return Err(said + &why);
+    }
+    let rolls: Vec<Value> = serde_json::from_str(&said).map_err(|why| why.to_string())?;
+    Ok(rolls.into_iter().map(|roll| roll["voters"].clone()).collect())
+}
+
+fn until_these_vote(broker: &Broker, expected: &[u64]) {
+    let expected = serde_json::json!(expected);
+    in_time("these vote", || {
+        let found = voters(broker)?;
+        if found.iter().all(|voters| *voters == expected) {
+            Ok(())
+        } else {
+            Err(format!("{found:?}"))
+        }
+    });
+}
+
+#[test]
+fn a_broker_comes_in_the_place_of_one_that_lost_its_disk() {
+    let cluster = Cluster::found();
+    let mut brokers: Vec<_> = (1..=3).map(|node| Some(cluster.start(node))).collect();
+    until_these_vote(brokers[0].as_ref().unwrap(), &[1, 2, 3]);
+    in_time("a topic", || {
+        run(brokers[0].as_ref().unwrap(), "topic create first --partitions 2 --if-not-exists", "")
+    });
+    in_time("records", || run(brokers[0].as_ref().unwrap(), "produce first", &numbers(0..100)));
+    drop(brokers[2].take());
+    fs::remove_dir_all(cluster.data(3)).unwrap();
+    let first = brokers[0].take().unwrap();
+
+    // Of the two that are left each must be there.
+    let (code, _, why) = asked(&first, "remove --node 2");
+    assert_eq!(code, Some(2), "{why}");
+    assert!(why.contains("[3] do not answer") || why.contains("may lead"), "{why}");
+    let (code, _, why) = asked(&first, "remove --node 9");
+    assert_eq!(code, Some(2), "{why}");
+    assert!(why.contains("there is no node 9; these are: [1, 2, 3]"), "{why}");
+    let port = free_ports(1)[0];
+    let taken = format!("join --node 3 --address 127.0.0.1:{port}");
+    let (code, _, why) = asked(&first, &taken);
+    assert_eq!(code, Some(2), "{why}");
+    assert!(why.contains("node 3 is found at"), "{why}");
+
+    let join = format!("join --address 127.0.0.1:{port}");
+    let settings = in_time("it may come", || match asked(&first, &join) {
+        (Some(0), said, _) => Ok(said),
+        (_, _, why) => Err(why),
+    });
+    assert!(
+        settings.contains("node = 4") && settings.contains(&format!("4=127.0.0.1:{port}")),
+        "{settings}"
+    );
+    let (_, again, _) = asked(&first, &join);
+    assert_eq!(again, settings, "asked again it is the same");
+    let fourth = cluster.start_with(4, &settings);
+    until_these_vote(&first, &[1, 2, 3, 4]);
+    let (code, _, why) = asked(&first, "remove --node 3");
+    assert_eq!(code, Some(0), "{why}");
+    assert!(why.contains("node 3 votes nowhere"), "{why}");
+    until_these_vote(&first, &[1, 2, 4]);
+    in_time("records", || run(&first, "produce first", &numbers(100..200)));
+
+    // The new one counts: two of the three go on.
+    drop(first);
+    in_time("two go on", || run(&fourth, "produce first", &numbers(200..300)));
+    let found = in_time("all is there", || read(&fourth));
+    assert_eq!(found, (0..300).collect::<Vec<_>>());
+
+    // Those that were there know it without other settings, and do not hear who was let go.
+    let first = cluster.start(1);
+    until_these_vote(&first, &[1, 2, 4]);
+    drop(brokers[1].take());
+    in_time("two go on", || run(&first, "produce first", &numbers(300..400)));
+    let found = in_time("all is there", || read(&first));
+    assert_eq!(found, (0..400).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_broker_that_is_there_hands_over_before_it_goes() {
+    let cluster = Cluster::found();
+    let brokers: Vec<_> = (1..=3).map(|node| cluster.start(node)).collect();
+    until_these_vote(&brokers[0], &[1, 2, 3]);
+    let (code, _, why) = asked(&brokers[0], "remove --node 3");
+    assert_eq!(code, Some(2), "{why}");
+    assert!(why.contains("plimsoll cluster drain"), "{why}");
+    in_time("it hands over", || match asked(&brokers[2], "drain") {
+        (Some(0), ..) => Ok(()),
+        (_, said, why) => Err(said + &why),
+    });
+    let (code, _, why) = asked(&brokers[0], "remove --node 3");
+    assert_eq!(code, Some(0), "{why}");
+    until_these_vote(&brokers[1], &[1, 2]);
+    in_time("a topic", || run(&brokers[0], "topic create first --if-not-exists", ""));
+    in_time("records", || run(&brokers[1], "produce first", &numbers(0..10)));
+}
