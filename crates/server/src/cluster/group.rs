@@ -441,10 +441,13 @@ impl<S: Apply> Group<S> {
 
     /// Whether it leads by what it knows, and no quorum has answered it for so long that another may lead by now.
     pub(super) fn is_cut_off(&self) -> bool {
-        let roles = self.engine.metrics();
-        let role = roles.borrow_watched();
-        // Who has heard nobody yet has not begun to lead.
-        let heard = role.last_quorum_acked.filter(|_| role.state == ServerState::Leader);
+        let heard = {
+            // What is borrowed twice may wait for who waits for the first to be given back.
+            let roles = self.engine.metrics();
+            let role = roles.borrow_watched();
+            // Who has heard nobody yet has not begun to lead.
+            role.last_quorum_acked.filter(|_| role.state == ServerState::Leader)
+        };
         heard.is_some_and(|heard| heard.elapsed() > CUT_OFF) && !self.is_alone()
     }
 

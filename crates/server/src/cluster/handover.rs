@@ -94,10 +94,11 @@ impl<S: Apply> Group<S> {
     /// Whether this replica is about to lead, or about to lead no more: who asks does better to wait for that.
     #[must_use]
     pub fn is_between(&self) -> bool {
-        let metrics = self.engine.metrics();
-        let role = metrics.borrow_watched();
-        let term = role.vote.leader_id.term;
-        let leads = role.state == openraft::ServerState::Leader;
+        let (term, leads) = {
+            let metrics = self.engine.metrics();
+            let role = metrics.borrow_watched();
+            (role.vote.leader_id.term, role.state == openraft::ServerState::Leader)
+        };
         leads && (self.handing.is_in(term) || self.leadership().is_none() && !self.is_cut_off())
     }
 
