@@ -83,7 +83,10 @@ fn a_broker_comes_in_the_place_of_one_that_lost_its_disk() {
 
     // The new one counts: two of the three go on.
     drop(first);
-    in_time("two go on", || run(&fourth, "produce first", &numbers(200..300)));
+    in_time("two go on", || {
+        let said = |why: String| why + &fourth.news() + &brokers[1].as_ref().unwrap().news();
+        run(&fourth, "produce first", &numbers(200..300)).map_err(said)
+    });
     let found = in_time("all is there", || read(&fourth));
     assert_eq!(found, (0..300).collect::<Vec<_>>());
 

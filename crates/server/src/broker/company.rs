@@ -269,6 +269,11 @@ impl Company {
         }
     }
 
+    /// Whether another node knows of a later incarnation of this one, which has forgotten that.
+    pub(super) fn is_outdated(&self) -> bool {
+        self.peers.get().is_some_and(Peers::is_outdated)
+    }
+
     /// All doors, by their numbers.
     pub(super) fn all_doors(&self) -> Vec<(u32, Arc<dyn Door>)> {
         self.doors().iter().map(|(number, door)| (*number, Arc::clone(door))).collect()

@@ -22,14 +22,25 @@ pub enum Failed {
     /// The others count on a vote that this directory has forgotten.
     #[error(
         "node {node} votes in shard {number} of its cluster, and has nothing of it here: its disk was lost, or this is \
-         another directory; it has forgotten what it voted, so it does not come back under its number: start it with \
-         one that no node of the cluster had"
+         another directory; it has forgotten what it voted, so it does not come back under its number: `plimsoll \
+         cluster join` has another come in its place"
     )]
     Lost {
         /// The number under which it was started.
         node: u64,
         /// A shard in which that votes.
         number: u32,
+    },
+
+    /// The node has forgotten starts that others know of.
+    #[error(
+        "the others know of a later start of node {node}: its disk went back to an earlier state, or this is a copy of its \
+         directory; it may have forgotten what it voted, so it does not come back under its number: `plimsoll cluster \
+         join` has another come in its place"
+    )]
+    WentBack {
+        /// The number under which it was started.
+        node: u64,
     },
 
     /// Other nodes cannot be talked to.

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use futures_util::future::{BoxFuture, FutureExt};
 use serde::Serialize;
+use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::company::Company;
@@ -29,6 +30,8 @@ const LOOK: Duration = Duration::from_secs(1);
 const CALM: Duration = Duration::from_secs(10);
 /// How long one that did not take over is left alone.
 const REST: Duration = Duration::from_secs(60);
+/// How often a node that is about to be stopped tries to have another lead.
+const TRIES: u32 = 3;
 /// How long a node that drains waits for its disk and the others'.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -182,6 +185,8 @@ pub(crate) struct Leaders {
     groups: Weak<Coordinator>,
     /// This node is about to be stopped.
     drains: AtomicBool,
+    /// One shard is handed over at a time: who comes second would be told that this node does not lead, while it does still.
+    giving: Mutex<()>,
 }
 
 impl Leaders {
@@ -195,6 +200,7 @@ impl Leaders {
             topics: Arc::downgrade(topics),
             groups: Arc::downgrade(groups),
             drains: AtomicBool::new(false),
+            giving: Mutex::default(),
         })
     }
 
@@ -269,12 +275,9 @@ impl Leaders {
     pub(crate) async fn part(&self) -> Drained {
         self.drains.store(true, Ordering::Relaxed);
         let mut drained = Drained::default();
-        for shard in self.all() {
-            if !shard.leads() {
-                continue;
-            }
-            match self.give_away(&*shard).await {
-                Ok(to) => drop(drained.handed.insert(shard.number(), to)),
+        for shard in self.all().into_iter().filter(|shard| shard.leads()) {
+            match self.until_given_away(&*shard).await {
+                Ok(to) => drained.handed.extend(to.map(|to| (shard.number(), to))),
                 Err(why) => drop(drained.kept.insert(shard.number(), why)),
             }
         }
@@ -294,6 +297,25 @@ impl Leaders {
             drained.unsynced.insert(shard.number(), why);
         }
         drained
+    }
+
+    /// Who leads it then, if that is known. A node that was just started, or a leadership that ends just now, may need a moment.
+    async fn until_given_away(&self, shard: &dyn Led) -> Result<Option<u64>, String> {
+        let mut whys = String::new();
+        for _ in 0..TRIES {
+            {
+                let _one = self.giving.lock().await;
+                if !shard.leads() {
+                    return Ok(shard.votes().leader());
+                }
+                match self.give_away(shard).await {
+                    Ok(to) => return Ok(Some(to)),
+                    Err(why) => whys = why,
+                }
+            }
+            sleep(LOOK).await;
+        }
+        if shard.leads() { Err(whys) } else { Ok(shard.votes().leader()) }
     }
 
     /// To the one that is preferred among the others, or the next that takes it.
@@ -327,12 +349,14 @@ impl Leaders {
                 if !shard.leads() {
                     due.remove(&number);
                 } else if self.drains() {
+                    let _one = self.giving.lock().await;
                     drop(self.give_away(&*shard).await);
                 } else if let Some(to) = self.better(&*shard).filter(|_| is_wanted) {
                     let now = Instant::now();
                     if *due.entry(number).or_insert(now + CALM) > now {
                         continue;
                     }
+                    let _one = self.giving.lock().await;
                     match self.give(&*shard, to).await {
                         Ok(()) => drop(due.remove(&number)),
                         Err(why) => {

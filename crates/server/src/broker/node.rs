@@ -385,8 +385,9 @@ impl Node {
     /// Why this node may not be the one that it is called: it votes, and has forgotten how. It is to be closed.
     #[must_use]
     pub fn lost(&self) -> Option<Failed> {
-        let number = *self.lost.get()?;
-        Some(Failed::Lost { node: self.members.here(), number })
+        let node = self.members.here();
+        let lost = self.lost.get().map(|number| Failed::Lost { node, number: *number });
+        lost.or_else(|| self.company.is_outdated().then_some(Failed::WentBack { node }))
     }
 
     /// Whether no more is to be written than has to be.

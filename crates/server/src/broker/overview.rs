@@ -31,6 +31,8 @@ pub struct ShardOverview {
     pub voters: Vec<u64>,
     /// Whether the replica here may have forgotten what it acknowledged, and does not vote until it has that again.
     pub is_in_doubt: bool,
+    /// Where it leads: what is acknowledged is durable on a majority first, as fewer voters are well than should be.
+    pub is_guarded: bool,
     /// Why it takes nothing any more, if it does not. To follow is no reason.
     pub offline: Option<String>,
     /// How its seeding goes, where this replica lacks what its leader has let go of.
@@ -241,6 +243,7 @@ impl Node {
             leader: leader.id(self.members().here()),
             voters: group.voters(),
             is_in_doubt: group.is_dirty(),
+            is_guarded: group.is_guarded(),
             offline: why_failed(group)
                 .map(|why| sentence(&why))
                 .or_else(|| self.recovery.fenced(number).filter(|_| leader == Leader::Unknown))

@@ -216,32 +216,34 @@ impl Registrar {
     /// Until the node ends: knows where the others are, and has the shards that it leads follow the register.
     pub(super) async fn keep(self: Arc<Self>) {
         loop {
+            self.look().await;
             sleep(REST).await;
-            let Ok(register) = self.register() else { continue };
-            let doors = self.company.all_doors();
-            let mut where_all_are = self.addresses(&register);
-            // Who is let go hears of it as long as it votes somewhere.
-            for membership in doors.iter().filter_map(|(_, door)| door.membership()) {
-                for (node, address) in membership.nodes {
-                    where_all_are.entry(node).or_insert(address);
-                }
+        }
+    }
+
+    async fn look(&self) {
+        let Ok(register) = self.register() else { return };
+        let doors = self.company.all_doors();
+        let mut where_all_are = self.addresses(&register);
+        // Who is let go hears of it as long as it votes somewhere.
+        for membership in doors.iter().filter_map(|(_, door)| door.membership()) {
+            for (node, address) in membership.nodes {
+                where_all_are.entry(node).or_insert(address);
             }
-            self.company.reach(where_all_are);
-            let here = self.here();
-            for (number, door) in doors {
-                let wanted = match number {
-                    CONTROL => {
-                        self.first(&register, &here).unwrap_or_else(|| grown(&register, &here))
-                    }
-                    _ => register.voters.clone(),
-                };
-                let wanted: BTreeMap<u64, String> = wanted
-                    .into_iter()
-                    .map(|node| (node, self.addresses(&register).remove(&node).unwrap_or_default()))
-                    .collect();
-                if wanted.keys().all(|node| here.contains(node) || door.has_voter(*node)) {
-                    door.follow(wanted).await;
-                }
+        }
+        self.company.reach(where_all_are);
+        let here = self.here();
+        for (number, door) in doors {
+            let wanted = match number {
+                CONTROL => self.first(&register, &here).unwrap_or_else(|| grown(&register, &here)),
+                _ => register.voters.clone(),
+            };
+            let wanted: BTreeMap<u64, String> = wanted
+                .into_iter()
+                .map(|node| (node, self.addresses(&register).remove(&node).unwrap_or_default()))
+                .collect();
+            if wanted.keys().all(|node| here.contains(node) || door.has_voter(*node)) {
+                door.follow(wanted).await;
             }
         }
     }

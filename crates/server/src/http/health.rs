@@ -70,6 +70,7 @@ mod tests {
             leader: Some(1),
             voters: vec![1],
             is_in_doubt: false,
+            is_guarded: false,
             offline: offline.map(str::to_owned),
             seeding: None,
             committed: 0,

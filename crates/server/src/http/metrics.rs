@@ -134,6 +134,11 @@ fn of_shards(text: &mut Text, shards: &[ShardOverview]) {
     gauge("plimsoll_shard_leads", "1 if this node leads it", |shard| {
         Some(if shard.leads { 1.0 } else { 0.0 })
     });
+    gauge(
+        "plimsoll_shard_guarded",
+        "1 if it leads it, and what is acknowledged is durable on a majority first",
+        |shard| Some(if shard.is_guarded { 1.0 } else { 0.0 }),
+    );
     gauge("plimsoll_shard_leader", "The node that leads it, if one does", |shard| {
         shard.leader.map(float)
     });

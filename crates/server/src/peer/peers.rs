@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -69,6 +70,7 @@ impl Peers {
             roster: Mutex::default(),
             handling: Mutex::default(),
             runtime: runtime.clone(),
+            is_outdated: AtomicBool::new(false),
         });
         let listening = Some(runtime.spawn(listen::listen(Arc::clone(&shared), listener)));
         let tasks = Mutex::new(Tasks { listening, ..Tasks::default() });
@@ -94,6 +96,12 @@ impl Peers {
         }
         drop(tasks);
         drop(moved.remains);
+    }
+
+    /// Whether another node has refused this one, as it has seen a later incarnation of it: this one has forgotten that.
+    #[must_use]
+    pub fn is_outdated(&self) -> bool {
+        self.shared.is_outdated.load(Ordering::Relaxed)
     }
 
     /// Asks a node. The request waits to be sent behind those before it once this returns, also if the future

@@ -1,6 +1,7 @@
 //! [`Shared`]: what all tasks of a node's connections have, and [`Handler`], which is given the requests.
 
 use std::fmt::Display;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
@@ -11,6 +12,7 @@ use tokio::task::JoinSet;
 use super::Peer;
 use super::counters::Tally;
 use super::ended::Ended;
+use super::judge::Reason;
 use super::options::Options;
 use super::roster::Roster;
 
@@ -39,6 +41,8 @@ pub(super) struct Shared {
     /// Requests that are being handled. They may outlive their connections.
     pub(super) handling: Mutex<JoinSet<()>>,
     pub(super) runtime: Handle,
+    /// Another has seen a later incarnation of this node.
+    pub(super) is_outdated: AtomicBool,
 }
 
 impl Shared {
@@ -57,6 +61,10 @@ impl Shared {
     /// A connection ended, or none was made.
     pub(super) fn note_ended(&self, ended: Result<(), Ended>, who: &dyn Display) {
         let Err(why) = ended else { return };
+        if matches!(why, Ended::Refusing(code) if Reason::of(code) == Some(Reason::OldIncarnation))
+        {
+            self.is_outdated.store(true, Ordering::Relaxed);
+        }
         match why.reason() {
             Some(reason) => self.tally.refused(reason, who, &why),
             None => tracing::debug!(%who, %why, "a connection between brokers is gone"),

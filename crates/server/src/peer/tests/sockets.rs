@@ -153,6 +153,7 @@ async fn a_later_incarnation_ends_the_connections_of_the_one_before_it() {
     // It dials again, and is told why not.
     until(|| old.counters().refused(Reason::OldIncarnation) > 2).await;
     assert!(two.counters().refused(Reason::OldIncarnation) > 2);
+    assert!(old.peers.is_outdated() && !two.peers.is_outdated(), "it is told so, and nobody else");
     assert_eq!(two.peers.connected()[0].peer, peer(1, 2));
     assert_eq!(old.peers.connected(), []);
     assert_eq!(two.peers.ask(1, URGENT, 1, text("")).await.unwrap().from, peer(1, 2));
@@ -169,6 +170,7 @@ async fn an_old_incarnation_that_is_dialled_is_refused() {
     one.knows(&[(2, two.address)]);
     until(|| two.counters().refused(Reason::OldIncarnation) > 0).await;
     assert!(one.counters().refused(Reason::OldIncarnation) > 0);
+    assert!(two.peers.is_outdated() && !one.peers.is_outdated());
     assert_eq!(one.peers.connected(), []);
 }
 
