@@ -62,6 +62,11 @@ clients-of-three *which:
     cargo build -p plimsoll
     clients/test --cluster {{which}}
 
+# What happens to a cluster, as docs/operating.md tells it (as root)
+operating *more:
+    cargo build -p plimsoll
+    clients/operating --doc docs/operating.md {{more}}
+
 # Three brokers under faults that a seed draws, and under clients that go on (as root)
 chaos minutes="5" *more:
     cargo build -p plimsoll

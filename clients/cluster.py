@@ -1,7 +1,8 @@
-"""Three brokers, each with a network and a disk of its own, whose power can be cut."""
+"""Three brokers and more, each with a network and a disk of its own, whose power can be cut."""
 
 import json
 import os
+import shlex
 import shutil
 import signal
 import socket
@@ -10,7 +11,7 @@ import tempfile
 import time
 
 from broker import PARTITIONS
-from links import Links, ip_of
+from links import Links, call_by_names, ip_of, name_of
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 NODES = [1, 2, 3]
@@ -23,14 +24,21 @@ DISK = "2GiB"
 
 
 class Cluster:
-    def __init__(self, program, seed):
+    """Of the nodes 1 to 3. `spare`: numbers of those that may come; then all have names. `serve` and `settings`: more of each."""
+
+    def __init__(self, program, seed, spare=(), serve=(), settings=""):
         self.dir = tempfile.mkdtemp(prefix="plimsoll-chaos-")
-        self.links = Links(NODES)
-        self.program = program
-        members = ",".join(f"{node}={ip_of(node)}:{PEERS}" for node in NODES)
+        self.links = Links([*NODES, *spare])
+        self.program, self.seed, self.serve, self.settings = program, seed, list(serve), settings
+        self.host_of = name_of if spare else ip_of
+        if spare:
+            call_by_names([*NODES, *spare], os.path.join(self.dir, "hosts"))
+        members = ",".join(f"{node}={self.host_of(node)}:{PEERS}" for node in NODES)
         self.config = os.path.join(self.dir, "cluster.toml")
-        found = f"{program} cluster init --dir {{dir}}/data --members {members} > {self.config}"
-        self.nodes = {node: Node(self, node, seed, found if node == 1 else None) for node in NODES}
+        more = f" && printf '%s' {shlex.quote(settings)} >> {self.config}"
+        found = f"{program} cluster init --dir {{dir}}/data --members {members} > {self.config}{more}"
+        named = ["--config", self.config, "--node"]
+        self.nodes = {node: Node(self, node, [*named, node], found if node == 1 else None) for node in NODES}
         self.address = ",".join(node.address for node in self.nodes.values())
 
     def __enter__(self):
@@ -45,16 +53,25 @@ class Cluster:
             raise
         return self
 
+    def add(self, number, settings, faults=()):
+        """One more, which is told by these who it is; what its disk does wrong."""
+        config = os.path.join(self.dir, f"{name_of(number)}.toml")
+        with open(config, "w") as file:
+            file.write(settings + self.settings)
+        self.nodes[number] = Node(self, number, ["--config", config], faults=faults)
+        self.nodes[number].power_up()
+        self.nodes[number].start()
+
     def __exit__(self, *_):
         for node in self.nodes.values():
             node.remove()
         shutil.rmtree(self.dir, ignore_errors=True)
 
-    def votes(self, number):
-        """Whether it is a voter of all shards, follows or leads in each, and is in doubt of none."""
+    def votes(self, number, voters=NODES):
+        """Whether it knows these as the voters of all shards, follows or leads in each, and is in doubt of none."""
         status = self.nodes[number].status()
         return status is not None and all(
-            shard["voters"] == NODES and not shard["is_in_doubt"] and shard.get("leader")
+            shard["voters"] == voters and not shard["is_in_doubt"] and shard.get("leader")
             for shard in status["shards"]
         )
 
@@ -64,6 +81,11 @@ class Cluster:
             if time.monotonic() > deadline:
                 raise AssertionError(f"not within {seconds} s: {what}\n{self.standing()}")
             time.sleep(0.1)
+
+    def is_guarded(self):
+        """Whether whoever leads the shard of records has acknowledgements wait for disks."""
+        shards = [shard for node in self.nodes.values() for shard in (node.status() or {"shards": []})["shards"]]
+        return any(shard["is_guarded"] for shard in shards if shard["number"] == SHARED)
 
     def heal(self):
         """Everybody is there, and reaches everybody."""
@@ -93,37 +115,44 @@ class Cluster:
 class Node:
     """A broker that is kept on a disk."""
 
-    def __init__(self, cluster, number, seed, setup):
+    def __init__(self, cluster, number, named, setup=None, faults=()):
         self.number = number
-        self.address = f"{ip_of(number)}:{KAFKA}"
+        host = cluster.host_of(number)
+        self.address = f"{host}:{KAFKA}"
         self.socket = os.path.join(cluster.dir, f"keeper-{number}")
         self.news = os.path.join(cluster.dir, f"news-{number}")
         self.memory = tempfile.mkdtemp(prefix=f"plimsoll-chaos-{number}-", dir="/dev/shm")
         self.is_up = self.is_stopped = False
         self.disk = None
-        serve = [cluster.program, "serve", "--config", cluster.config, "--node", number]
-        serve += ["--dir", "{data}", "--memory", self.memory, "--listen", self.address]
+        serve = [cluster.program, "serve", *named, *cluster.serve, "--dir", "{data}", "--memory", self.memory]
+        serve += ["--listen", f"{ip_of(number)}:{KAFKA}", "--advertise", self.address]
         serve += ["--http", f"{ip_of(number)}:{HTTP}", "--allow-anyone", "--partitions", PARTITIONS]
         keep = [os.path.join(HERE, "keeper.py"), self.socket, self.news, *serve]
         # The memory of a node goes with its power.
         forget = f"rm -rf {self.memory} && mkdir {self.memory}"
         self.command = ["ip", "netns", "exec", f"n{number}", cluster.program, "disk", "cycle", "--fs", "ext4"]
-        self.command += ["--size", DISK, "--cut-on", "USR1", "--for", "1d", "--seed", str(seed * 10 + number)]
+        self.command += ["--size", DISK, "--cut-on", "USR1", "--for", "1d", "--seed", str(cluster.seed * 10 + number)]
         self.command += ["--output", os.path.join(cluster.dir, f"disk-{number}"), "--check", forget]
         self.command += ["--run", "exec " + " ".join(map(str, keep))]
         self.command += ["--setup", setup] if setup else []
+        self.command += [word for fault in faults for word in ("--fault", fault)]
 
     def power_up(self):
         log = open(self.news + ".disk", "ab")
         self.disk = subprocess.Popen(self.command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
-        self._until_kept()
+        self.get_power()
 
     def cut(self):
         """The power is gone, and comes back: the disk has what it likes of what was not synced; nothing is started."""
+        self.lose_power()
+        self.get_power()
+
+    def lose_power(self):
+        """It is gone; `get_power` waits until it is back."""
         os.remove(self.socket)
         os.kill(self.disk.pid, signal.SIGUSR1)
         self.is_up = self.is_stopped = False
-        self._until_kept()
+
 
     def start(self):
         self.ask("start")
@@ -192,7 +221,7 @@ class Node:
             self.disk.wait()
         shutil.rmtree(self.memory, ignore_errors=True)
 
-    def _until_kept(self):
+    def get_power(self):
         deadline = time.monotonic() + PATIENCE_S
         while time.monotonic() < deadline:
             try:

@@ -89,6 +89,26 @@ class Keeper:
         except OSError:
             return None
 
+    def rot(self, shard):
+        """A bit flips in the middle of the first chapter of a shard. Where."""
+        folder = os.path.join(self.data, f"chapters-{shard}")
+        path = min(os.path.join(folder, name) for name in os.listdir(folder) if name.endswith(".chapter"))
+        with open(path, "r+b") as file:
+            place = os.path.getsize(path) // 2
+            file.seek(place)
+            byte = file.read(1)[0]
+            file.seek(place)
+            file.write(bytes([byte ^ 1]))
+            file.flush()
+            os.fsync(file.fileno())
+        return f"{os.path.basename(path)}, byte {place}"
+
+    def plimsoll(self, *words):
+        """What the program says of the data; and its exit status."""
+        command = [word.replace("{data}", self.data) for word in (self.command[0], *words)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S)
+        return [done.returncode, (done.stdout + done.stderr).replace(self.data, "data")]
+
     def entries(self, shard):
         """Of each entry of a shard's log its index and a hash."""
         command = [self.command[0], "log", "cat", os.path.join(self.data, f"shard-{shard}"), "--json"]

@@ -23,6 +23,11 @@ def ip_of(who):
     return f"10.77.0.{who or 100}"
 
 
+def name_of(who):
+    """What a node is called, once `call_by_names` was done."""
+    return chr(ord("a") + who - 1)
+
+
 def mac_of(who):
     return f"02:00:00:00:77:{(who or 100):02x}"
 
@@ -46,6 +51,15 @@ def enter():
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode != 0:
             raise Refused(f"{' '.join(command)}: {done.stderr.strip()}")
+
+
+def call_by_names(nodes, path):
+    """From here on nodes are found by their names, here and by all that is started here. `path`: a file for that."""
+    with open(path, "w") as hosts:
+        hosts.write("127.0.0.1 localhost\n" + "".join(f"{ip_of(node)} {name_of(node)}\n" for node in nodes))
+    done = subprocess.run(["mount", "--bind", path, "/etc/hosts"], capture_output=True, text=True)
+    if done.returncode != 0:
+        raise Refused(f"mount --bind: {done.stderr.strip()}")
 
 
 class Links:
