@@ -6,14 +6,16 @@
 
 use std::fmt;
 use std::ops::Deref;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 use openraft::rt::watch::{self, RecvError, SendError, WatchReceiver, WatchSender};
 use openraft::{OptionalSend, OptionalSync};
+use parking_lot::{RwLock, RwLockReadGuard};
 use tokio::sync::Notify;
 
-/// A value as it is. As long as it is held nobody changes it.
+/// A value as it is. As long as it is held nobody changes it. Who holds it may look again: the standard library's lock would
+/// have them wait for a writer, and the writer waits for them.
 pub(crate) type Ref<'a, T> = RwLockReadGuard<'a, T>;
 
 struct Shared<T> {
@@ -26,9 +28,8 @@ struct Shared<T> {
 }
 
 impl<T> Shared<T> {
-    /// A panic of who changed it is told there.
     fn value(&self) -> Ref<'_, T> {
-        self.value.read().unwrap_or_else(PoisonError::into_inner)
+        self.value.read_recursive()
     }
 }
 
@@ -76,7 +77,7 @@ impl<T> Sender<T> {
     /// Wakes all who wait if `modify` says that it changed it.
     pub(crate) fn send_if_modified(&self, modify: impl FnOnce(&mut T) -> bool) -> bool {
         {
-            let mut value = self.0.value.write().unwrap_or_else(PoisonError::into_inner);
+            let mut value = self.0.value.write();
             if !modify(&mut value) {
                 return false;
             }
@@ -237,6 +238,7 @@ impl<T: OptionalSend + OptionalSync> WatchReceiver<Watch, T> for Receiver<T> {
 #[cfg(test)]
 mod tests {
     use std::sync::Mutex;
+    use std::time::Duration;
 
     use openraft::testing::runtime::Suite;
 
@@ -269,6 +271,30 @@ mod tests {
             }
             assert_eq!(*order.lock().unwrap(), (0..50).collect::<Vec<_>>());
         });
+    }
+
+    /// A leader that looked at its standing while it did was stopped for good where the engine changed it in between, and
+    /// with it the engine.
+    #[test]
+    fn who_holds_a_value_looks_again_while_another_waits_to_change_it() {
+        let (sender, receiver) = channel(0);
+        let held = receiver.borrow();
+        let (begins, begun) = std::sync::mpsc::channel();
+        let (ends, ended) = std::sync::mpsc::channel();
+        std::thread::scope(|threads| {
+            threads.spawn(|| {
+                begins.send(()).unwrap();
+                sender.send_modify(|value| *value = 1);
+                ends.send(()).unwrap();
+            });
+            begun.recv().unwrap();
+            // Until it waits for what is held here.
+            assert!(ended.recv_timeout(Duration::from_millis(100)).is_err());
+            assert_eq!(*receiver.borrow(), 0);
+            drop(held);
+            ended.recv().unwrap();
+        });
+        assert_eq!(*receiver.borrow(), 1);
     }
 
     #[test]
