@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::future::{BoxFuture, FutureExt};
+use futures_util::future::{BoxFuture, FutureExt, join_all};
 use tokio::runtime::Handle;
 use tokio::time::{sleep, timeout};
 
@@ -57,6 +57,11 @@ pub(crate) struct Company {
 pub(crate) trait Door: std::fmt::Debug + Send + Sync {
     fn answer(&self, from: Peer, request: &Bytes) -> BoxFuture<'static, Vec<Bytes>>;
 
+    /// What is to be done as the process of a node has ended.
+    fn gone(&self, _node: u64) -> BoxFuture<'static, ()> {
+        std::future::ready(()).boxed()
+    }
+
     /// Makes these nodes the voters, if this is a replica that leads and they are not.
     fn follow(&self, _nodes: BTreeMap<u64, String>) -> BoxFuture<'static, ()> {
         std::future::ready(()).boxed()
@@ -76,6 +81,10 @@ pub(crate) trait Door: std::fmt::Debug + Send + Sync {
 impl<S: Apply> Door for Receiver<S> {
     fn answer(&self, from: Peer, request: &Bytes) -> BoxFuture<'static, Vec<Bytes>> {
         Self::answer(self, from.node, from.incarnation, request).boxed()
+    }
+
+    fn gone(&self, node: u64) -> BoxFuture<'static, ()> {
+        Self::gone(self, node).boxed()
     }
 
     fn follow(&self, nodes: BTreeMap<u64, String>) -> BoxFuture<'static, ()> {
@@ -133,6 +142,12 @@ impl Handler for Reception {
             // No answer can be read out of it.
             None => std::future::ready(Vec::new()).boxed(),
         }
+    }
+
+    fn gone(&self, peer: Peer) -> BoxFuture<'static, ()> {
+        tracing::info!(node = peer.node, "the process of another broker is gone");
+        let all: Vec<_> = self.0.doors().values().map(|door| door.gone(peer.node)).collect();
+        join_all(all).map(drop).boxed()
     }
 }
 

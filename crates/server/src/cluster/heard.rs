@@ -20,6 +20,11 @@ impl Heard {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((leader, Instant::now()));
     }
 
+    /// This node's process is gone: what was heard of it counts no more.
+    pub(crate) fn is_gone(&self, leader: u64) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take_if(|(node, _)| *node == leader);
+    }
+
     /// Whether this node was heard lately.
     pub(crate) fn is_lately(&self, leader: u64) -> bool {
         let heard = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -46,6 +51,11 @@ mod tests {
             advance(LATELY / 2).await;
             assert!(heard.is_lately(3));
             advance(LATELY / 2).await;
+            assert!(!heard.is_lately(3));
+            heard.hears(3);
+            heard.is_gone(2);
+            assert!(heard.is_lately(3), "another is gone");
+            heard.is_gone(3);
             assert!(!heard.is_lately(3));
         });
     }

@@ -17,7 +17,7 @@
 //! | `handover` | how a leader has another lead in its place |
 //! | `onlookers` | whether others get what one voter commits by its own word |
 //! | `generation` | after which loss it goes on |
-//! | `heard` | which leader was heard lately |
+//! | `heard`, `bereft` | which leader was heard lately; what follows where its process is seen to be gone |
 //! | `newcomer` | whether a replica that has nothing is new, or has lost it |
 //! | `behind` | whether a replica lacks what its leader has let go of |
 //! | `durability`, `quorum` | D, and whether the quorum is so thin that all waits for it |
@@ -50,6 +50,7 @@
 
 mod apply;
 mod behind;
+mod bereft;
 mod carrier;
 mod copy;
 mod core;

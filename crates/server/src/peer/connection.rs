@@ -13,6 +13,7 @@ use super::counters::add;
 use super::ended::Ended;
 use super::error::Refusal;
 use super::frame::{self, Kind, Message};
+use super::gone;
 use super::intake::Intake;
 use super::session::{Reply, Session};
 use super::shared::Shared;
@@ -36,7 +37,7 @@ impl Drop for Installed<'_> {
 
 /// Gives the session its place, and serves it until it ends, which it has done on return.
 pub(super) async fn run(
-    shared: &Shared,
+    shared: &Arc<Shared>,
     mut stream: TcpStream,
     session: Arc<Session>,
 ) -> Result<(), Ended> {
@@ -47,15 +48,18 @@ pub(super) async fn run(
         (remains, intake.unwrap_or_default())
     };
     drop(remains);
-    let _installed = Installed { shared, session: &session };
+    let installed = Installed { shared, session: &session };
     add(&shared.tally.connections, 1);
     shared.handler.connected(session.peer, session.hello.clone());
     let (from, to) = stream.split();
-    tokio::select! {
+    let ended = tokio::select! {
         ended = read(shared, from, &session, &intake) => ended,
         ended = write(shared, to, &session) => ended,
         () = session.ended() => Ok(()),
-    }
+    };
+    drop(installed);
+    gone::look(shared, session.peer);
+    ended
 }
 
 async fn read(

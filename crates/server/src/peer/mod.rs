@@ -15,6 +15,7 @@
 //! | `handshake.rs` | a connection is agreed on, from either side |
 //! | `dial.rs` | connections that we make, and make again |
 //! | `listen.rs` | connections that are made to us |
+//! | `gone.rs` | whether the process of a node has ended |
 //! | `counters.rs` | what is counted, and said once a minute |
 //! | `error.rs`, `ended.rs` | why there is no answer; why a connection ends |
 //! | `shared.rs` | what all tasks have, and who is given the requests |
@@ -38,6 +39,7 @@ mod dial;
 mod ended;
 mod error;
 mod frame;
+mod gone;
 mod greeting;
 mod handshake;
 mod intake;

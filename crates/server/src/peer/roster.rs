@@ -93,6 +93,15 @@ impl Roster {
         self.nodes.get(&node)?.sessions[priority.place()].as_ref()
     }
 
+    pub(super) fn is_connected(&self, node: u64) -> bool {
+        self.nodes.get(&node).is_some_and(Known::is_connected)
+    }
+
+    /// Where a node is to be found that is not connected.
+    pub(super) fn address_of_absent(&self, node: u64) -> Option<String> {
+        self.nodes.get(&node).filter(|known| !known.is_connected())?.address.clone()
+    }
+
     pub(super) fn intake(&self, node: u64, priority: Priority) -> Option<Arc<Intake>> {
         Some(Arc::clone(&self.nodes.get(&node)?.intakes[priority.place()]))
     }
@@ -109,6 +118,10 @@ impl Roster {
 }
 
 impl Known {
+    fn is_connected(&self) -> bool {
+        self.sessions.iter().any(Option::is_some)
+    }
+
     fn end(&mut self, which: impl Fn(&Session) -> bool) -> Vec<Remains> {
         let ended = self.sessions.iter_mut().filter_map(|session| session.take_if(|s| which(s)));
         ended.map(|session| session.end()).collect()

@@ -30,6 +30,12 @@ pub trait Handler: Send + Sync + 'static {
     /// A node has connected, and told this of itself: once for each of its connections. Nothing that it asks
     /// over that connection was handled before. Must not wait.
     fn connected(&self, _peer: Peer, _hello: Bytes) {}
+
+    /// All connections to a node have ended, and its system says that nothing takes one there any more: the process
+    /// has ended, or had to let go of its address. It may come back at any time.
+    fn gone(&self, _peer: Peer) -> BoxFuture<'static, ()> {
+        Box::pin(std::future::ready(()))
+    }
 }
 
 /// What all tasks have.
@@ -38,7 +44,7 @@ pub(super) struct Shared {
     pub(super) handler: Arc<dyn Handler>,
     pub(super) tally: Tally,
     pub(super) roster: Mutex<Roster>,
-    /// Requests that are being handled. They may outlive their connections.
+    /// Requests that are being handled, and looks for nodes that are gone. They may outlive their connections.
     pub(super) handling: Mutex<JoinSet<()>>,
     pub(super) runtime: Handle,
     /// Another has seen a later incarnation of this node.

@@ -229,6 +229,10 @@ impl Life {
             90..96 if self.change.is_none() && self.configs == [self.target.clone()] => {
                 self.other_target().await;
             }
+            96..98 => {
+                self.count("a node that was taken for gone");
+                self.is_seen_gone(node);
+            }
             _ => {}
         }
     }
@@ -266,8 +270,18 @@ impl Life {
         });
         self.fails.remove(&node);
         self.world.end(node, how);
+        self.is_seen_gone(node);
         let returns = Duration::from_millis(self.drawn.random_range(0..3000));
         self.returns.insert(node, Instant::now() + returns);
+    }
+
+    /// Some of those that are up see that the process of a node is gone.
+    fn is_seen_gone(&mut self, node: u64) {
+        for sees in self.world.up().into_iter().filter(|sees| *sees != node) {
+            if self.drawn.random_ratio(1, 2) {
+                self.world.net.sees_gone(sees, node);
+            }
+        }
     }
 
     /// All lose their power; an operator may have them go on with what their disks have.

@@ -96,6 +96,7 @@ fn what_a_quorum_has_stays_whoever_forgets() {
         "a leadership handed over",
         "one that became three",
         "a leader that is to go",
+        "a node that was taken for gone",
         "a sole voter that ended while others got its log",
         "a change of the voters",
         "an acknowledgement while guarded",

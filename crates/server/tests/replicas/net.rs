@@ -121,6 +121,14 @@ impl Net {
         lock(&self.wires).up.remove(&node);
     }
 
+    /// One that is up sees that the process of a node is gone, or believes so.
+    pub(crate) fn sees_gone(&self, sees: u64, node: u64) {
+        if let Some(up) = self.at(sees) {
+            self.trace.tell(format_args!("{sees}.{} sees that {node} is gone", up.incarnation));
+            tokio::spawn(up.receiver.gone(node));
+        }
+    }
+
     /// Nothing comes from the one to the other any more, or comes again.
     pub(crate) fn cut(&self, from: u64, to: u64, is_cut: bool) {
         let mut wires = lock(&self.wires);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use plimsoll_log::Ack;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use super::net::Weather;
 use super::world::{End, World, run};
@@ -49,6 +49,38 @@ fn a_leader_that_loses_its_power_takes_nothing_that_was_acknowledged_along() {
         world.settle(last).await;
         world.group(leader).wait_clean().await;
         assert_eq!(world.payloads(leader).len(), 51);
+    });
+}
+
+/// The engine alone waits until nobody has heard the leader for a second and more.
+#[test]
+fn a_leader_whose_process_is_seen_to_be_gone_is_replaced_at_once() {
+    run(async {
+        let mut world = World::new(12, Ack::Buffered, [1, 2, 3]);
+        world.form().await;
+        world.agree("before").await;
+        let leader = world.leader().await;
+        world.end(leader, End::Killed);
+        let ended = Instant::now();
+        for id in world.up() {
+            world.net.sees_gone(id, leader);
+        }
+        world.agree("after").await;
+        assert!(ended.elapsed() < Duration::from_millis(300), "{:?}", ended.elapsed());
+    });
+}
+
+#[test]
+fn a_leader_that_one_takes_for_gone_goes_on_in_its_term() {
+    run(async {
+        let mut world = World::new(13, Ack::Buffered, [1, 2, 3]);
+        world.form().await;
+        let leader = world.leader().await;
+        let leadership = world.group(leader).leadership();
+        let doubter = world.up().into_iter().find(|id| *id != leader).unwrap();
+        world.net.sees_gone(doubter, leader);
+        sleep(Duration::from_secs(10)).await;
+        assert_eq!(world.group(leader).leadership(), leadership);
     });
 }
 

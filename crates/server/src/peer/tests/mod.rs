@@ -25,6 +25,7 @@ const CLUSTER: u128 = 7;
 struct Echo {
     asked: Mutex<Vec<(Peer, u32, Bytes)>>,
     connected: Mutex<Vec<(Peer, Bytes)>>,
+    gone: Mutex<Vec<Peer>>,
 }
 
 /// Requests that nobody answers begin so.
@@ -45,6 +46,11 @@ impl Handler for Echo {
 
     fn connected(&self, peer: Peer, hello: Bytes) {
         self.connected.lock().unwrap().push((peer, hello));
+    }
+
+    fn gone(&self, peer: Peer) -> BoxFuture<'static, ()> {
+        self.gone.lock().unwrap().push(peer);
+        Box::pin(std::future::ready(()))
     }
 }
 

@@ -112,6 +112,28 @@ async fn asks_fail_at_once_when_their_connection_dies_and_are_not_sent_again() {
 }
 
 #[tokio::test]
+async fn a_node_whose_process_has_ended_is_seen_to_be_gone_by_either_side() {
+    for ends_first in [true, false] {
+        let (one, two) = pair().await;
+        let (stays, ends) = if ends_first { (two, one) } else { (one, two) };
+        let ended = if ends_first { peer(1, 1) } else { peer(2, 1) };
+        ends.peers.close().await;
+        until(|| !stays.echo.gone.lock().unwrap().is_empty()).await;
+        assert_eq!(stays.echo.gone.lock().unwrap()[0], ended);
+    }
+}
+
+#[tokio::test]
+async fn a_node_that_only_let_go_of_its_connections_is_not_gone() {
+    let (one, two) = pair().await;
+    // It hears nobody, and is heard by nobody; its process is there.
+    two.knows(&[]);
+    until(|| one.peers.connected().is_empty()).await;
+    tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+    assert!(one.echo.gone.lock().unwrap().is_empty());
+}
+
+#[tokio::test]
 async fn a_node_that_starts_again_at_its_address_is_dialled_again() {
     let (one, mut two) = pair().await;
     for incarnation in 2..5 {
