@@ -4,15 +4,20 @@ import json
 import subprocess
 import time
 from collections import namedtuple
+from concurrent.futures import ThreadPoolExecutor
 from statistics import median
 
 from cells import LOAD, load
-from cluster_servers import Of
+from cluster_servers import NODES, Of, until
 
 BYTES = 100
 PRODUCERS = 64
 # Records a second, where they come at their times.
 PACE = 10_000
+# 50 MB/s.
+LARGE, LARGE_PACE = 10_000, 5_000
+# How long records go on beside a node that comes back.
+BACK_S = 30
 BOTH = ("plimsoll", "kafka")
 ALL = (*BOTH, "alone", "redis")
 DURABLE = "flush.messages=1"
@@ -187,6 +192,38 @@ def slow_disk(node):
     return measure
 
 
+def away(away_s):
+    """A follower loses its memory, is away while 50 MB/s are written, and comes back beside 10,000 small records/s."""
+
+    def measure(kind, parent, _seconds):
+        server = kind(parent)
+        try:
+            server.start()
+            make(server, "away", 1)
+            number = next(number for number in NODES if number != server.leader("away"))
+            load("pace", server, "away", PACE, 5, BYTES)
+            quiet = load("pace", server, "away", PACE, 10, BYTES)
+            server.lose_memory(number)
+            guarded = load("pace", server, "away", PACE, 10, BYTES)
+            filled = load("pace", server, "away", LARGE_PACE, away_s, LARGE, patience=2 * away_s + 60)
+            with ThreadPoolExecutor(1) as beside:
+                pacing = beside.submit(load, "pace", server, "away", PACE, BACK_S, BYTES, patience=BACK_S + 60)
+                time.sleep(2)
+                server.nodes[number].start()
+                begun = time.monotonic()
+                until("it votes", lambda: server.votes(number))
+                votes_s = time.monotonic() - begun
+                back = pacing.result()
+        finally:
+            server.remove()
+        found = {"votes_s": votes_s, "filled_p99_us": filled["p99_us"]}
+        for name, trial in [("quiet", quiet), ("guarded", guarded), ("back", back)]:
+            found |= {f"{name}_{column}": trial[column] for column in ("p50_us", "p99_us", "p999_us")}
+        return found
+
+    return measure
+
+
 # Three of ours and three of Kafka by turns, and one of ours.
 CELLS = {
     "one": Cell(produce(1, 1), ALL),
@@ -205,6 +242,8 @@ ONCE = {
     # Node 3 leads the shard of records, node 2 follows; of Kafka's none is measured, as the goal is of our own.
     "slow-leader": Cell(slow_disk(3), ("plimsoll",)),
     "slow-follower": Cell(slow_disk(2), ("plimsoll",)),
+    "back": Cell(away(30), ("plimsoll",)),
+    "catches-up": Cell(away(215), ("plimsoll",)),
 }
 # Between network namespaces.
 FAR = {name: Cell(CELLS[name].measure) for name in ("one", "producers")}

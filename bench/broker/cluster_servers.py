@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import time
 import urllib.request
@@ -185,6 +186,18 @@ class Plimsolls(Of):
 
     def rest(self):
         time.sleep(GUARDED_S)
+
+    def lose_memory(self, number):
+        """Kills a node, and takes away what outlives its process. Its kernel still has what it was given."""
+        node = self.nodes[number]
+        node.kill()
+        shutil.rmtree(node.memory)
+        os.mkdir(node.memory)
+
+    def votes(self, number):
+        """Whether a node is in doubt in no shard, as it says."""
+        shards = self.nodes[number].status()
+        return bool(shards) and not any(shard["is_in_doubt"] for shard in shards)
 
     def hand_over(self, topic):
         """To another node, by the command for it."""
