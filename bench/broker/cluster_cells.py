@@ -19,7 +19,8 @@ LARGE, LARGE_PACE = 10_000, 5_000
 # How long records go on beside a node that comes back.
 BACK_S = 30
 BOTH = ("plimsoll", "kafka")
-ALL = (*BOTH, "alone", "redis")
+OTHERS = ("redis", "nats", "etcd")
+ALL = (*BOTH, "alone", *OTHERS)
 DURABLE = "flush.messages=1"
 
 Cell = namedtuple("Cell", "measure servers", defaults=[BOTH])
@@ -48,8 +49,9 @@ def produce(producers, partitions, *settings):
     """Producers, each a client with connections of its own and one record in flight."""
 
     def measure(server, topic, seconds):
-        if server.name == "redis":
-            return taking(server, seconds, lambda: load("redis", server, topic, producers, seconds, BYTES, 1, patience=seconds + 60))
+        if server.name in OTHERS:
+            words = [topic, producers, seconds, BYTES, server.acks]
+            return taking(server, seconds, lambda: load(server.name, server, *words, patience=seconds + 60))
         found = {"create_s": make(server, topic, partitions, *settings)}
         # Kafka makes files for a partition when it is first written to.
         found["touch_s"] = load("touch", server, topic, partitions, patience=600)["seconds"]
@@ -63,7 +65,7 @@ def produce(producers, partitions, *settings):
 
 def warm(server, seconds):
     """By all kinds of producers. Kafka got no faster after a minute and more of it; ours needs next to nothing."""
-    if server.name == "redis":
+    if server.name in OTHERS:
         return
     make(server, "warm", 10)
     each = max(1, round(seconds * server.warmed / 9))

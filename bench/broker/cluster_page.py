@@ -1,9 +1,10 @@
 """The page of three brokers beside three of Kafka: goals, what was measured, and what was not."""
 
-from cluster_servers import Kafkas, Plimsolls, Redises
+from cluster_servers import Etcds, Kafkas, Natses, Plimsolls, Redises
 from page import Found, figure, spread, times
 
-NAMES = {"plimsoll": "Plimsoll, three", "kafka": "Kafka, three", "alone": "Plimsoll, one", "redis": "Redis, two that follow"}
+NAMES = {"plimsoll": "Plimsoll, three", "kafka": "Kafka, three", "alone": "Plimsoll, one", "redis": "Redis, two that follow",
+         "nats": "NATS JetStream, R3", "etcd": "etcd, three"}
 AWAY = [f"{when}_{column}" for when in ("quiet", "guarded", "back") for column in ("p50_us", "p99_us", "p999_us")]
 # Cell, what it is, the column that is compared, and others.
 ROWS = [
@@ -41,7 +42,7 @@ UNITS = {
        for column, name in [("p50", "p50"), ("p99", "p99"), ("p999", "p99.9")]},
 }
 NOT_MEASURED = """* With a delay between nodes: 1,000 partitions, `flush.messages=1`, hand-over and a killed leader. With a slow disk: Kafka.
-* NATS R3, Iggy `replicated`, etcd, and `plimsoll lab run replicated-commit`, which does not exist yet.
+* Iggy `replicated`, whose server comes as source or image only.
 """
 
 
@@ -158,7 +159,8 @@ least and the most in brackets; ratios are taken round by round.
 
 An acknowledgement (acks=all) promises: Plimsoll: {Plimsolls.promise}. Kafka: {Kafkas.promise}. With `flush.messages=1` a majority of
 ours, and those in sync of Kafka's, sync first. Redis (XADD, and WAIT for one in the same bytes; a client of a few lines): {Redises.promise}; it asks
-no consensus, and who takes over may lack what was acknowledged.
+no consensus, and who takes over may lack what was acknowledged. NATS JetStream (nats.go, a stream of three replicas): {Natses.promise}. etcd (its Go
+client, a key for each producer): {Etcds.promise}.
 
 A *gap* is the longest time from one acknowledgement to the next that one producer saw, of those that ended after the command for a hand-over or the
 kill was given; its client asks again each 10 ms, not each 5 s as by default. Kafka's hand-over: another replica is made the preferred one and elected.

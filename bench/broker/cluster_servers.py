@@ -9,11 +9,12 @@ import urllib.request
 
 from broker import free_port
 from cells import load
-from servers import TARGET, Kafka, Plimsoll, Redis
+from servers import TARGET, Kafka, Nats, Plimsoll, Redis, Server
 
 NODES = (1, 2, 3)
 LOOPBACK = "127.0.0.1"
 PROGRAM = os.path.join(TARGET, "release", "plimsoll")
+ETCD = os.path.join(TARGET, "release", "bench-etcd")
 PATIENCE_S = 180
 # With fewer that are healthy a cluster of ours waits for disks, and for ten seconds after all is well again.
 GUARDED_S = 12
@@ -278,6 +279,9 @@ class Redises(Of):
 
     name = "redis"
     kind = RedisNode
+    programs = ["redis-server", "redis-cli"]
+    # So many of those that follow.
+    acks = 1
     promise = "written to the append-only file of the one that takes records, synced once a second, and in the memory of one that follows"
 
     def found(self):
@@ -289,3 +293,72 @@ class Redises(Of):
     def info(self):
         host, port = self.address.split(":")
         return subprocess.run(["redis-cli", "-h", host, "-p", port, "info", "replication"], capture_output=True, text=True).stdout
+
+
+class NatsNode(Node, Nats):
+    name = "nats"
+
+    def prepare(self):
+        super().prepare()
+        routes = ", ".join(f'"nats://{node.peer}"' for node in self.company.nodes.values())
+        with open(os.path.join(self.dir, "settings"), "a") as file:
+            file.write(f'server_name: n{self.number}\ncluster {{ name: three, listen: "{self.peer}", routes: [{routes}] }}\n')
+
+
+class Natses(Of):
+    """JetStream, a stream with three replicas."""
+
+    name = "nats"
+    kind = NatsNode
+    programs = ["nats-server"]
+    acks = 3
+    promise = "in the page caches of two of three; synced once in two minutes (its default)"
+
+    def found(self):
+        self.times = 0
+
+    def until_whole(self):
+        """A stream can be made: they have elected who makes it."""
+        self.times += 1
+        until("a stream is made", self.has_stream)
+
+    def has_stream(self):
+        try:
+            load("nats", self, f"{PROBE}{self.times}", 1, 1, 10, self.acks)
+            return True
+        except subprocess.CalledProcessError:
+            self.times += 1
+            return False
+
+
+class EtcdNode(Node, Server):
+    name = "etcd"
+
+    def command(self):
+        peer, client = f"http://{self.peer}", f"http://{self.address}"
+        all = ",".join(f"n{number}=http://{node.peer}" for number, node in self.company.nodes.items())
+        urls = ["--listen-client-urls", client, "--advertise-client-urls", client]
+        urls += ["--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", all]
+        return [ETCD, "--name", f"n{self.number}", "--data-dir", os.path.join(self.dir, "data"), *urls, "--log-level", "error"]
+
+    def is_ready(self):
+        try:
+            with urllib.request.urlopen(f"http://{self.address}/health", timeout=5) as answer:
+                return json.load(answer)["health"] == "true"
+        except OSError:
+            return False
+
+
+class Etcds(Of):
+    name = "etcd"
+    kind = EtcdNode
+    programs = [ETCD]
+    # It has no choice of them.
+    acks = 0
+    promise = "synced by two of three"
+
+    def found(self):
+        pass
+
+    def until_whole(self):
+        until("all are well", lambda: all(node.is_ready() for node in self.nodes.values()))

@@ -19,6 +19,8 @@
 //	load prefer ADDR TOPIC NODE
 //	load gap ADDR TOPIC BYTES
 //	load redis ADDR STREAM CONNECTIONS SECONDS BYTES REPLICAS
+//	load nats ADDR STREAM CONNECTIONS SECONDS BYTES REPLICAS
+//	load etcd ADDR PREFIX CONNECTIONS SECONDS BYTES
 //	load relay DELAY_US - LAST_OF_ADDRESS=FILE ...
 //
 // ADDR may be several, with commas between.
@@ -91,6 +93,10 @@ func main() {
 		found = prefer(address, topic, n[0])
 	case "redis":
 		found = redis(address, topic, n[0], n[1], n[2], n[3])
+	case "nats":
+		found = natsAdd(address, topic, n[0], n[1], n[2], n[3])
+	case "etcd":
+		found = etcdPut(address, topic, n[0], n[1], n[2])
 	case "relay":
 		delay, err := strconv.Atoi(address)
 		must(err)

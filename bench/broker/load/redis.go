@@ -6,45 +6,22 @@ import (
 	"io"
 	"net"
 	"strings"
-	"sync"
-	"time"
 )
 
 // Connections to Redis, each with one record in flight: it is added to a stream, and a WAIT behind it in the same bytes says
 // how many replicas have it.
 func redis(address, stream string, connections, seconds, bytes, replicas int) any {
 	request := command("XADD", stream, "*", "v", strings.Repeat("x", bytes)) + command("WAIT", fmt.Sprint(replicas), "10000")
-	var took times
-	var done sync.WaitGroup
-	first, firsts := 0, sync.Mutex{}
-	begin := time.Now().Add(warmUp)
-	end := begin.Add(time.Duration(seconds) * time.Second)
-	for range connections {
-		done.Add(1)
-		go func() {
-			defer done.Done()
-			connection, err := net.Dial("tcp", address)
-			must(err)
-			answers, mine, early := bufio.NewReader(connection), []int64{}, 0
-			for sent := time.Now(); sent.Before(end); sent = time.Now() {
-				_, err := io.WriteString(connection, request)
-				must(err)
-				must(added(answers, replicas))
-				if sent.Before(begin) {
-					early++
-				} else {
-					mine = append(mine, int64(time.Since(sent)))
-				}
+	return inTurn(connections, seconds, func(int) func() error {
+		connection, err := net.Dial("tcp", address)
+		must(err)
+		answers := bufio.NewReader(connection)
+		return func() error {
+			if _, err := io.WriteString(connection, request); err != nil {
+				return err
 			}
-			took.add(mine)
-			firsts.Lock()
-			first += early
-			firsts.Unlock()
-		}()
-	}
-	done.Wait()
-	return with(took.summary(), map[string]float64{
-		"records_per_s": float64(len(took.all)) / float64(seconds), "first_second": float64(first),
+			return added(answers, replicas)
+		}
 	})
 }
 
