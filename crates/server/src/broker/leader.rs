@@ -125,8 +125,12 @@ impl Lead for Leads {
         }
     }
 
+    /// Consumers that had read what is lost must find the fence, not an end below what they read.
+    async fn prepare(&mut self, leadership: Leadership) -> Result<(), Ended> {
+        self.fence_loss(leadership).await
+    }
+
     async fn lead(&mut self, leadership: Leadership, asks: &mut Asks<Ask>) -> Result<(), Ended> {
-        self.fence_loss(leadership).await?;
         let mut leader = Leader::new(self, leadership);
         let ended = leader.lead(asks).await;
         if ended.as_ref().err().is_none_or(Ended::is_lost) {

@@ -1,7 +1,7 @@
 //! [`lead_whenever`]: how a replica of a shard comes to lead, and stops.
 //!
 //! ```text
-//!            the group leads, and its first entry is applied
+//!            the group leads, its first entry is applied, and it is prepared
 //!   Follows ───────────────────────────────────────────────► Leads ──► Failed
 //!           ◄───────────────────────────────────────────────   an engine or a disk is at its end
 //!            the engine says so, or refuses what is proposed
@@ -83,6 +83,14 @@ pub(super) trait Lead: Send + 'static {
 
     /// Tells who asked that this replica does not lead.
     fn refuse(&self, ask: Self::Ask);
+
+    /// Does what must be agreed on before anybody reads here: until it returns, nobody is told that this replica leads.
+    fn prepare(
+        &mut self,
+        _leadership: Leadership,
+    ) -> impl Future<Output = Result<(), Ended>> + Send {
+        async { Ok(()) }
+    }
 
     /// Leads until nobody can ask any more, or for as long as it can. Whoever waits is answered on return.
     fn lead(
@@ -217,8 +225,14 @@ pub(super) async fn lead_whenever<S: Apply, L: Lead>(
             Err(why) => break Ended::from(why),
         };
         tracing::debug!(shard = number, term = leadership.term, "it leads");
-        standing.send_replace(Standing::Leads(leadership));
-        match leader.lead(leadership, &mut asks).await {
+        let ended = match leader.prepare(leadership).await {
+            Ok(()) => {
+                standing.send_replace(Standing::Leads(leadership));
+                leader.lead(leadership, &mut asks).await
+            }
+            Err(why) => Err(why),
+        };
+        match ended {
             Ok(()) => return,
             Err(Ended::Wished) => {
                 let Some((Wish { to, reply }, _)) = asks.wish.take() else { continue };
@@ -439,6 +453,8 @@ mod tests {
         /// How often it may.
         left: usize,
         began: mpsc::UnboundedSender<u64>,
+        /// Says that it prepares, and waits for the answer.
+        prepares: Option<(oneshot::Sender<()>, oneshot::Receiver<()>)>,
     }
 
     impl Lead for Fickle {
@@ -446,6 +462,14 @@ mod tests {
 
         fn refuse(&self, ask: Self::Ask) {
             ask.send(false).ok();
+        }
+
+        async fn prepare(&mut self, _leadership: Leadership) -> Result<(), Ended> {
+            if let Some((prepares, may_go_on)) = self.prepares.take() {
+                prepares.send(()).unwrap();
+                may_go_on.await.unwrap();
+            }
+            Ok(())
         }
 
         async fn lead(
@@ -466,13 +490,34 @@ mod tests {
         }
     }
 
+    /// Consumers read from a leader whose fence after a loss was not agreed on yet: they were told that their offsets are
+    /// out of range, and began again.
+    #[test]
+    fn a_replica_says_that_it_leads_once_what_must_be_agreed_on_first_is() {
+        let One { group, .. } = one();
+        let (began, _begun) = mpsc::unbounded_channel();
+        let (_asks, asks) = mpsc::unbounded_channel();
+        let (stands, mut standing) = watch::channel(Standing::default());
+        let ((prepares, preparing), (go_on, may_go_on)) = (oneshot::channel(), oneshot::channel());
+        let fickle = Fickle { left: 1, began, prepares: Some((prepares, may_go_on)) };
+        let asks = Asks::new(asks, mpsc::unbounded_channel().1);
+        let runtime = group.runtime().clone();
+        runtime.spawn(lead_whenever(SHARED, Arc::clone(&group), fickle, asks, stands));
+        runtime.block_on(async {
+            preparing.await.unwrap();
+            assert_eq!(*standing.borrow_and_update(), Standing::Follows, "it is not prepared");
+            go_on.send(()).unwrap();
+            standing.wait_for(|now| matches!(now, Standing::Leads(_))).await.unwrap();
+        });
+    }
+
     #[test]
     fn a_leadership_that_ends_is_no_failure_and_the_next_begins() {
         let One { group, .. } = one();
         let (began, mut begun) = mpsc::unbounded_channel();
         let (asks, asked) = mpsc::unbounded_channel();
         let (stands, mut standing) = watch::channel(Standing::default());
-        let fickle = Fickle { left: 3, began };
+        let fickle = Fickle { left: 3, began, prepares: None };
         let asked = Asks::new(asked, mpsc::unbounded_channel().1);
         let task =
             group.runtime().spawn(lead_whenever(SHARED, Arc::clone(&group), fickle, asked, stands));
