@@ -67,6 +67,11 @@ operating *more:
     cargo build -p plimsoll
     clients/operating --doc docs/operating.md {{more}}
 
+# What each client shows its user when a majority of three brokers forgot (as root)
+loss *which:
+    cargo build -p plimsoll
+    clients/loss {{which}}
+
 # Three brokers under faults that a seed draws, and under clients that go on (as root)
 chaos minutes="5" *more:
     cargo build -p plimsoll

@@ -26,7 +26,8 @@ DISK = "2GiB"
 class Cluster:
     """Of the nodes 1 to 3. `spare`: numbers of those that may come; then all have names. `serve` and `settings`: more of each."""
 
-    def __init__(self, program, seed, spare=(), serve=(), settings=""):
+    def __init__(self, program, seed, spare=(), serve=(), settings="", fs="ext4"):
+        self.fs = fs
         self.dir = tempfile.mkdtemp(prefix="plimsoll-chaos-")
         self.links = Links([*NODES, *spare])
         self.program, self.seed, self.serve, self.settings = program, seed, list(serve), settings
@@ -130,7 +131,7 @@ class Node:
         keep = [os.path.join(HERE, "keeper.py"), self.socket, self.news, *serve]
         # The memory of a node goes with its power.
         forget = f"rm -rf {self.memory} && mkdir {self.memory}"
-        self.command = ["ip", "netns", "exec", f"n{number}", cluster.program, "disk", "cycle", "--fs", "ext4"]
+        self.command = ["ip", "netns", "exec", f"n{number}", cluster.program, "disk", "cycle", "--fs", cluster.fs]
         self.command += ["--size", DISK, "--cut-on", "USR1", "--for", "1d", "--seed", str(cluster.seed * 10 + number)]
         self.command += ["--output", os.path.join(cluster.dir, f"disk-{number}"), "--check", forget]
         self.command += ["--run", "exec " + " ".join(map(str, keep))]

@@ -80,6 +80,63 @@ async def consume(address, topic, group, _strategy):
                     print("not committed:", why, file=sys.stderr)
 
 
+async def endure(address, topic, kind, pace_ms):
+    """Goes on whatever it is told, and says it."""
+    producer = AIOKafkaProducer(bootstrap_servers=address, enable_idempotence=kind == "idempotent", acks="all")
+
+    async def told(sent, number):
+        try:
+            at = await sent
+            say("acked", at.partition, at.offset, number)
+        except KafkaError as why:
+            say("failed", number, repr(why))
+
+    stopping = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopping.set)
+    async with producer:
+        waiting, number = [], 0
+        while not stopping.is_set():
+            try:
+                key, value = f"k{number % 20}".encode(), f"{number}{VALUE}".encode()
+                sent = await producer.send(topic, value, key=key, headers=[("story", b"told")])
+                waiting.append(asyncio.create_task(told(sent, number)))
+            except KafkaError as why:
+                say("failed", number, "at once:", repr(why))
+            number += 1
+            await asyncio.sleep(int(pace_ms) / 1000)
+        await asyncio.gather(*waiting)
+
+
+async def watch(address, topic, group):
+    """Reads whatever happens, in a group or in none, and says what it is told."""
+    group = None if group == "none" else group
+    consumer = AIOKafkaConsumer(
+        topic,
+        bootstrap_servers=address,
+        group_id=group,
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+        session_timeout_ms=6000,
+    )
+    stopping = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopping.set)
+    async with consumer:
+        while not stopping.is_set():
+            try:
+                polled = await consumer.getmany(timeout_ms=100)
+            except KafkaError as why:
+                say("shown", repr(why))
+                continue
+            for messages in polled.values():
+                for message in messages:
+                    tell(message)
+            if polled and group is not None:
+                try:
+                    await consumer.commit()
+                except KafkaError as why:
+                    say("shown", "not committed:", repr(why))
+
+
 def all_of(address, topic):
     """In no group: it has every partition, from its beginning on."""
     return AIOKafkaConsumer(topic, bootstrap_servers=address, auto_offset_reset="earliest")

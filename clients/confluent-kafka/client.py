@@ -79,6 +79,66 @@ def consume(address, topic, group, strategy):
     consumer.close()
 
 
+def endure(address, topic, kind, pace_ms):
+    """Goes on whatever it is told, and says it."""
+    producer = Producer({
+        "bootstrap.servers": address,
+        "enable.idempotence": kind == "idempotent",
+        "topic.metadata.refresh.interval.ms": 1000,
+        "error_cb": lambda error: say("shown", "error_cb:", error) if error.fatal() else None,
+    })
+
+    def told(error, message):
+        number = message.value().split()[0].decode()
+        if error is None:
+            say("acked", message.partition(), message.offset(), number)
+        else:
+            say("failed", number, error)
+
+    number = 0
+    while not stopping:
+        try:
+            key, value, headers = f"k{number % 20}", f"{number}{VALUE}", [("story", b"told")]
+            producer.produce(topic, value, key=key, headers=headers, on_delivery=told)
+        except KafkaException as why:
+            say("failed", number, "at once:", why)
+        number += 1
+        try:
+            producer.poll(int(pace_ms) / 1000)
+        except KafkaException as why:
+            say("shown", "poll:", why)
+    producer.flush()
+
+
+def watch(address, topic, group):
+    """Reads whatever happens, in a group or in none, and says what it is told."""
+    consumer = Consumer({
+        "bootstrap.servers": address,
+        "group.id": group,
+        "auto.offset.reset": "earliest",
+        "enable.auto.commit": False,
+        "session.timeout.ms": 6000,
+        "topic.metadata.refresh.interval.ms": 1000,
+    })
+    if group == "none":
+        consumer.assign([TopicPartition(topic, 0, 0)])
+    else:
+        consumer.subscribe([topic])
+    while not stopping:
+        messages = consumer.consume(100, 0.1)
+        for message in messages:
+            if message.error() is not None:
+                say("shown", message.error())
+            else:
+                tell(message)
+        if messages and group != "none":
+            try:
+                consumer.commit(asynchronous=False)
+            except KafkaException as why:
+                say("shown", "not committed:", why)
+    consumer.close()
+
+
 def read(address, topic):
     consumer = Consumer({"bootstrap.servers": address, "group.id": "none"})
     ends = {}

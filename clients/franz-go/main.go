@@ -129,6 +129,62 @@ func consume(address, topic, group, strategy string) {
 	client.CloseAllowingRebalance()
 }
 
+// Goes on whatever it is told, and says it.
+func endure(address, topic, kind string, paceMs int) {
+	options := []kgo.Opt{kgo.RequiredAcks(kgo.AllISRAcks())}
+	if kind != "idempotent" {
+		options = append(options, kgo.DisableIdempotentWrite())
+	}
+	client := connect(address, options...)
+	stopping, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	for n := 0; stopping.Err() == nil; n++ {
+		client.Produce(context.Background(), &kgo.Record{
+			Topic:   topic,
+			Key:     fmt.Appendf(nil, "k%d", n%20),
+			Value:   fmt.Appendf(nil, "%d%s", n, value),
+			Headers: []kgo.RecordHeader{{Key: "story", Value: []byte("told")}},
+		}, func(record *kgo.Record, err error) {
+			if err != nil {
+				say("failed", n, err)
+			} else {
+				say("acked", record.Partition, record.Offset, n)
+			}
+		})
+		time.Sleep(time.Duration(paceMs) * time.Millisecond)
+	}
+	must(client.Flush(context.Background()))
+}
+
+// Reads whatever happens, in a group or in none, and says what it is told.
+func watch(address, topic, group string) {
+	options := []kgo.Opt{
+		kgo.ConsumeTopics(topic),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
+	}
+	if group != "none" {
+		options = append(options, kgo.ConsumerGroup(group), kgo.DisableAutoCommit(), kgo.SessionTimeout(6*time.Second))
+	}
+	client := connect(address, options...)
+	stopping, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	for stopping.Err() == nil {
+		fetches := client.PollFetches(stopping)
+		fetches.EachError(func(_ string, _ int32, err error) {
+			if stopping.Err() == nil {
+				say("shown", err)
+			}
+		})
+		fetches.EachRecord(tell)
+		if group != "none" && !fetches.Empty() {
+			if err := client.CommitUncommittedOffsets(context.Background()); err != nil {
+				say("shown", "not committed:", err)
+			}
+		}
+	}
+	client.Close()
+}
+
 func read(address, topic string) {
 	client := connect(address, kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
 	ends, err := kadm.NewClient(client).ListEndOffsets(context.Background(), topic)
@@ -165,6 +221,10 @@ func main() {
 		produce(at[0], at[1], at[2], number(at[3]), number(at[4]), number(at[5]))
 	case "consume":
 		consume(at[0], at[1], at[2], at[3])
+	case "endure":
+		endure(at[0], at[1], at[2], number(at[3]))
+	case "watch":
+		watch(at[0], at[1], at[2])
 	case "read":
 		read(at[0], at[1])
 	case "offset-at":

@@ -89,6 +89,55 @@ def consume(address, topic, group, strategy):
     consumer.close()
 
 
+def endure(address, topic, kind, pace_ms):
+    """Goes on whatever it is told, and says it."""
+    producer = KafkaProducer(bootstrap_servers=address, enable_idempotence=kind == "idempotent", acks="all")
+    number = 0
+    while not stopping:
+        try:
+            key, value = f"k{number % 20}".encode(), f"{number}{VALUE}".encode()
+            sent = producer.send(topic, value, key=key, headers=[("story", b"told")])
+            sent.add_callback(lambda at, number=number: say("acked", at.partition, at.offset, number))
+            sent.add_errback(lambda why, number=number: say("failed", number, repr(why)))
+        except KafkaError as why:
+            say("failed", number, "at once:", repr(why))
+        number += 1
+        time.sleep(int(pace_ms) / 1000)
+    producer.flush()
+    producer.close()
+
+
+def watch(address, topic, group):
+    """Reads whatever happens, in a group or in none, and says what it is told."""
+    group = None if group == "none" else group
+    consumer = KafkaConsumer(
+        bootstrap_servers=address,
+        group_id=group,
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+        session_timeout_ms=6000,
+    )
+    if group is None:
+        consumer.assign([TopicPartition(topic, 0)])
+    else:
+        consumer.subscribe([topic])
+    while not stopping:
+        try:
+            polled = consumer.poll(100)
+        except KafkaError as why:
+            say("shown", repr(why))
+            continue
+        for messages in polled.values():
+            for message in messages:
+                tell(message)
+        if polled and group is not None:
+            try:
+                consumer.commit()
+            except KafkaError as why:
+                say("shown", "not committed:", repr(why))
+    consumer.close()
+
+
 def partitions_of(consumer, topic):
     return [TopicPartition(topic, number) for number in sorted(consumer.partitions_for_topic(topic))]
 

@@ -53,6 +53,43 @@ const verbs = {
     await consumer.run({ autoCommitThreshold: 1, eachBatch });
   },
 
+  // Goes on whatever it is told, and says it.
+  async endure(address, topic, kind, paceMs) {
+    const producer = connect(address).producer({ idempotent: kind === "idempotent", maxInFlightRequests: 1 });
+    // It does not wait until there is a controller.
+    while (!(await producer.connect().then(() => true, () => false))) await sleep(200);
+    let stopping = false;
+    process.on("SIGTERM", () => (stopping = true));
+    for (let number = 0; !stopping; number++) {
+      const messages = [{ key: `k${number % 20}`, value: `${number}${VALUE}`, headers: { story: "told" } }];
+      try {
+        const sent = await producer.send({ topic, acks: -1, messages });
+        for (const { partition, baseOffset } of sent) say("acked", partition, baseOffset, number);
+      } catch (why) {
+        say("failed", number, why);
+      }
+      await sleep(Number(paceMs));
+    }
+    await producer.disconnect();
+    process.exit(0);
+  },
+
+  // Reads whatever happens, and says what it is told. In groups only: `none` is one of its own.
+  async watch(address, topic, group) {
+    const groupId = group === "none" ? `none-${topic}-${process.pid}` : group;
+    const often = { heartbeatInterval: 300, sessionTimeout: 6000, maxWaitTimeInMs: 300 };
+    const consumer = connect(address).consumer({ groupId, ...often });
+    consumer.on(consumer.events.CRASH, ({ payload }) => say("shown", "crash:", payload.error, "restarts:", payload.restart));
+    process.on("SIGTERM", async () => {
+      await consumer.disconnect();
+      process.exit(0);
+    });
+    await consumer.connect();
+    await consumer.subscribe({ topics: [topic], fromBeginning: true });
+    const eachMessage = async ({ partition, message }) => tell(partition, message);
+    await consumer.run({ autoCommitThreshold: 1, eachMessage });
+  },
+
   // It reads in groups only.
   async read(address, topic) {
     const kafka = connect(address);

@@ -151,6 +151,103 @@ func consume(address, topic, group, _ string) {
 	must(members.Close())
 }
 
+// Goes on whatever it is told, and says it.
+func endure(address, topic, kind string, paceMs int) {
+	config := config()
+	config.Producer.Idempotent = kind == "idempotent"
+	config.Net.MaxOpenRequests = 1
+	config.Producer.RequiredAcks = sarama.WaitForAll
+	config.Producer.Return.Successes = true
+	config.Metadata.Retry.Max = 100
+	config.Producer.Retry.Max = 100
+	producer, err := sarama.NewAsyncProducer(strings.Split(address, ","), config)
+	must(err)
+	var answered sync.WaitGroup
+	go func() {
+		for message := range producer.Successes() {
+			say("acked", message.Partition, message.Offset, message.Metadata)
+			answered.Done()
+		}
+	}()
+	go func() {
+		for failure := range producer.Errors() {
+			say("failed", failure.Msg.Metadata, failure.Err)
+			answered.Done()
+		}
+	}()
+	stopping, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	for n := 0; stopping.Err() == nil; n++ {
+		answered.Add(1)
+		producer.Input() <- &sarama.ProducerMessage{
+			Topic:    topic,
+			Key:      sarama.StringEncoder(fmt.Sprintf("k%d", n%20)),
+			Value:    sarama.StringEncoder(fmt.Sprint(n, value)),
+			Headers:  []sarama.RecordHeader{{Key: []byte("story"), Value: []byte("told")}},
+			Metadata: n,
+		}
+		time.Sleep(time.Duration(paceMs) * time.Millisecond)
+	}
+	answered.Wait()
+	must(producer.Close())
+}
+
+// Reads whatever happens, in a group or in none, and says what it is told.
+func watch(address, topic, group string) {
+	if group == "none" {
+		watchAlone(address, topic)
+		return
+	}
+	config := config()
+	config.Consumer.Return.Errors = true
+	config.Consumer.Offsets.Initial = sarama.OffsetOldest
+	config.Consumer.Offsets.AutoCommit.Interval = 100 * time.Millisecond
+	config.Consumer.Group.Session.Timeout = 6 * time.Second
+	members, err := sarama.NewConsumerGroup(strings.Split(address, ","), group, config)
+	must(err)
+	go func() {
+		for err := range members.Errors() {
+			say("shown", err)
+		}
+	}()
+	stopping, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	for stopping.Err() == nil {
+		if err := members.Consume(stopping, []string{topic}, handler{}); err != nil {
+			say("shown", "Consume:", err)
+			time.Sleep(100 * time.Millisecond)
+		}
+	}
+	must(members.Close())
+}
+
+func watchAlone(address, topic string) {
+	config := config()
+	config.Consumer.Return.Errors = true
+	consumer, err := sarama.NewConsumer(strings.Split(address, ","), config)
+	must(err)
+	claim, err := consumer.ConsumePartition(topic, 0, sarama.OffsetOldest)
+	must(err)
+	stopping, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	for {
+		select {
+		case <-stopping.Done():
+			return
+		case err := <-claim.Errors():
+			if err != nil {
+				say("shown", err)
+			}
+		case message, ok := <-claim.Messages():
+			if !ok {
+				say("ended", "the partition's messages ended")
+				return
+			}
+			tell(message)
+		}
+	}
+}
+
 func connect(address string) sarama.Client {
 	client, err := sarama.NewClient(strings.Split(address, ","), config())
 	must(err)
@@ -218,6 +315,10 @@ func main() {
 		produce(at[0], at[1], at[2], number(at[3]), number(at[4]), number(at[5]))
 	case "consume":
 		consume(at[0], at[1], at[2], at[3])
+	case "endure":
+		endure(at[0], at[1], at[2], number(at[3]))
+	case "watch":
+		watch(at[0], at[1], at[2])
 	case "read":
 		read(at[0], at[1])
 	case "offset-at":

@@ -73,15 +73,7 @@ public class Client {
                 "partition.assignment.strategy", "org.apache.kafka.clients.consumer." + assignor,
                 "auto.offset.reset", "earliest", "enable.auto.commit", "false",
                 "heartbeat.interval.ms", "300", "session.timeout.ms", "6000");
-        var main = Thread.currentThread();
-        Runtime.getRuntime().addShutdownHook(new Thread(() -> {
-            consumer.wakeup();
-            try {
-                main.join();
-            } catch (InterruptedException ignored) {
-            }
-            Runtime.getRuntime().halt(0);
-        }));
+        atEnd(Thread.currentThread(), consumer::wakeup);
         var owned = new TreeSet<Integer>();
         var listener = new ConsumerRebalanceListener() {
             public void onPartitionsAssigned(Collection<TopicPartition> gained) {
@@ -107,6 +99,72 @@ public class Client {
             }
         } catch (WakeupException stopped) {
         }
+    }
+
+    /** Goes on whatever it is told, and says it. */
+    static void endure(String address, String topic, String kind, int paceMs) throws InterruptedException {
+        var stopping = new java.util.concurrent.atomic.AtomicBoolean();
+        var producer = producer(address, "enable.idempotence", String.valueOf(kind.equals("idempotent")));
+        atEnd(Thread.currentThread(), () -> stopping.set(true));
+        for (int i = 0; !stopping.get(); i++) {
+            int number = i;
+            try {
+                var story = new RecordHeader("story", "told".getBytes());
+                var record = new ProducerRecord<>(topic, null, "k" + number % 20, number + VALUE, List.of(story));
+                producer.send(record, (at, error) -> {
+                    if (error == null) {
+                        say("acked", at.partition(), at.offset(), number);
+                    } else {
+                        say("failed", number, error);
+                    }
+                });
+            } catch (KafkaException why) {
+                say("failed", number, "at once:", why);
+            }
+            Thread.sleep(paceMs);
+        }
+        producer.close();
+    }
+
+    /** Reads whatever happens, in a group or in none, and says what it is told. */
+    static void watch(String address, String topic, String group) throws InterruptedException {
+        var isAlone = group.equals("none");
+        var settings = new ArrayList<>(List.of("auto.offset.reset", "earliest", "enable.auto.commit", "false"));
+        if (!isAlone) settings.addAll(List.of("group.id", group, "session.timeout.ms", "6000"));
+        var consumer = consumer(address, settings.toArray(String[]::new));
+        atEnd(Thread.currentThread(), consumer::wakeup);
+        if (isAlone) {
+            consumer.assign(List.of(new TopicPartition(topic, 0)));
+        } else {
+            consumer.subscribe(List.of(topic));
+        }
+        try (consumer) {
+            while (true) {
+                try {
+                    var records = consumer.poll(Duration.ofMillis(100));
+                    records.forEach(Client::tell);
+                    if (!isAlone && !records.isEmpty()) consumer.commitSync();
+                } catch (WakeupException stopped) {
+                    throw stopped;
+                } catch (KafkaException why) {
+                    say("shown", why);
+                    Thread.sleep(100);
+                }
+            }
+        } catch (WakeupException stopped) {
+        }
+    }
+
+    /** Once it is asked to end: this, then it waits for the thread. */
+    static void atEnd(Thread main, Runnable ends) {
+        Runtime.getRuntime().addShutdownHook(new Thread(() -> {
+            ends.run();
+            try {
+                main.join();
+            } catch (InterruptedException ignored) {
+            }
+            Runtime.getRuntime().halt(0);
+        }));
     }
 
     static List<TopicPartition> partitions(KafkaConsumer<String, String> consumer, String topic) {
@@ -158,6 +216,8 @@ public class Client {
             case "produce" -> produce(a[1], a[2], a[3], Integer.parseInt(a[4]), Integer.parseInt(a[5]),
                     Integer.parseInt(a[6]));
             case "consume" -> consume(a[1], a[2], a[3], a[4]);
+            case "endure" -> endure(a[1], a[2], a[3], Integer.parseInt(a[4]));
+            case "watch" -> watch(a[1], a[2], a[3]);
             case "read" -> read(a[1], a[2]);
             case "offset-at" -> offsetAt(a[1], a[2], Long.parseLong(a[3]));
             case "unknown" -> unknown(a[1], a[2]);
