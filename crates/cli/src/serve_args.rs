@@ -50,9 +50,13 @@ pub(crate) struct Typed {
     /// Which cluster that is
     #[arg(long, value_name = "ID", env = "PLIMSOLL_CLUSTER_ID")]
     pub(crate) cluster_id: Option<String>,
-    /// The failure domain that it is in
+    /// The failure domain that it is in: what one failure takes together. Consumers that name it read here
     #[arg(long, value_name = "NAME", env = "PLIMSOLL_RACK")]
     pub(crate) rack: Option<String>,
+    /// Acknowledge from memory though a majority of the brokers is in one rack, or none is known: one power cut may
+    /// take what was acknowledged
+    #[arg(long, env = "PLIMSOLL_ALLOW_ONE_DOMAIN")]
+    pub(crate) allow_one_domain: bool,
     /// Leave what it leads where it was elected, instead of spreading leaders over the nodes
     #[arg(long, env = "PLIMSOLL_KEEP_LEADERS")]
     pub(crate) keep_leaders: bool,

@@ -41,6 +41,7 @@ pub(crate) struct Config {
     pub(crate) members: Option<MembersArg>,
     pub(crate) cluster_id: Option<String>,
     pub(crate) rack: Option<String>,
+    pub(crate) allow_one_domain: bool,
     pub(crate) keep_leaders: bool,
     pub(crate) on_majority_dirty: OnMajorityDirtyArg,
     pub(crate) allow_anyone: bool,
@@ -73,6 +74,7 @@ struct File {
     members: Option<MembersArg>,
     cluster_id: Option<String>,
     rack: Option<String>,
+    allow_one_domain: Option<bool>,
     keep_leaders: Option<bool>,
     on_majority_dirty: Option<OnMajorityDirtyArg>,
     allow_anyone: Option<bool>,
@@ -286,6 +288,11 @@ impl Config {
             members: is.optional("members", &typed.members, file.members),
             cluster_id: is.optional("cluster-id", &typed.cluster_id, file.cluster_id),
             rack: is.optional("rack", &typed.rack, file.rack),
+            allow_one_domain: is.flag(
+                "allow-one-domain",
+                &typed.allow_one_domain,
+                file.allow_one_domain,
+            ),
             keep_leaders: is.flag("keep-leaders", &typed.keep_leaders, file.keep_leaders),
             on_majority_dirty: is.flag(
                 "on-majority-dirty",

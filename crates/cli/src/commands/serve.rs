@@ -219,6 +219,7 @@ fn options(config: &Config) -> Result<Options> {
         groups: config.groups.clone(),
         spreads_leaders: !config.keep_leaders,
         on_majority_dirty: config.on_majority_dirty.into(),
+        allows_one_domain: config.allow_one_domain,
         seat: None,
     })
 }
@@ -277,6 +278,12 @@ try: kcat -b {address} -t first -P   (then type lines)
         risk = risk(config.flush),
         verdict = node.verdict(),
     ));
+    if config.node.is_some() && config.rack.is_none() && !config.allow_one_domain {
+        output::news(
+            "no rack is given (--rack): whether one power cut takes several brokers is not known, and if it does, what \
+             is acknowledged from memory is worth nothing; --allow-one-domain says that this is fine",
+        );
+    }
     if let Some(http) = http {
         let address = http.address().context("the address is gone")?;
         output::news(&format!("status page, health and metrics: http://{address}/"));

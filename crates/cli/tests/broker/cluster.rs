@@ -168,6 +168,19 @@ fn a_broker_that_was_just_started_does_not_say_that_topics_are_not_there() {
 }
 
 #[test]
+fn brokers_in_one_rack_say_that_they_acknowledge_from_their_disks() {
+    let cluster = Cluster::found().with(&["--rack", "a"]);
+    let brokers: Vec<_> = (1..=3).map(|node| cluster.start(node)).collect();
+    in_time("all are known to be in one rack", || {
+        let status = plimsoll(&["cluster", "status", "--http"]).arg(&brokers[0].http).output();
+        let said = text(&status.unwrap().stdout);
+        let is_said = said.contains("racks: node 1 in a, node 2 in a, node 3 in a")
+            && said.contains("warning: a majority of the voters stands in rack \"a\"");
+        if is_said { Ok(()) } else { Err(said) }
+    });
+}
+
+#[test]
 fn a_directory_of_another_cluster_is_refused_and_so_is_founding_twice() {
     let cluster = Cluster::found();
     let again = plimsoll(&["cluster", "init", "--members", "1=127.0.0.1:1", "--dir"])

@@ -12,6 +12,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
 use super::hints::Hints;
+use super::nearest::{Readable, rack_of};
 use super::offsets;
 use super::session::{Located, READ_COMMITTED, Session, check_epoch};
 use super::{Room, Told};
@@ -31,6 +32,8 @@ const BY_ID_SINCE: i16 = 13;
 const BYTES_MAX: usize = 64 << 20;
 /// Partitions that are read at once for one client.
 const READS_MAX: usize = 8;
+/// The preferred read replica of whoever is to read here.
+const NOBODY: i32 = -1;
 /// So long a client waits for room, though it would not wait for records: less than clients wait for an answer.
 const ROOM_WAIT: Duration = Duration::from_secs(20);
 
@@ -43,6 +46,9 @@ struct Wanted {
     last_epoch: i32,
     bytes_max: usize,
     isolation_level: i8,
+    names_rack: bool,
+    /// The node that the client is to ask instead, if there is one that is nearer to it.
+    nearer: Option<i32>,
 }
 
 /// A topic that is asked for, and its partitions by their numbers.
@@ -71,6 +77,8 @@ struct Found {
     has_left_out: bool,
     /// Shards that have records which are asked for and are not durable yet, and how far each was.
     waits_for_disk: BTreeMap<u32, u64>,
+    /// The same of records that have fewer copies than their topics want: how many these are, and which entry had them.
+    waits_for_copies: BTreeMap<(u32, usize), Option<u64>>,
 }
 
 /// Answers when there is as much as is asked for, something went wrong, or the time is over. What it reads
@@ -123,10 +131,12 @@ pub(super) async fn fetch(session: Session, request: FetchRequest, version: i16)
             return found.told(&session, room);
         }
         let mut durable = until_durable(&session, &found.waits_for_disk);
+        let mut copied = until_copied(&session, &found.waits_for_copies);
         drop((found, wanted, room));
         tokio::select! {
             () = notify.notified() => {}
             _ = durable.next(), if !durable.is_empty() => {}
+            _ = copied.next(), if !copied.is_empty() => {}
             () = tokio::time::sleep_until(deadline) => {}
             _ = stop.changed() => {}
         }
@@ -177,12 +187,15 @@ impl Found {
 
 fn locate(session: &Session, request: &FetchRequest, version: i16) -> Vec<WantedTopic> {
     let catalog = session.node.topics.catalog();
+    let rack = rack_of(request);
     let locate = |topic: &str, asked: &FetchPartition| {
         let at = session.locate(&catalog, topic, asked.partition)?;
         let bytes_max = usize::try_from(asked.partition_max_bytes).unwrap_or(0);
         let (from, epoch) = (asked.fetch_offset, asked.current_leader_epoch);
         let (last_epoch, isolation_level) = (asked.last_fetched_epoch, request.isolation_level);
-        Ok(Wanted { at, from, epoch, last_epoch, bytes_max, isolation_level })
+        let nearer = rack.and_then(|rack| session.nearer(&at, rack));
+        let names_rack = rack.is_some();
+        Ok(Wanted { at, from, epoch, last_epoch, bytes_max, isolation_level, names_rack, nearer })
     };
     let name_of = |topic: &FetchTopic| {
         if version < BY_ID_SINCE {
@@ -248,7 +261,8 @@ async fn look_at_once(
         let partition = match fetched {
             Ok(fetched) => FetchedPartition { partition_index: number, ..fetched },
             Err((code, ends)) => {
-                found.is_urgent = true;
+                // What is not here yet may come before the time is over.
+                found.is_urgent |= code != ErrorCode::OffsetNotAvailable;
                 refused(number, code, ends)
             }
         };
@@ -263,6 +277,8 @@ struct Begun<'a> {
     /// What, and whether it may be larger than its room; nothing, where it is at its end, or there is no room.
     reading: Option<(Reading, bool)>,
     diverging_epoch: DivergingEpoch,
+    /// Who is to be asked instead.
+    nearer: Option<i32>,
 }
 
 type Refused = (ErrorCode, Option<Ends>);
@@ -274,30 +290,48 @@ fn begin<'a>(
     left: &mut Option<usize>,
     found: &mut Found,
 ) -> Result<Begun<'a>, Refused> {
-    let Wanted { at, from, epoch, last_epoch, bytes_max, isolation_level } = wanted;
+    let Wanted { at, from, epoch, last_epoch, bytes_max, isolation_level, .. } = wanted;
     let Located { shard, opening, .. } = at;
     // A sync that ends from here on is heard of.
     let durable = shard.durable();
-    let ends = at.ends().map_err(|code| (code, None))?;
+    let copied = at.copies_wanted().map(|copies| (copies, shard.group.copied(copies)));
+    let readable = at.readable(wanted.names_rack).map_err(|code| (code, None))?;
+    let Readable { ends, follows } = readable;
     check_epoch(*epoch, ends.epoch).map_err(|code| (code, Some(ends)))?;
     let out_of_range = (ErrorCode::OffsetOutOfRange, Some(ends));
     if *from < ends.start {
         return Err(out_of_range);
     }
+    let beyond = match follows {
+        // The leader may have it.
+        true => (ErrorCode::OffsetNotAvailable, Some(ends)),
+        false => out_of_range,
+    };
+    if follows && *from > ends.committed {
+        return Err(beyond);
+    }
     if *last_epoch >= 0 {
-        let ended = offsets::end_of_fetched(at, ends, *last_epoch).ok_or(out_of_range)?;
+        let ended = offsets::end_of_fetched(at, ends, *last_epoch).ok_or(beyond)?;
         if ended.epoch < *last_epoch || ended.end_offset < *from {
             // It has records that are not ours: it is told at once.
             found.is_urgent = true;
-            return Ok(Begun { at, ends, reading: None, diverging_epoch: ended });
+            return Ok(Begun { at, ends, reading: None, diverging_epoch: ended, nearer: None });
         }
     }
     if *from > ends.committed {
-        return Err(out_of_range);
+        return Err(beyond);
+    }
+    if let Some(nearer) = wanted.nearer.filter(|_| !follows) {
+        found.is_urgent = true;
+        let diverging_epoch = DivergingEpoch::default();
+        return Ok(Begun { at, ends, reading: None, diverging_epoch, nearer: Some(nearer) });
     }
     let end = at.end(ends, *isolation_level);
-    if end < ends.committed {
+    if end < ends.visible {
         found.waits_for_disk.entry(shard.number).or_insert(durable);
+    }
+    if let Some((copies, copied)) = copied.filter(|_| ends.visible < ends.committed) {
+        found.waits_for_copies.entry((shard.number, copies)).or_insert(copied);
     }
     let reading = Reading { opening: *opening, from: *from, end, bytes_max: *bytes_max };
     found.has_no_room |= left.is_none() && *from < end && shard.has(reading);
@@ -306,7 +340,7 @@ fn begin<'a>(
         *left = left.map(|left| left.saturating_sub(room));
         (Reading { bytes_max: room, ..reading }, is_first)
     });
-    Ok(Begun { at, ends, reading, diverging_epoch: DivergingEpoch::default() })
+    Ok(Begun { at, ends, reading, diverging_epoch: DivergingEpoch::default(), nearer: None })
 }
 
 /// With what was read of it.
@@ -332,7 +366,7 @@ impl Found {
         (begun, mut read): (Begun<'_>, Read),
         left: &mut Option<usize>,
     ) -> FetchedPartition {
-        let Begun { at, ends, reading, diverging_epoch } = begun;
+        let Begun { at, ends, reading, diverging_epoch, nearer } = begun;
         if let Some((Reading { bytes_max: room, .. }, is_first)) = reading {
             // Only what comes first may be larger than what is asked for.
             if read.bytes > room && !is_first {
@@ -349,9 +383,10 @@ impl Found {
         self.bytes += read.bytes;
         self.thin.extend(read.thin.into_iter().map(|batches| (topic, partition, batches)));
         FetchedPartition {
-            high_watermark: ends.committed,
+            high_watermark: ends.visible,
             last_stable_offset: at.end(ends, READ_COMMITTED),
             log_start_offset: ends.start,
+            preferred_read_replica: nearer.unwrap_or(NOBODY),
             records: Gathered(read.batches),
             diverging_epoch,
             ..FetchedPartition::default()
@@ -363,7 +398,7 @@ fn refused(number: i32, error_code: ErrorCode, ends: Option<Ends>) -> FetchedPar
     FetchedPartition {
         partition_index: number,
         error_code,
-        high_watermark: ends.map_or(-1, |ends| ends.committed),
+        high_watermark: ends.map_or(-1, |ends| ends.visible),
         log_start_offset: ends.map_or(-1, |ends| ends.start),
         ..FetchedPartition::default()
     }
@@ -384,6 +419,17 @@ fn until_durable(
                 std::future::pending::<()>().await;
             }
         })
+    };
+    shards.iter().map(wait).collect()
+}
+
+/// Done when more of these shards has as many copies as is wanted than had.
+fn until_copied(
+    session: &Session,
+    shards: &BTreeMap<(u32, usize), Option<u64>>,
+) -> FuturesUnordered<BoxFuture<'static, ()>> {
+    let wait = |((number, copies), copied): (&(u32, usize), &Option<u64>)| {
+        session.node.topics.shard(*number).group.watch_copied(*copies, *copied).boxed()
     };
     shards.iter().map(wait).collect()
 }

@@ -13,6 +13,7 @@ pub(super) struct LeaderHint {
     pub(super) epoch: i32,
     pub(super) host: String,
     pub(super) port: u16,
+    pub(super) rack: Option<String>,
 }
 
 /// The leaders that an answer names: each of them once, however many partitions it leads.
@@ -31,11 +32,12 @@ impl Hints {
     ) -> CurrentLeader {
         let sends_on =
             matches!(error, ErrorCode::NotLeaderOrFollower | ErrorCode::FencedLeaderEpoch);
-        let Some(LeaderHint { node, epoch, host, port }) = sends_on.then(leader).flatten() else {
+        let Some(LeaderHint { node, epoch, host, port, rack }) = sends_on.then(leader).flatten()
+        else {
             return CurrentLeader::default();
         };
         let port = port.into();
-        self.endpoints.insert(node, NodeEndpoint { node_id: node, host, port, rack: None });
+        self.endpoints.insert(node, NodeEndpoint { node_id: node, host, port, rack });
         CurrentLeader { leader_id: node, leader_epoch: epoch }
     }
 
@@ -52,7 +54,8 @@ mod tests {
     use crate::kafka::message::{ProduceResponse, ProducedPartition, ProducedTopic};
 
     fn second() -> Option<LeaderHint> {
-        Some(LeaderHint { node: 2, epoch: 9, host: "b".to_owned(), port: 9092 })
+        let rack = Some("r".to_owned());
+        Some(LeaderHint { node: 2, epoch: 9, host: "b".to_owned(), port: 9092, rack })
     }
 
     #[test]
@@ -94,7 +97,7 @@ mod tests {
         let response = Response::from(response);
         let bytes = |version| response.encode(version, 0).concat();
         let leader = [1, 0, 9, 0, 0, 0, 2, 0, 0, 0, 9, 0];
-        let broker = [1, 0, 13, 2, 0, 0, 0, 2, 2, b'b', 0, 0, 0x23, 0x84, 0, 0];
+        let broker = [1, 0, 14, 2, 0, 0, 0, 2, 2, b'b', 0, 0, 0x23, 0x84, 2, b'r', 0];
         let tagged = bytes(10);
         assert!(tagged.windows(leader.len()).any(|window| window == leader), "{tagged:?}");
         assert!(tagged.ends_with(&broker), "{tagged:?}");

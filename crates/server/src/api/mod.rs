@@ -14,6 +14,7 @@
 //! | `problem.rs` | why something is not done, as a client is told |
 //! | `produce.rs` | Produce, InitProducerId |
 //! | `fetch.rs` | Fetch, and its long poll |
+//! | `nearest.rs` | from which replica a consumer reads |
 //! | `offsets.rs` | ListOffsets, OffsetsForLeaderEpoch, DeleteRecords |
 //! | `metadata.rs` | ApiVersions, Metadata, DescribeCluster, DescribeLogDirs |
 //! | `topics.rs` | CreateTopics, DeleteTopics, CreatePartitions |
@@ -31,6 +32,7 @@ mod groups;
 mod hints;
 mod members;
 mod metadata;
+mod nearest;
 mod offsets;
 mod once;
 mod patience;

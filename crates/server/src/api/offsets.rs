@@ -82,9 +82,9 @@ async fn at_time(
     let settled = settled.map_err(|_failed| ErrorCode::KafkaStorageError)?;
     let Some(mut from) = settled.or(in_log) else { return Ok(None) };
     let mut misled = 0;
-    while from < ends.committed && misled < MISLEADING_MAX {
+    while from < ends.visible && misled < MISLEADING_MAX {
         // One batch, whatever its size.
-        let (opening, end) = (at.opening, ends.committed);
+        let (opening, end) = (at.opening, ends.visible);
         let reading = Reading { opening, from, end, bytes_max: 1 };
         let read = at.shard.read(reading).await.map_err(|_failed| ErrorCode::KafkaStorageError)?;
         let Some(mut bytes) = read.batches.into_iter().next() else {

@@ -29,6 +29,8 @@ struct Submitted {
     appended: oneshot::Receiver<Appended>,
     /// The time that its records got, if not their producer's.
     append_time: Option<u64>,
+    /// How many voters must have it, where that is more than being committed takes.
+    copies: Option<usize>,
 }
 
 /// Submits all batches as it is called; the future waits for them.
@@ -41,7 +43,7 @@ pub(super) fn produce(session: &Session, request: ProduceRequest, version: i16) 
     };
     let submit = |topic: &str, partition: ProducePartition| match refused {
         Some(code) => Err(Problem::from(code)),
-        None => submit(session, topic, partition, version),
+        None => submit(session, topic, partition, version, acks != 0),
     };
     let submitted: Vec<(String, Vec<_>)> = topic_data
         .into_iter()
@@ -89,10 +91,19 @@ fn submit(
     topic: &str,
     partition: ProducePartition,
     version: i16,
+    is_answered: bool,
 ) -> Result<Submitted, Problem> {
     let at = session.locate(&session.node.topics.catalog(), topic, partition.index)?;
     if at.shard.has_failed() {
         return Err(ErrorCode::KafkaStorageError.into());
+    }
+    let copies = at.copies_wanted().filter(|_| is_answered && at.shard.is_read_here());
+    if let Some(copies) = copies {
+        let in_sync = at.shard.group.in_sync();
+        if in_sync < copies {
+            let message = format!("min.insync.replicas={copies}, and {in_sync} are in sync");
+            return Err(Problem::new(ErrorCode::NotEnoughReplicas, message));
+        }
     }
     let verbatim = partition.records.clone();
     let wrong = |wrong: batch::Wrong| Problem::new(wrong.error_code(), wrong.to_string());
@@ -113,7 +124,7 @@ fn submit(
         return Err(Problem::new(ErrorCode::KafkaStorageError, message));
     }
     let appended = at.shard.append(session.connection, at.opening, bytes);
-    Ok(Submitted { at, appended, append_time })
+    Ok(Submitted { at, appended, append_time, copies })
 }
 
 /// The batch, with the time at which it came.
@@ -124,7 +135,7 @@ fn stamped(mut batch: Batch, time: u64) -> Bytes {
 
 /// The base offset, the time if it is not the producer's, and where the partition begins.
 async fn wait(submitted: Submitted) -> Result<(i64, Option<u64>, i64), Problem> {
-    let Submitted { at, appended, append_time } = submitted;
+    let Submitted { at, appended, append_time, copies } = submitted;
     let storage = || Problem::from(ErrorCode::KafkaStorageError);
     let not_leader = || Problem::from(ErrorCode::NotLeaderOrFollower);
     let Appended { answer, index } = appended.await.map_err(|_gone| storage())?;
@@ -146,6 +157,18 @@ async fn wait(submitted: Submitted) -> Result<(i64, Option<u64>, i64), Problem> 
             biased;
             durable = at.shard.wait_durable(index) => durable.map_err(|_failed| storage())?,
             // It may never be.
+            () = ended => {
+                return Err(if at.shard.has_failed() { storage() } else { not_leader() });
+            }
+        }
+    }
+    if let Some(copies) = copies {
+        let index = index.unwrap_or_else(|| at.shard.replica.lock().state.applied());
+        let ended = at.shard.until_it_follows();
+        tokio::select! {
+            biased;
+            // The engine counts from 0, and this is the entry before.
+            () = at.shard.group.watch_copied(copies, index.checked_sub(2)) => {}
             () = ended => {
                 return Err(if at.shard.has_failed() { storage() } else { not_leader() });
             }

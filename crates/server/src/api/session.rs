@@ -43,21 +43,32 @@ pub(crate) struct Located {
 }
 
 impl Located {
-    /// The offsets of the partition, where its records are read here.
+    /// The offsets of the partition, where it is led from here.
     pub(crate) fn ends(&self) -> Result<Ends, ErrorCode> {
         if !self.shard.is_read_here() {
             return Err(ErrorCode::NotLeaderOrFollower);
         }
-        self.shard.ends(self.opening).ok_or(ErrorCode::UnknownTopicOrPartition)
+        let ends = match self.copies_wanted() {
+            None => self.shard.ends(self.opening),
+            Some(copies) => self.shard.ends_with(self.opening, copies),
+        };
+        ends.ok_or(ErrorCode::UnknownTopicOrPartition)
     }
 
     /// The offset that a client reads up to: of what is acknowledged, or with `read_committed` of what is
     /// stable.
     pub(crate) fn end(&self, ends: Ends, isolation_level: i8) -> i64 {
         match isolation_level {
-            READ_COMMITTED if self.settings.committed_is_durable => ends.durable,
-            _ => ends.committed,
+            READ_COMMITTED if self.settings.committed_is_durable => ends.durable.min(ends.visible),
+            _ => ends.visible,
         }
+    }
+
+    /// How many copies a record must have before it is acknowledged and seen, where that is more than being committed takes.
+    pub(crate) fn copies_wanted(&self) -> Option<usize> {
+        let copies = self.settings.copies;
+        // The default asks for nothing, and then nothing is looked up.
+        (copies > 1 && self.shard.group.is_above_majority(copies)).then_some(copies)
     }
 }
 
@@ -71,6 +82,8 @@ pub(crate) struct Applied {
     /// A sync of a record begins so soon.
     pub(crate) flush_ms: Option<u64>,
     pub(crate) append_timestamps: bool,
+    /// A record is acknowledged once so many voters have it, and a majority has.
+    pub(crate) copies: usize,
 }
 
 /// A node, as clients are told of it.
@@ -142,7 +155,7 @@ impl Session {
         let epoch = at.shard.ends(at.opening)?.epoch;
         let broker = self.broker(self.node.leader_of(&at.shard))?;
         let port = u16::try_from(broker.port).ok()?;
-        Some(LeaderHint { node: broker.id, epoch, host: broker.host, port })
+        Some(LeaderHint { node: broker.id, epoch, host: broker.host, port, rack: broker.rack })
     }
 
     fn applied(&self, topic: &Topic) -> Applied {
@@ -154,6 +167,7 @@ impl Session {
             waits_for_disk: settings.flush_class() == FlushClass::Durable,
             flush_ms: settings.flush_ms().into_iter().chain(knee).min(),
             append_timestamps: settings.of_partition().append_timestamps,
+            copies: settings.copies(),
         }
     }
 }

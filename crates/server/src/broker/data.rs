@@ -74,6 +74,8 @@ pub(crate) struct Ends {
     pub(crate) start: i64,
     /// C: below it all is acknowledged, or was fenced.
     pub(crate) committed: i64,
+    /// Up to here records are shown: to C, unless a topic wants more copies of them.
+    pub(crate) visible: i64,
     /// D: below it all is durable.
     pub(crate) durable: i64,
     pub(crate) epoch: i32,
@@ -405,6 +407,16 @@ impl DataShard {
         Some(Ends::of(partition, shard.state.turns(), durable))
     }
 
+    /// The same, where records are shown once so many voters have them.
+    pub(crate) fn ends_with(&self, opening: Opening, copies: usize) -> Option<Ends> {
+        // The engine counts from 0.
+        let copied = self.group.copied(copies).map_or(0, |index| index + 1);
+        let ends = self.ends(opening)?;
+        let shard = self.replica.lock();
+        let visible = shard.state.partition(opening)?.end_at(copied);
+        Some(Ends { visible: visible.clamp(ends.start, ends.committed), ..ends })
+    }
+
     /// Has a sync of all that is applied begin in so many milliseconds at the latest.
     pub(crate) fn sync_within(self: &Arc<Self>, ms: u64) {
         let at = Instant::now() + Duration::from_millis(ms);
@@ -466,6 +478,7 @@ impl Ends {
         Self {
             start: partition.start(),
             committed: partition.next(),
+            visible: partition.next(),
             durable: partition.end_at(durable).max(partition.start()),
             epoch: i32::try_from(partition.epoch(turns)).unwrap_or(i32::MAX),
         }

@@ -54,7 +54,8 @@ pub(super) trait Led: Send + Sync {
 pub(super) trait Votes {
     fn leader(&self) -> Option<u64>;
     fn voters(&self) -> Vec<u64>;
-    fn is_guarded(&self) -> bool;
+    /// Whether fewer voters are well than should be.
+    fn is_thin(&self) -> bool;
     /// Done when all that is applied is durable, here and on a quorum.
     fn settled(&self) -> BoxFuture<'static, cluster::Result<()>>;
 }
@@ -68,8 +69,8 @@ impl<S: Apply> Votes for Group<S> {
         Self::voters(self)
     }
 
-    fn is_guarded(&self) -> bool {
-        Self::is_guarded(self)
+    fn is_thin(&self) -> bool {
+        Self::is_thin(self)
     }
 
     fn settled(&self) -> BoxFuture<'static, cluster::Result<()>> {
@@ -375,7 +376,7 @@ impl Leaders {
     fn better(&self, shard: &dyn Led) -> Option<u64> {
         let votes = shard.votes();
         let to = preferred(shard.number(), &votes.voters())?;
-        (to != self.company.node() && !votes.is_guarded() && self.company.has(to)).then_some(to)
+        (to != self.company.node() && !votes.is_thin() && self.company.has(to)).then_some(to)
     }
 }
 

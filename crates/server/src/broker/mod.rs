@@ -50,6 +50,7 @@
 //! | `error.rs` | what a node cannot go on without |
 //! | `memory.rs` | what a node has in memory that outlives its process |
 //! | `members.rs` | who is in the cluster, as clients see it |
+//! | `domains.rs` | whether one failure takes a majority of the voters |
 //! | `await_record.rs` | waiting until one record is as safe as somebody wants it |
 //!
 //! Tasks that belong to a shard run on the runtime of its engine: an entry that nobody waits for a
@@ -65,6 +66,7 @@ mod data;
 mod decided;
 mod deleting;
 mod desk;
+mod domains;
 mod ends;
 mod error;
 mod giver;
@@ -107,6 +109,7 @@ pub use self::await_record::{Level, NoRecord};
 pub(crate) use self::company::Door;
 pub(crate) use self::coordinator::Asked;
 pub(crate) use self::data::{DataShard, Ends};
+pub(crate) use self::domains::DomainsOverview;
 pub use self::error::Failed;
 pub(crate) use self::layout::{CONTROL, GROUPS, ID_DIGITS as CLUSTER_DIGITS, SHARED};
 pub use self::layout::{cluster_in, found};

@@ -18,6 +18,7 @@ use super::data::{DataShard, Found};
 use super::decided::Decisions;
 use super::deleting;
 use super::desk::Desk;
+use super::domains::{Domains, DomainsOverview};
 use super::error::Failed;
 use super::giver::Giver;
 use super::known;
@@ -55,6 +56,7 @@ pub struct Node {
     pub(crate) recovery: Arc<Recovery>,
     pub(crate) registrar: Arc<Registrar>,
     pub(crate) options: Options,
+    domains: Arc<Domains>,
     members: Arc<Members>,
     heard: watch::Receiver<bool>,
     cluster_id: String,
@@ -220,6 +222,7 @@ impl Node {
         };
         company.obey(Arc::new(operators));
         let members = Arc::new(Members::alone(company.node()));
+        let domains = Domains::new(&members, &topics, options.allows_one_domain);
         let (mut meeting, lost) = (Vec::new(), Arc::<OnceLock<u32>>::default());
         if let Some((seat, listener)) = seat.zip(listener) {
             let cluster = u128::from_str_radix(&cluster_id, 16);
@@ -231,6 +234,7 @@ impl Node {
             let spread = Arc::clone(&leaders).spread(options.spreads_leaders);
             meeting.push(Task::spawn(runtime, spread));
             meeting.push(Task::spawn(runtime, Arc::clone(&recovery).watch()));
+            meeting.push(Task::spawn(runtime, Arc::clone(&domains).watch()));
             if is_dirty && !is_alone {
                 let settled = settle(Arc::downgrade(&shared), Arc::clone(&run));
                 meeting.push(Task::spawn(runtime, settled));
@@ -265,6 +269,7 @@ impl Node {
             recovery,
             registrar,
             options,
+            domains,
             members,
             heard,
             cluster_id,
@@ -299,6 +304,11 @@ impl Node {
     #[must_use]
     pub fn members(&self) -> &Members {
         &self.members
+    }
+
+    /// Where the nodes stand, and what follows from that.
+    pub(crate) fn domains(&self) -> DomainsOverview {
+        self.domains.overview()
     }
 
     /// Whether it has heard, since its start, of all topics that there were then: before that it says nothing of them.

@@ -49,6 +49,8 @@ pub struct Options {
     pub spreads_leaders: bool,
     /// What is done where a majority may have forgotten what it acknowledged.
     pub on_majority_dirty: OnMajorityDirty,
+    /// Whether a majority of the voters may stand in one failure domain, and acknowledge from memory all the same.
+    pub allows_one_domain: bool,
     /// Its seat in a cluster; none: it is alone.
     pub seat: Option<Seat>,
 }
@@ -112,6 +114,7 @@ impl Default for Options {
             knee: None,
             spreads_leaders: true,
             on_majority_dirty: OnMajorityDirty::default(),
+            allows_one_domain: false,
             seat: None,
         }
     }

@@ -33,6 +33,8 @@ pub struct ShardOverview {
     pub is_in_doubt: bool,
     /// Where it leads: what is acknowledged is durable on a majority first, as fewer voters are well than should be.
     pub is_guarded: bool,
+    /// Whether it is guarded as a majority of its voters stands in one rack.
+    pub is_exposed: bool,
     /// Why it takes nothing any more, if it does not. To follow is no reason.
     pub offline: Option<String>,
     /// How its seeding goes, where this replica lacks what its leader has let go of.
@@ -244,6 +246,7 @@ impl Node {
             voters: group.voters(),
             is_in_doubt: group.is_dirty(),
             is_guarded: group.is_guarded(),
+            is_exposed: group.is_exposed(),
             offline: why_failed(group)
                 .map(|why| sentence(&why))
                 .or_else(|| self.recovery.fenced(number).filter(|_| leader == Leader::Unknown))

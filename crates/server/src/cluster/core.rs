@@ -8,7 +8,6 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use openraft::{AsyncRuntime, BasicNode, Raft, RaftMetrics, RaftState};
-use plimsoll_log::Ack;
 use rand_core::Rng;
 use tokio::runtime;
 use tokio::sync::oneshot;
@@ -199,7 +198,7 @@ async fn begin<S: Apply>(setting: Setting<S>) -> Result<(Engine<S>, Vec<AbortHan
         // The membership that it campaigns under is durable.
         engine.runtime_config().elect(true);
     }
-    if storage.promise != Ack::Durable {
+    {
         let (engine, storage) = (engine.clone(), Arc::downgrade(&storage));
         let finding = durability::find(node, engine, storage, network, durability);
         beside.push(tokio::spawn(finding).abort_handle());

@@ -8,11 +8,12 @@
 //!
 //! **Guarded**: with no more healthy voters than a bare majority, one power cut beside the failure that
 //! there is already would be a majority's. So what is committed is not called so before it is durable on a
-//! quorum, until a while after all is well again.
+//! quorum, until a while after all is well again; and for as long as whoever opened the group says that one failure may
+//! take a majority.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Weak;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -25,6 +26,7 @@ use plimsoll_log::Ack;
 use tokio::time::{Instant, sleep_until};
 
 use super::apply::Apply;
+use super::level::Level;
 use super::message::{Answer, AskDurable, Request};
 use super::network::Network;
 use super::quorum;
@@ -53,12 +55,17 @@ pub(crate) struct Durability {
     wanted: watch::Sender<Option<u64>>,
     /// The term in which this replica leads and was found to need no guard; 0: none.
     calm_in: AtomicU64,
+    /// One failure may take a majority of the voters: nothing is acknowledged from their memory.
+    is_exposed: AtomicBool,
+    /// The other voters that are level, where this replica leads.
+    level: Mutex<BTreeSet<u64>>,
 }
 
 impl Default for Durability {
     fn default() -> Self {
         let (known, wanted) = (watch::Sender::new(None), watch::Sender::new(None));
-        Self { known, wanted, calm_in: AtomicU64::new(0) }
+        let (calm_in, is_exposed, level) = Default::default();
+        Self { known, wanted, calm_in, is_exposed, level }
     }
 }
 
@@ -92,7 +99,27 @@ impl Durability {
     /// Whether what is committed in a term must be durable before anybody hears of it: until it is known that
     /// it need not be.
     pub(crate) fn is_guarded(&self, term: u64) -> bool {
+        self.is_thin(term) || self.is_exposed()
+    }
+
+    /// Whether that is so because fewer voters are well than should be.
+    pub(crate) fn is_thin(&self, term: u64) -> bool {
         self.calm_in.load(Ordering::Relaxed) != term
+    }
+
+    /// Whether one failure may take a majority of the voters.
+    pub(crate) fn is_exposed(&self) -> bool {
+        self.is_exposed.load(Ordering::Relaxed)
+    }
+
+    /// From here on one failure may take a majority of the voters, or may not.
+    pub(crate) fn expose(&self, is_exposed: bool) {
+        self.is_exposed.store(is_exposed, Ordering::Relaxed);
+    }
+
+    /// The other voters that are level; nobody where this replica does not lead.
+    pub(crate) fn level(&self) -> MutexGuard<'_, BTreeSet<u64>> {
+        self.level.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -107,6 +134,7 @@ struct Leading {
     asked: BTreeMap<u64, Instant>,
     under_way: BTreeSet<u64>,
     calm_since: Option<Instant>,
+    level: Level,
 }
 
 impl Leading {
@@ -124,12 +152,14 @@ impl Leading {
         }
     }
 
+    /// Whether another was heard lately, and votes.
+    fn is_healthy(&self, voter: u64, now: Instant) -> bool {
+        self.heard.get(&voter).is_some_and(|(when, votes)| *votes && now - *when < HEALTHY)
+    }
+
     /// Whether what is committed must be durable before anybody hears of it.
     fn is_guarded(&mut self, node: u64, voters: &[BTreeSet<u64>], now: Instant) -> bool {
-        let is_healthy = |voter: &u64| {
-            let heard = self.heard.get(voter);
-            *voter == node || heard.is_some_and(|(when, votes)| *votes && now - *when < HEALTHY)
-        };
+        let is_healthy = |voter: &u64| *voter == node || self.is_healthy(*voter, now);
         let is_bare = |set: &BTreeSet<u64>| {
             let healthy = set.iter().filter(|voter| is_healthy(voter)).count();
             set.len() > 1 && healthy <= set.len() / 2 + 1
@@ -165,10 +195,17 @@ pub(crate) async fn find<S: Apply>(
 ) {
     let mut asks = FuturesUnordered::<BoxFuture<'static, Heard>>::new();
     let mut leading = Leading::default();
+    // Where what counts as being here is durable, nobody waits for D: it is only looked who is level.
+    let is_durable = storage.upgrade().is_some_and(|storage| storage.promise == Ack::Durable);
     let mut wanted = durability.wanted.subscribe();
     loop {
         let is_awaited = *wanted.borrow() > durability.known();
-        let look = Instant::now() + if is_awaited { AT_ONCE } else { OFTEN };
+        let rest = match is_awaited {
+            true => AT_ONCE,
+            false if is_durable => SELDOM,
+            false => OFTEN,
+        };
+        let look = Instant::now() + rest;
         tokio::select! {
             biased;
             Some((of, term, answer)) = asks.next() => {
@@ -180,7 +217,7 @@ pub(crate) async fn find<S: Apply>(
             () = sleep_until(look) => {}
         }
         let Some(storage) = storage.upgrade() else { return };
-        let (vote, voters, committed) = {
+        let (vote, voters, committed, matched) = {
             let metrics = engine.metrics();
             let now = metrics.borrow_watched();
             if now.running_state.is_err() {
@@ -190,12 +227,15 @@ pub(crate) async fn find<S: Apply>(
             let members = now.membership_config.membership();
             let voters = members.get_joint_config().clone();
             storage.onlookers.see(&voters, members.nodes().count());
-            (leads.then_some(now.vote), voters, now.local_committed.map(|last| last.index))
+            let committed = now.local_committed.map(|last| last.index);
+            let matched = now.replication.clone().filter(|_| leads).unwrap_or_default();
+            (leads.then_some(now.vote), voters, committed, matched)
         };
         let last = storage.tail().last();
         let own = vote.zip(last).filter(|(vote, last)| vote.leader_id.term == last.leader_id.term);
         let Some((vote, last)) = own else {
             leading = Leading::default();
+            durability.level().clear();
             durability.calm_in.store(0, Ordering::Relaxed);
             continue;
         };
@@ -210,6 +250,12 @@ pub(crate) async fn find<S: Apply>(
         let now = Instant::now();
         let is_calm = !leading.is_guarded(node, &voters, now);
         durability.calm_in.store(if is_calm { leading.term } else { 0 }, Ordering::Relaxed);
+        leading.level.turn(committed, now);
+        let is_level = |voter: &u64| {
+            let has = matched.get(voter).and_then(|last| Some(last.as_ref()?.index));
+            *voter != node && leading.is_healthy(*voter, now) && leading.level.is_reached(has)
+        };
+        *durability.level() = voters.iter().flatten().copied().filter(is_level).collect();
         let syncs = *wanted.borrow_and_update() > durable;
         for voter in voters.iter().flatten().copied().collect::<BTreeSet<_>>() {
             if !leading.is_due(voter, last.index, syncs, now) {

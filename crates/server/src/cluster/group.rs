@@ -19,6 +19,7 @@ use super::durability::Durability;
 use super::error::{Error, Result};
 use super::handover::Handing;
 use super::heard::Heard;
+use super::level::Named;
 use super::network::Network;
 use super::newcomer::Newcomer;
 use super::place::Place;
@@ -64,6 +65,7 @@ pub struct Group<S: Apply> {
     pub(super) behind: Arc<Behind>,
     pub(super) newcomer: Arc<Newcomer>,
     pub(super) heard: Arc<Heard>,
+    pub(super) named: Arc<Named>,
     /// Ends before the storage is closed.
     pub(super) core: Core,
 }
@@ -124,6 +126,7 @@ impl<S: Apply> Group<S> {
             behind: Arc::clone(&self.behind),
             newcomer: Arc::clone(&self.newcomer),
             heard: Arc::clone(&self.heard),
+            named: Arc::clone(&self.named),
         }
     }
 
@@ -144,11 +147,29 @@ impl<S: Apply> Group<S> {
         async move { standing.wait_for(|is_dirty| !is_dirty).await.is_ok() }
     }
 
-    /// Whether the leader's quorum is so thin that what is committed is durable before anybody is told.
+    /// Whether what is committed is durable before anybody is told, as the leader's quorum is so thin, or [exposed](Group::expose).
     #[must_use]
     pub fn is_guarded(&self) -> bool {
         self.leads_in()
             .is_some_and(|term| self.waits_for_quorum() && self.durability.is_guarded(term))
+    }
+
+    /// Whether that is so because fewer voters are well than should be.
+    #[must_use]
+    pub fn is_thin(&self) -> bool {
+        self.leads_in().is_some_and(|term| self.waits_for_quorum() && self.durability.is_thin(term))
+    }
+
+    /// Whether it is guarded, where it leads, as one failure may take a majority of the voters.
+    #[must_use]
+    pub fn is_exposed(&self) -> bool {
+        self.waits_for_quorum() && self.durability.is_exposed()
+    }
+
+    /// From here on one failure may take a majority of the voters, or may not: where it may, nothing is acknowledged from their
+    /// memory.
+    pub fn expose(&self, is_exposed: bool) {
+        self.durability.expose(is_exposed);
     }
 
     /// Whether D is something else than what is committed, or durable here.

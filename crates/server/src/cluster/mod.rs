@@ -18,6 +18,7 @@
 //! | `onlookers` | whether others get what one voter commits by its own word |
 //! | `generation` | after which loss it goes on |
 //! | `heard`, `bereft` | which leader was heard lately; what follows where its process is seen to be gone |
+//! | `level`, `copies` | which voters have what was committed a moment ago, and how many have an entry |
 //! | `newcomer` | whether a replica that has nothing is new, or has lost it |
 //! | `behind` | whether a replica lacks what its leader has let go of |
 //! | `durability`, `quorum` | D, and whether the quorum is so thin that all waits for it |
@@ -52,6 +53,7 @@ mod apply;
 mod behind;
 mod bereft;
 mod carrier;
+mod copies;
 mod copy;
 mod core;
 mod durability;
@@ -62,6 +64,7 @@ mod growth;
 mod handover;
 mod heard;
 mod identity;
+mod level;
 mod log_reader;
 mod log_store;
 mod membership;

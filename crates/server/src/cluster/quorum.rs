@@ -1,14 +1,32 @@
-//! D: up to where a quorum has the log on its disks. Pure.
+//! D: up to where a quorum has the log on its disks; and up to where so many voters have it. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The last index that a majority of each set of voters has reported to be durable.
 pub(crate) fn durable(voters: &[BTreeSet<u64>], reports: &BTreeMap<u64, u64>) -> Option<u64> {
+    // What a majority has at least: as many have more as are fewer than half.
+    least(voters, reports, |set| set.len() / 2)
+}
+
+/// The last index that so many of each set of voters have.
+pub(crate) fn copied(
+    voters: &[BTreeSet<u64>],
+    matched: &BTreeMap<u64, u64>,
+    copies: usize,
+) -> Option<u64> {
+    least(voters, matched, |_| copies.saturating_sub(1))
+}
+
+/// The least over all sets of what so many others of the set have more than.
+fn least(
+    voters: &[BTreeSet<u64>],
+    has: &BTreeMap<u64, u64>,
+    others: impl Fn(&BTreeSet<u64>) -> usize,
+) -> Option<u64> {
     let of = |set: &BTreeSet<u64>| {
-        let mut known: Vec<_> = set.iter().map(|node| reports.get(node).copied()).collect();
-        // What a majority has at least: as many have more as are fewer than half.
+        let mut known: Vec<_> = set.iter().map(|node| has.get(node).copied()).collect();
         known.sort_unstable_by(|one, other| other.cmp(one));
-        known.get(set.len() / 2).copied().flatten()
+        known.get(others(set)).copied().flatten()
     };
     voters.iter().map(of).min().flatten()
 }
@@ -32,5 +50,18 @@ mod tests {
         let four = [BTreeSet::from([1, 2, 3, 4])];
         assert_eq!(durable(&four, &reports(&[(1, 5), (2, 5)])), None, "two of four are none");
         assert_eq!(durable(&[], &BTreeMap::new()), None);
+    }
+
+    #[test]
+    fn an_entry_is_copied_once_so_many_of_every_set_have_it() {
+        let three = [BTreeSet::from([1, 2, 3])];
+        let joint = [BTreeSet::from([1, 2, 3]), BTreeSet::from([2, 3, 4])];
+        let matched = BTreeMap::from([(1, 9), (2, 7), (3, 4)]);
+        assert_eq!(copied(&three, &matched, 1), Some(9));
+        assert_eq!(copied(&three, &matched, 2), Some(7));
+        assert_eq!(copied(&three, &matched, 3), Some(4));
+        assert_eq!(copied(&three, &matched, 4), None, "there are three");
+        assert_eq!(copied(&joint, &matched, 3), None, "the fourth has nothing yet");
+        assert_eq!(copied(&joint, &matched, 2), Some(4));
     }
 }

@@ -12,6 +12,7 @@ use super::carrier::Incarnations;
 use super::durability::{self, Durability};
 use super::generation::Generation;
 use super::heard::Heard;
+use super::level::Named;
 use super::message::{Answer, Refusal, Request};
 use super::newcomer::{Greeting, Newcomer};
 use super::standing::Standing;
@@ -31,6 +32,7 @@ pub struct Receiver<S: Apply> {
     pub(super) behind: Arc<Behind>,
     pub(super) newcomer: Arc<Newcomer>,
     pub(super) heard: Arc<Heard>,
+    pub(super) named: Arc<Named>,
 }
 
 impl<S: Apply> Receiver<S> {
@@ -83,6 +85,9 @@ impl<S: Apply> Receiver<S> {
             Request::ReEnter(_) => self.name_last().await?,
             Request::Durable(asked) => {
                 let storage = self.storage.upgrade().ok_or(Refusal::Engine)?;
+                if self.vote() == Some(asked.vote) {
+                    self.named.hears(asked.last.index, self.applied());
+                }
                 let through = durability::answer(&storage, self.vote(), &asked).await;
                 // Meanwhile it may have voted for another, whose log need not have what was synced.
                 let through = through.filter(|_| self.vote() == Some(asked.vote));
@@ -127,6 +132,12 @@ impl<S: Apply> Receiver<S> {
         Some(vote)
     }
 
+    fn applied(&self) -> Option<u64> {
+        let metrics = self.engine.metrics();
+        let applied = metrics.borrow_watched().last_applied;
+        applied.map(|last| last.index)
+    }
+
     /// The last entry of this replica's log, if it leads: not the last that is committed.
     async fn name_last(&self) -> Result<Answer, Refusal> {
         let node = self.node;
@@ -155,6 +166,7 @@ impl<S: Apply> Clone for Receiver<S> {
             behind: Arc::clone(&self.behind),
             newcomer: Arc::clone(&self.newcomer),
             heard: Arc::clone(&self.heard),
+            named: Arc::clone(&self.named),
         }
     }
 }

@@ -13,6 +13,7 @@ use super::generation::Generation;
 use super::group::Group;
 use super::handover::Handing;
 use super::heard::Heard;
+use super::level::Named;
 use super::network::Network;
 use super::newcomer::Newcomer;
 use super::options::{Begin, Options};
@@ -123,6 +124,7 @@ impl Recovered {
             gone,
             newcomer,
             heard: Arc::default(),
+            named: Arc::default(),
         };
         (Setting { node, storage, state, network, founds, standing, durability }, rest)
     }
@@ -139,12 +141,13 @@ struct Rest {
     gone: Arc<Gone>,
     newcomer: Arc<Newcomer>,
     heard: Arc<Heard>,
+    named: Arc<Named>,
 }
 
 impl Rest {
     fn group<S: Apply>(self, core: Core, engine: Engine<S>) -> Group<S> {
-        let Self { node, storage, progress, standing, durability, network, gone, newcomer, heard } =
-            self;
+        let Self { node, storage, progress, standing, durability, network, gone, .. } = self;
+        let (newcomer, heard, named) = (self.newcomer, self.heard, self.named);
         Group {
             node,
             engine,
@@ -158,6 +161,7 @@ impl Rest {
             behind: Arc::default(),
             newcomer,
             heard,
+            named,
             core,
         }
     }

@@ -75,7 +75,7 @@ pub const SETTINGS: [Setting; 13] = [
     Setting {
         name: "min.insync.replicas",
         default: "1",
-        meaning: "a record is acknowledged by at least so many brokers",
+        meaning: "a record is acknowledged and seen once so many brokers have it, and a majority has",
         kind: Kind::Number { least: 1, largest: i32::MAX as i64 },
     },
     Setting {
@@ -196,7 +196,6 @@ fn refusal(name: &str, value: &str, default: &str) -> Option<&'static str> {
         "flush.messages" if value != "1" => {
             Some("a sync is shared by all partitions: use 1, or flush.ms")
         }
-        "min.insync.replicas" => Some("this cluster has one broker"),
         _ => None,
     }
 }
@@ -245,6 +244,12 @@ impl TopicSettings {
     pub fn flush_ms(&self) -> Option<u64> {
         let ms = self.number("flush.ms");
         u64::try_from(ms).ok().filter(|_| ms != i64::MAX)
+    }
+
+    /// How many voters must have a record, where a majority are fewer.
+    #[must_use]
+    pub fn copies(&self) -> usize {
+        usize::try_from(self.number("min.insync.replicas")).unwrap_or(1)
     }
 
     /// The largest batch, in bytes.

@@ -8,7 +8,7 @@ use super::reply::Reply;
 use super::route::{Route, Wait};
 use super::view::View;
 use super::{health, metrics, page};
-use crate::broker::{Level, NoRecord, Promise, ShardOverview, Totals};
+use crate::broker::{DomainsOverview, Level, NoRecord, Promise, ShardOverview, Totals};
 
 /// A node in short.
 #[derive(Debug, Serialize)]
@@ -22,6 +22,7 @@ struct Status<'a> {
     sent_bytes: u64,
     #[serde(flatten)]
     totals: Totals,
+    domains: DomainsOverview,
     shards: Vec<ShardOverview>,
 }
 
@@ -57,7 +58,7 @@ impl View {
         let node = &*self.node;
         match route {
             Route::Page => page::page(self),
-            Route::Health => health::health(&node.shards()),
+            Route::Health => health::health(&node.shards(), node.domains().warning),
             Route::Ready => health::ready(&node.shards(), *self.stop.borrow()),
             Route::Metrics => {
                 Reply::metrics(metrics::text(&node.shards(), node.totals(), &self.counters))
@@ -88,6 +89,7 @@ impl View {
             received_bytes: self.counters.received_bytes(),
             sent_bytes: self.counters.sent_bytes(),
             totals: self.node.totals(),
+            domains: self.node.domains(),
             shards: self.node.shards(),
         }
     }

@@ -10,6 +10,9 @@ use crate::broker::ShardOverview;
 #[derive(Debug, Serialize)]
 struct Health<'a> {
     status: &'static str,
+    /// What is well, and worth less than it seems.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    warning: Option<String>,
     shards: Vec<ShardHealth<'a>>,
 }
 
@@ -28,8 +31,8 @@ struct ShardHealth<'a> {
 }
 
 /// Whether all shards take records; if not, which do not and why.
-pub(super) fn health(shards: &[ShardOverview]) -> Reply {
-    said(shards, "ok")
+pub(super) fn health(shards: &[ShardOverview], warning: Option<String>) -> Reply {
+    said(shards, "ok", warning)
 }
 
 /// Whether it takes work: all shards do, and it is not about to stop.
@@ -37,10 +40,10 @@ pub(super) fn ready(shards: &[ShardOverview], is_stopping: bool) -> Reply {
     if is_stopping {
         return Reply::problem(StatusCode::SERVICE_UNAVAILABLE, "the broker is stopping");
     }
-    said(shards, "ready")
+    said(shards, "ready", None)
 }
 
-fn said(shards: &[ShardOverview], well: &'static str) -> Reply {
+fn said(shards: &[ShardOverview], well: &'static str, warning: Option<String>) -> Reply {
     let is_offline = shards.iter().any(|shard| shard.offline.is_some());
     let (code, status) = match is_offline {
         true => (StatusCode::SERVICE_UNAVAILABLE, "offline"),
@@ -55,7 +58,7 @@ fn said(shards: &[ShardOverview], well: &'static str) -> Reply {
         why: shard.offline.as_deref(),
         seeding: shard.seeding.as_deref(),
     });
-    Reply::json(code, &Health { status, shards: shards.collect() })
+    Reply::json(code, &Health { status, warning, shards: shards.collect() })
 }
 
 #[cfg(test)]
@@ -71,6 +74,7 @@ mod tests {
             voters: vec![1],
             is_in_doubt: false,
             is_guarded: false,
+            is_exposed: false,
             offline: offline.map(str::to_owned),
             seeding: None,
             committed: 0,
@@ -87,7 +91,7 @@ mod tests {
     #[test]
     fn a_shard_that_another_node_leads_is_well() {
         let follows = [ShardOverview { leads: false, leader: Some(3), ..shard(2, None) }];
-        for reply in [health(&follows), ready(&follows, false)] {
+        for reply in [health(&follows, None), ready(&follows, false)] {
             assert_eq!(reply.status, StatusCode::OK);
             let said: serde_json::Value = serde_json::from_slice(&reply.body).unwrap();
             assert_eq!(
@@ -100,7 +104,8 @@ mod tests {
     #[test]
     fn a_shard_that_is_being_seeded_says_how_far_that_is() {
         let far = "being seeded by node 2: 3 of 9 bytes of chapters, 0 of the log".to_owned();
-        let reply = health(&[ShardOverview { seeding: Some(far.clone()), ..shard(2, None) }]);
+        let seeded = [ShardOverview { seeding: Some(far.clone()), ..shard(2, None) }];
+        let reply = health(&seeded, None);
         let said: serde_json::Value = serde_json::from_slice(&reply.body).unwrap();
         assert_eq!((reply.status, &said["shards"][0]["seeding"]), (StatusCode::OK, &far.into()));
     }
@@ -108,10 +113,13 @@ mod tests {
     #[test]
     fn a_shard_that_is_offline_is_named_with_its_reason() {
         let well = [shard(0, None), shard(2, None)];
-        assert_eq!(health(&well).status, StatusCode::OK);
+        let warned = health(&well, Some("all in one rack".to_owned()));
+        assert_eq!(warned.status, StatusCode::OK);
+        let said: serde_json::Value = serde_json::from_slice(&warned.body).unwrap();
+        assert_eq!(said["warning"], "all in one rack");
         assert_eq!(ready(&well, true).status, StatusCode::SERVICE_UNAVAILABLE);
         let ill = [shard(0, None), shard(2, Some("the disk has failed"))];
-        for reply in [health(&ill), ready(&ill, false)] {
+        for reply in [health(&ill, None), ready(&ill, false)] {
             assert_eq!(reply.status, StatusCode::SERVICE_UNAVAILABLE);
             let said: serde_json::Value = serde_json::from_slice(&reply.body).unwrap();
             assert_eq!(said["shards"][1]["why"], "the disk has failed");

@@ -17,16 +17,25 @@ use plimsoll_server::net::{Limits, Listener};
 use super::{Broker, CreatableTopic, CreateTopicsRequest, unsynced};
 
 /// Long beside an election.
-const PATIENCE: Duration = Duration::from_secs(120);
+pub(super) const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Three brokers that vote together, by their ids.
 pub(super) fn three(root: &Path, options: &Options) -> BTreeMap<u64, Broker> {
+    three_in(root, options, [None; 3])
+}
+
+/// The same, each in its rack.
+pub(super) fn three_in(
+    root: &Path,
+    options: &Options,
+    racks: [Option<&str>; 3],
+) -> BTreeMap<u64, Broker> {
     let cluster = found(&root.join("1")).unwrap();
     let held = [1, 2, 3].map(|id| (id, TcpListener::bind("127.0.0.1:0").unwrap()));
     let members: BTreeMap<u64, SocketAddr> =
         held.iter().map(|(id, held)| (*id, held.local_addr().unwrap())).collect();
     drop(held);
-    let brokers = members.iter().map(|(id, listen)| {
+    let brokers = members.iter().zip(racks).map(|((id, listen), rack)| {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         drop(listener);
@@ -36,7 +45,7 @@ pub(super) fn three(root: &Path, options: &Options) -> BTreeMap<u64, Broker> {
             members: members.iter().map(|(id, at)| (*id, at.to_string())).collect(),
             listen: *listen,
             clients: (address.ip().to_string(), address.port()),
-            rack: None,
+            rack: rack.map(str::to_owned),
         };
         let options = Options { seat: Some(seat), ..options.clone() };
         let node = Node::open(&root.join(id.to_string()), options).unwrap();

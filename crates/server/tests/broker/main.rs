@@ -9,6 +9,7 @@ mod disks;
 mod forwarded;
 mod gate;
 mod members;
+mod nearest;
 mod promises;
 mod seeded;
 #[path = "../shared/served.rs"]
@@ -146,6 +147,17 @@ impl Broker {
     }
 
     fn fetch(&mut self, topic: &str, from: i64, isolation_level: i8) -> FetchedPartition {
+        self.fetch_as("", topic, from, isolation_level)
+    }
+
+    /// As a consumer that is in this rack.
+    fn fetch_as(
+        &mut self,
+        rack_id: &str,
+        topic: &str,
+        from: i64,
+        isolation_level: i8,
+    ) -> FetchedPartition {
         let partition = FetchPartition {
             fetch_offset: from,
             partition_max_bytes: 1 << 20,
@@ -153,6 +165,7 @@ impl Broker {
         };
         let request = FetchRequest {
             isolation_level,
+            rack_id: rack_id.to_owned(),
             topics: vec![FetchTopic {
                 topic: topic.to_owned(),
                 partitions: vec![partition],
@@ -165,10 +178,25 @@ impl Broker {
 
     /// Every offset and value.
     fn consume(&mut self, topic: &str, isolation_level: i8) -> Vec<(i64, String)> {
+        let from = self.fetch(topic, LATEST, isolation_level).log_start_offset;
+        self.consume_from("", topic, from, isolation_level)
+    }
+
+    /// The same, as a consumer that is in this rack.
+    fn consume_as(&mut self, rack: &str, topic: &str) -> Vec<(i64, String)> {
+        self.consume_from(rack, topic, 0, UNCOMMITTED)
+    }
+
+    fn consume_from(
+        &mut self,
+        rack: &str,
+        topic: &str,
+        mut from: i64,
+        isolation_level: i8,
+    ) -> Vec<(i64, String)> {
         let mut all = Vec::new();
-        let mut from = self.fetch(topic, LATEST, isolation_level).log_start_offset;
         loop {
-            let fetched = self.fetch(topic, from, isolation_level);
+            let fetched = self.fetch_as(rack, topic, from, isolation_level);
             assert_eq!(fetched.error_code, ErrorCode::None, "{fetched:?}");
             let mut bytes = fetched.records.0.concat().into();
             let before = all.len();

@@ -25,7 +25,7 @@ fn what_is_unknown_or_cannot_be_kept_is_refused_and_changes_nothing() {
         ("retention.ms", "soon", "a number from -1"),
         ("compression.type", "zstd", "one of producer"),
         ("flush.messages", "10", "use 1, or flush.ms"),
-        ("min.insync.replicas", "2", "one broker"),
+        ("min.insync.replicas", "0", "a number from 1"),
         ("message.timestamp.type", "createtime", "one of CreateTime LogAppendTime"),
     ] {
         let mut settings = TopicSettings::default();

@@ -84,6 +84,66 @@ fn a_leader_that_one_takes_for_gone_goes_on_in_its_term() {
     });
 }
 
+/// Whoever opens a group knows where the voters stand, and what one failure takes.
+#[test]
+fn a_leader_whose_majority_fails_together_acknowledges_only_what_is_durable() {
+    run(async {
+        let mut world = World::new(12, Ack::Buffered, [1, 2, 3]);
+        world.form().await;
+        sleep(Duration::from_secs(12)).await;
+        let leader = world.leader().await;
+        let last = world.agree("from memory").await;
+        assert!(world.group(leader).durable() < Some(last), "nothing had it synced");
+        world.group(leader).expose(true);
+        assert!(world.group(leader).is_guarded() && !world.group(leader).is_thin());
+        let last = world.agree("from disks").await;
+        assert!(world.group(leader).durable() >= Some(last));
+        world.group(leader).expose(false);
+        let last = world.agree("from memory again").await;
+        assert!(world.group(leader).durable() < Some(last));
+    });
+}
+
+#[test]
+fn who_is_away_or_in_doubt_is_not_read_from_and_is_no_copy() {
+    run(async {
+        let mut world = World::new(13, Ack::Buffered, [1, 2, 3]);
+        world.form().await;
+        let leader = world.leader().await;
+        let first = world.agree("first").await;
+        world.settle(first).await;
+        sleep(Duration::from_secs(5)).await;
+        let others: Vec<_> = [1, 2, 3].into_iter().filter(|id| *id != leader).collect();
+        let (stays, goes) = (others[0], others[1]);
+        let group = |world: &World, id| Arc::clone(world.group(id));
+        let lead = group(&world, leader);
+        assert_eq!(lead.in_sync(), 3);
+        assert!(others.iter().all(|id| lead.is_level(*id) && world.group(*id).follows_closely()));
+        assert!(!lead.follows_closely() && group(&world, stays).in_sync() == 0);
+        assert!(lead.is_above_majority(3) && !lead.is_above_majority(2));
+        world.net.isolate(goes, [leader, stays], true);
+        let second = world.agree("second").await;
+        sleep(Duration::from_secs(3)).await;
+        assert!(lead.is_level(stays) && !lead.is_level(goes) && lead.in_sync() == 2);
+        assert!(group(&world, stays).follows_closely());
+        assert!(!group(&world, goes).follows_closely(), "it hears no leader");
+        assert_eq!(lead.copied(2), Some(second));
+        assert!(lead.copied(3) < Some(second));
+        let all_have_it = lead.watch_copied(3, second.checked_sub(1));
+        world.net.isolate(goes, [leader, stays], false);
+        all_have_it.await;
+        assert!(lead.copied(3) >= Some(second));
+        // What it forgot it does not give.
+        world.end(goes, End::PowerCut);
+        world.start(goes, false).await;
+        assert!(world.group(goes).is_dirty() && !world.group(goes).follows_closely());
+        world.group(goes).wait_clean().await;
+        sleep(Duration::from_secs(5)).await;
+        let lead = group(&world, world.leader().await);
+        assert_eq!(lead.in_sync(), 3);
+    });
+}
+
 /// The engine by itself elects the stale follower with the vote of the one that forgot, and what both had
 /// acknowledged is overwritten on all three.
 #[test]

@@ -1,5 +1,6 @@
 //! `plimsoll cluster status`: who leads what, and after a loss what is left.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use anyhow::{Context, Result};
@@ -46,12 +47,39 @@ struct Row {
     said: String,
 }
 
+/// What of `/status` is shown here. An older broker says nothing of it.
+#[derive(Debug, Deserialize)]
+struct Status {
+    #[serde(default)]
+    domains: Domains,
+}
+
+/// Where the brokers stand.
+#[derive(Debug, Default, Deserialize)]
+struct Domains {
+    racks: BTreeMap<u64, String>,
+    warning: Option<String>,
+}
+
 pub(super) fn run(http: &str, json: bool) -> Result<Exit> {
     let answer = ask::get(http, "/cluster/status")?;
     let rolls = read(http, &answer)?;
-    output::text(&if json { answer } else { said(&rolls) })?;
+    output::text(&if json { answer } else { said(&rolls) + &domains(http)? })?;
     let is_led = rolls.iter().all(|roll| roll.leader.is_some());
     Ok(if is_led { Exit::Ok } else { Exit::CheckFailed })
+}
+
+/// Where the brokers stand, as the one that is asked knows it.
+fn domains(http: &str) -> Result<String> {
+    let answer = ask::get(http, "/status")?;
+    let status = serde_json::from_str::<Status>(&answer);
+    let Domains { racks, warning } =
+        status.with_context(|| format!("what {http} answers is no status"))?.domains;
+    let racks: Vec<String> =
+        racks.iter().map(|(node, rack)| format!("node {node} in {rack}")).collect();
+    let racks = (!racks.is_empty()).then(|| format!("\nracks: {}\n", racks.join(", ")));
+    let warning = warning.map(|warning| format!("\nwarning: {warning}\n"));
+    Ok(racks.unwrap_or_default() + &warning.unwrap_or_default())
 }
 
 pub(super) fn read(http: &str, answer: &str) -> Result<Vec<Roll>> {
