@@ -224,13 +224,14 @@ pub(crate) struct LabArgs {
 /// What to do in the lab.
 #[derive(Debug, Subcommand)]
 pub(crate) enum LabCommand {
-    /// Run some experiments, or all
+    /// Run some experiments, or all but those that start brokers
     #[command(after_help = "Examples:
   plimsoll lab run sync-cost --dir /mnt/disk --budget 60s
   plimsoll lab run write-during-sync --profile article  the whole answer of one experiment
+  plimsoll lab run replicated-commit                    a quorum's memory against a disk's sync
   plimsoll lab run sync-cost --only o_dsync --only fdatasync --seed 7 --details")]
     Run {
-        /// Experiments, by name; all if none is named
+        /// Experiments, by name; if none is named, all but replicated-commit, which starts brokers
         #[arg(value_name = "EXPERIMENT", value_parser = experiment_names())]
         experiments: Vec<&'static dyn Experiment>,
         #[command(flatten)]
@@ -279,7 +280,8 @@ Exit status: 0 ok, 1 slower by more than --fail-over, 2 the results cannot be re
     /// Remove the scratch files of runs that were killed, and nothing else
     ///
     /// A directory is removed if its name is one of the lab's, the lab's lock file is in it, no process
-    /// holds the lock, and it holds nothing but files. What is left alone is named, with the reason.
+    /// holds the lock, and it holds nothing but files and what brokers had. What is left alone is named,
+    /// with the reason.
     #[command(after_help = "Examples:
   plimsoll lab clean                         what killed runs left in this directory
   plimsoll lab clean /var/lib/db --dry-run   what would be removed there?
@@ -390,11 +392,11 @@ impl Measure {
     /// What the lab is asked to do.
     pub(crate) fn options(&self, named: &[&'static dyn Experiment]) -> Options {
         let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let experiments = if named.is_empty() { experiments::ALL } else { named };
+        let experiments = if named.is_empty() { experiments::unasked() } else { named.to_vec() };
         Options {
             directory: self.dir.clone(),
             out: self.out.clone().unwrap_or_else(default_out),
-            experiments: experiments.to_vec(),
+            experiments,
             profile: match self.profile {
                 ProfileArg::Quick => Profile::Quick,
                 ProfileArg::Full => Profile::Full,
@@ -403,6 +405,7 @@ impl Measure {
             budget: self.budget,
             seed: self.seed.unwrap_or(since_1970.as_secs()),
             only: self.only.clone(),
+            program: std::env::current_exe().ok(),
         }
     }
 }

@@ -122,6 +122,9 @@ pub(crate) struct Typed {
     /// Print the settings that hold as such a file, with where each comes from, and do no more
     #[arg(long)]
     pub(crate) print_config: bool,
+    /// End in order when standard input ends: so whoever starts a broker leaves none behind, however it ends itself
+    #[arg(long, hide = true)]
+    pub(crate) until_stdin_ends: bool,
 }
 
 /// Where operators are answered, if they are.

@@ -4,12 +4,13 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use plimsoll_lab::result::ExperimentResult;
 use serde_json::Value;
 
-const EXPERIMENTS: [&str; 9] = [
+const EXPERIMENTS: [&str; 10] = [
     "sync-cost",
     "write-during-sync",
     "writeback-stall",
@@ -19,7 +20,15 @@ const EXPERIMENTS: [&str; 9] = [
     "group-commit",
     "durable-rename",
     "cache-flush",
+    "replicated-commit",
 ];
+
+/// Held by tests that start brokers, that look where those write in memory, or that take all CPUs.
+static ALONE: Mutex<()> = Mutex::new(());
+
+fn alone() -> MutexGuard<'static, ()> {
+    ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
 
 #[test]
 fn list_names_every_experiment_with_its_question() {
@@ -29,6 +38,14 @@ fn list_names_every_experiment_with_its_question() {
     }
     let json: Value = serde_json::from_str(&ok(&["lab", "list", "--json"])).unwrap();
     assert_eq!(json[0]["name"], "sync-cost");
+    let asked_for: Vec<&Value> = json
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|experiment| experiment["runs_unasked"] == false)
+        .map(|experiment| &experiment["name"])
+        .collect();
+    assert_eq!(asked_for, ["replicated-commit"], "the others take two minutes together");
 }
 
 #[test]
@@ -94,6 +111,7 @@ fn a_directory_in_memory_is_refused_because_nothing_is_durable_there() {
     if !memory.is_dir() {
         return;
     }
+    let _alone = alone();
     // Others use it as well.
     let ours = || entries(memory).into_iter().filter(|entry| is_scratch(entry)).count();
     let before = ours();
@@ -164,6 +182,7 @@ impl Drop for Hogs {
 #[test]
 #[cfg(target_os = "linux")]
 fn a_machine_kept_busy_is_named_before_and_after_and_stamped_with_its_cause() {
+    let _alone = alone();
     let _hogs = Hogs::of_all_cpus();
     let dir = scratch("busy");
     let args = run_args(&dir, &["--only", "fsync/append/4KiB", "--only", "none/append/4KiB"]);
@@ -189,6 +208,7 @@ fn a_machine_kept_busy_is_named_before_and_after_and_stamped_with_its_cause() {
 #[test]
 #[cfg(target_os = "linux")]
 fn a_busy_machine_is_waited_for_and_a_signal_ends_the_wait() {
+    let _alone = alone();
     let dir = scratch("wait");
     let hogs = Hogs::of_all_cpus();
     let mut args = run_args(&dir, &["--only", "fsync/clean"]);
@@ -494,6 +514,98 @@ fn clean_that_leaves_something_alone_does_not_say_that_nothing_was_left() {
         let (_, answered) = texts(&output);
         assert_eq!(output.status.code(), Some(1), "{answered}");
         assert!(answered.contains("left alone: ") && !answered.contains("no killed"), "{answered}");
+    }
+}
+
+/// A run that starts brokers, in `dir`.
+fn replicated_args(dir: &Path, more: &[&str]) -> Vec<String> {
+    let mut args = run_args(dir, &[]);
+    args[2] = "replicated-commit".to_owned();
+    args.extend(more.iter().map(ToString::to_string));
+    args
+}
+
+/// What is in memory as a directory, of this test and of others.
+fn in_memory() -> Vec<PathBuf> {
+    entries(Path::new("/dev/shm")).into_iter().filter(|entry| is_scratch(entry)).collect()
+}
+
+#[test]
+fn acknowledgements_of_one_broker_and_of_three_are_measured_and_nothing_is_left() {
+    let _alone = alone();
+    let (dir, before) = (scratch("replicated"), in_memory());
+    let only = ["--only", "one-memory/1", "--only", "quorum-disks/64", "--only", "round-trip"];
+    let args = replicated_args(&dir, &[&only[..], &["--budget", "1s", "--json"]].concat());
+    let output = plimsoll(&args).output().unwrap();
+    let (said, answered) = texts(&output);
+    assert!(one_line(&said).contains("replicated-commit starts brokers of this program"), "{said}");
+    let results: Vec<ExperimentResult> =
+        serde_json::from_str(&answered).unwrap_or_else(|error| panic!("{error}: {said}"));
+    let arms = &results[0].arms;
+    let names: Vec<&str> = arms.iter().map(|arm| arm.name.as_str()).collect();
+    assert_eq!(names, ["round-trip", "one-memory/1", "quorum-disks/64"]);
+    for arm in arms {
+        assert!(arm.valid && arm.summaries[0].n > 1, "{arm:?}");
+    }
+    assert!(arms[2].values["acknowledged_per_s"] > 0.0 && arms[2].promise == "on stable media");
+    assert!(
+        results[0].parameters.contains(&"network=loopback".to_owned()),
+        "{:?}",
+        results[0].parameters
+    );
+    assert_eq!(entries(&dir), [dir.join("out")]);
+    assert_eq!(in_memory(), before);
+    assert!(brokers_in(&dir).is_empty());
+}
+
+/// Brokers were left behind, as nobody had told them that they were alone.
+#[test]
+#[cfg(target_os = "linux")]
+fn brokers_of_a_run_that_is_stopped_or_killed_end_and_what_they_had_is_removed() {
+    let _alone = alone();
+    let before = in_memory();
+    for (signal, is_stopped) in [("-INT", true), ("-KILL", false)] {
+        let dir = scratch("replicated-killed");
+        let args = replicated_args(&dir, &["--only", "one-memory/1", "--budget", "60s"]);
+        let mut run = plimsoll(&args).stderr(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
+        until("a broker is there", || !brokers_in(&dir).is_empty() && in_memory() != before);
+        let sent = Command::new("kill").args([signal, &run.id().to_string()]).status().unwrap();
+        assert!(sent.success());
+        assert_eq!(run.wait().unwrap().code(), is_stopped.then_some(130));
+        until("no broker is there", || brokers_in(&dir).is_empty());
+        if !is_stopped {
+            assert!(entries(&dir).iter().any(|entry| is_scratch(entry)), "nobody removed it");
+            assert!(ok(&["lab", "clean", dir.to_str().unwrap()]).starts_with("removed "));
+            // Others may have left something there: only what is new is ours.
+            plimsoll(&["lab", "clean", "/dev/shm"]).output().unwrap();
+        }
+        assert!(!entries(&dir).iter().any(|entry| is_scratch(entry)), "{:?}", entries(&dir));
+        assert!(in_memory().iter().all(|entry| before.contains(entry)), "{:?}", in_memory());
+    }
+}
+
+/// The processes that serve from a directory.
+#[cfg(target_os = "linux")]
+fn brokers_in(dir: &Path) -> Vec<PathBuf> {
+    let serves = |process: &PathBuf| {
+        let command = fs::read(process.join("cmdline")).unwrap_or_default();
+        let command = String::from_utf8_lossy(&command).into_owned();
+        command.contains("serve") && command.contains(dir.to_str().unwrap())
+    };
+    entries(Path::new("/proc")).into_iter().filter(serves).collect()
+}
+
+#[cfg(not(target_os = "linux"))]
+fn brokers_in(_dir: &Path) -> Vec<PathBuf> {
+    Vec::new()
+}
+
+#[cfg(target_os = "linux")]
+fn until(what: &str, is_so: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "not within a minute: {what}");
+        std::thread::park_timeout(Duration::from_millis(20));
     }
 }
 

@@ -12,7 +12,7 @@ const ALLOWED: [(&str, &[&str]); 7] = [
     ("plimsoll-simdisk", &["plimsoll-sync"]),
     ("plimsoll-capi", &["plimsoll-log", "plimsoll-sync"]),
     ("plimsoll-server", &["plimsoll-log", "plimsoll-sync"]),
-    ("plimsoll-lab", &["plimsoll-sync"]),
+    ("plimsoll-lab", &["plimsoll-server", "plimsoll-sync"]),
     (
         "plimsoll",
         &["plimsoll-lab", "plimsoll-log", "plimsoll-server", "plimsoll-simdisk", "plimsoll-sync"],
@@ -82,6 +82,25 @@ fn unsafe_code_and_systems_are_behind_the_one_door() {
             path.display()
         );
     }
+}
+
+#[test]
+fn the_lab_uses_the_servers_client_and_its_words_only() {
+    let mut used = 0;
+    for (path, text) in sources().into_iter().filter(|(path, _)| path.starts_with("crates/lab")) {
+        for (_, room) in
+            text.match_indices("plimsoll_server::").map(|(at, of)| text[at..].split_at(of.len()))
+        {
+            used += 1;
+            let allowed = ["client::", "kafka::"].iter().any(|allowed| room.starts_with(allowed));
+            assert!(
+                allowed,
+                "{}: the lab knows no more of a broker than its clients",
+                path.display()
+            );
+        }
+    }
+    assert!(used > 0, "the lab does not use the server any more: take the arrow away");
 }
 
 #[test]

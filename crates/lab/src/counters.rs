@@ -11,6 +11,8 @@ pub use crate::device::DeviceCounts;
 
 /// From this much time on, CPU time that is counted in ticks of 10 ms says something.
 const TICKS_MEAN_SOMETHING_NS: u64 = 250_000_000;
+/// USER_HZ has been 100 on every Linux architecture in use for two decades.
+const TICKS_PER_SECOND: u64 = 100;
 
 /// Reads the counters, at the start and at the end of a block.
 #[derive(Debug)]
@@ -82,8 +84,7 @@ impl Counters {
     /// Counts for this thread, this machine and these devices.
     #[must_use]
     pub fn new(devices: Vec<Device>) -> Self {
-        // USER_HZ has been 100 on every Linux architecture in use for two decades.
-        Self { devices, ticks_per_second: 100 }
+        Self { devices, ticks_per_second: TICKS_PER_SECOND }
     }
 
     /// Reads the counters. Takes some tens of microseconds, so never call it inside a timed
@@ -241,6 +242,13 @@ fn parse_machine(stat: &str) -> Option<MachineTicks> {
 }
 
 /// User and system ticks of the process. Its name, in parentheses, may contain anything.
+/// CPU time that a process has used, over all CPUs. In ticks of 10 ms.
+#[must_use]
+pub fn cpu_ns_of(process: u32) -> Option<u64> {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    Some(parse_process(&stat)? * (1_000_000_000 / TICKS_PER_SECOND))
+}
+
 fn parse_process(stat: &str) -> Option<u64> {
     let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
     let user: u64 = fields.next()?.parse().ok()?;

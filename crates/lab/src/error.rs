@@ -31,6 +31,11 @@ pub enum Error {
         source: plimsoll_sync::Error,
     },
 
+    /// A broker that was started to be measured did not start, did not answer, or ended. The text says
+    /// which one, and what it said last.
+    #[error("{0}")]
+    Broker(String),
+
     /// Somebody asked for the run to stop.
     #[error("interrupted: the scratch files are removed, results of finished experiments are kept")]
     Interrupted,

@@ -1,6 +1,7 @@
 //! What an experiment is: a question, arms that are measured for it, and an answer in sentences.
 
 use std::fmt::Debug;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use plimsoll_sync::{Availability, OsDir, SyncMethod};
@@ -35,6 +36,16 @@ pub trait Experiment: Debug + Sync {
     /// The names of the arms that a profile can have, on any system.
     fn arm_names(&self, profile: Profile) -> Vec<String>;
 
+    /// Whether it runs where no experiment is named.
+    fn runs_unasked(&self) -> bool {
+        true
+    }
+
+    /// What it touches beside files in the directory, if anything: a clause for the announcement.
+    fn touches_beside(&self) -> Option<&'static str> {
+        None
+    }
+
     /// Measures the arms that are wanted and can run here, and answers the question.
     fn run(&self, setup: &Setup<'_>, watch: &Watch<'_>) -> Result<Measured>;
 }
@@ -66,6 +77,8 @@ pub struct Cost {
 pub struct Setup<'a> {
     /// The directory to write in: nothing else is touched.
     pub dir: &'a OsDir,
+    /// The program to start as a broker, if there is one: see [`crate::session::Options::program`].
+    pub program: Option<&'a Path>,
     /// Which sync methods work there, and why the others do not.
     pub methods: &'a [(SyncMethod, Availability)],
     /// The kernel's counters.

@@ -1,8 +1,8 @@
 //! What runs that were killed left behind, and its removal.
 //!
 //! Invariant: a directory is removed only if its name is one of the lab's, it is a directory and no link
-//! to one, the lab's lock file is in it and nobody holds the lock, and it holds nothing but regular files.
-//! The lock is held while they are removed.
+//! to one, the lab's lock file is in it and nobody holds the lock, and it holds nothing but regular files
+//! and the directory of brokers. The lock is held while they are removed, and no link is followed.
 
 use std::fs;
 use std::io;
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use plimsoll_sync::{Dir, Error as SyncError, OsDir};
 
-use crate::scratch::{self, CannotRun, LOCK};
+use crate::scratch::{self, BROKERS, CannotRun, LOCK};
 
 /// A scratch directory that a killed run left.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -94,12 +94,18 @@ fn clean_one(directory: &Path, path: &Path, dry_run: bool) -> Result<Leftover, K
                       it yourself";
         return Err(keep(false, reason.to_owned()));
     }
-    dir.refuse_strangers(&|_name| true).map_err(failed)?;
+    let brokers = path.join(BROKERS);
+    // A link of that name is a stranger.
+    let has_brokers = fs::symlink_metadata(&brokers).is_ok_and(|found| found.is_dir());
+    dir.refuse_strangers(&|name| !(has_brokers && name == BROKERS)).map_err(failed)?;
     let length = |name: &String| fs::symlink_metadata(path.join(name)).map_or(0, |file| file.len());
+    let unreadable =
+        |error: io::Error| keep(false, format!("{error}; look at it, and remove it yourself"));
+    let of_brokers = if has_brokers { held(&brokers).map_err(unreadable)? } else { (0, 0) };
     let left = Leftover {
         path: path.to_owned(),
-        files: names.len() as u64,
-        bytes: names.iter().map(length).sum(),
+        files: names.len() as u64 + of_brokers.0,
+        bytes: names.iter().map(length).sum::<u64>() + of_brokers.1,
     };
     if dry_run {
         OsDir::open(path).and_then(|dir| dir.check_unlocked(LOCK)).map_err(failed)?;
@@ -107,11 +113,29 @@ fn clean_one(directory: &Path, path: &Path, dry_run: bool) -> Result<Leftover, K
     }
     let _lock = dir.lock(LOCK).map_err(failed)?;
     // The lock file goes last: what is stopped half-way can be cleaned again.
+    if has_brokers {
+        fs::remove_dir_all(&brokers).map_err(unreadable)?;
+    }
     let (lock, files): (Vec<&String>, Vec<&String>) = names.iter().partition(|name| *name == LOCK);
     files.into_iter().chain(lock).try_for_each(|name| dir.remove(name)).map_err(failed)?;
-    fs::remove_dir(path)
-        .map_err(|error| keep(false, format!("{error}; look at it, and remove it yourself")))?;
+    fs::remove_dir(path).map_err(unreadable)?;
     Ok(left)
+}
+
+/// How many files are in a directory and those below it, and their length together. A link counts as a
+/// file.
+fn held(directory: &Path) -> io::Result<(u64, u64)> {
+    let (mut files, mut bytes) = (0, 0);
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        let more = match entry.file_type()?.is_dir() {
+            true => held(&entry.path())?,
+            false => (1, entry.metadata()?.len()),
+        };
+        files += more.0;
+        bytes += more.1;
+    }
+    Ok((files, bytes))
 }
 
 #[cfg(test)]
@@ -174,6 +198,38 @@ mod tests {
         assert!(reasons[1].contains("a directory") && reasons.len() == 2, "{reasons:?}");
         assert_eq!(fs::read_dir(directory).unwrap().count(), 4);
         assert!(directory.join(".plimsoll-lab-1-2/writer-0").exists());
+    }
+
+    #[test]
+    fn what_brokers_of_a_killed_run_had_is_removed_and_counted() {
+        let tmp = tempfile::tempdir().unwrap();
+        let directory = fs::canonicalize(tmp.path()).unwrap();
+        let path = left_in(&directory, ".plimsoll-lab-4242-1");
+        let data = path.join(BROKERS).join("three").join("data-1");
+        fs::create_dir_all(&data).unwrap();
+        fs::write(data.join("segment"), "12345").unwrap();
+        let left = [Leftover { path: path.clone(), files: 3, bytes: 13 }];
+        assert_eq!(clean(&directory, true).unwrap().removed, left);
+        assert!(data.exists(), "a dry run removes nothing");
+        assert_eq!(clean(&directory, false).unwrap().removed, left);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn a_link_in_place_of_what_brokers_had_is_a_stranger() {
+        let (tmp, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        fs::write(elsewhere.path().join("precious"), "kept").unwrap();
+        let path = left_in(tmp.path(), ".plimsoll-lab-1-1");
+        std::os::unix::fs::symlink(elsewhere.path(), path.join(BROKERS)).unwrap();
+        let cleaned = clean(tmp.path(), false).unwrap();
+        assert!(cleaned.removed.is_empty() && !cleaned.kept[0].in_use, "{cleaned:?}");
+        // A link further down is removed, and what it leads to is not.
+        fs::remove_file(path.join(BROKERS)).unwrap();
+        fs::create_dir(path.join(BROKERS)).unwrap();
+        std::os::unix::fs::symlink(elsewhere.path(), path.join(BROKERS).join("link")).unwrap();
+        assert_eq!(clean(tmp.path(), false).unwrap().removed.len(), 1);
+        assert!(elsewhere.path().join("precious").exists());
     }
 
     #[test]

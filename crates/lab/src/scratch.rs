@@ -1,7 +1,7 @@
 //! The directory that a run writes in: checked before, removed after.
 //!
-//! Invariant: only the directory that was made here, and only files in it, are ever removed. This
-//! happens when the value is dropped: on every way out, unless the process is killed. For as long as it
+//! Invariant: only the directory that was made here is ever removed, with the files in it and the
+//! directory of brokers, if an experiment started some. This happens when the value is dropped: on every way out, unless the process is killed. For as long as it
 //! lives, it is locked: so what a killed run left can be told ([`crate::leftovers`]).
 
 use std::fs;
@@ -18,6 +18,10 @@ use crate::mount::Kind;
 const PREFIX: &str = ".plimsoll-lab-";
 /// The file in it that names the process which holds its lock.
 pub(crate) const LOCK: &str = "plimsoll-lab.lock";
+/// The directory in it that brokers have for their data, which has directories of its own.
+pub(crate) const BROKERS: &str = "brokers";
+/// Where systems have memory as a directory: what brokers have there is in a directory of the same name.
+pub(crate) const SHARED_MEMORY: &str = "/dev/shm";
 /// One part in so many of the filesystem must stay free.
 const KEEP_FREE: u64 = 10;
 /// Of a large filesystem, so many bytes must stay free. Others who write there need room, not a
@@ -69,6 +73,11 @@ impl Scratch {
         Ok(Self { path, dir, _lock: lock })
     }
 
+    /// A directory of the same name in `parent`: for what must not be on the disk that is measured.
+    pub(crate) fn twin_in(parent: &Path, of: &Path) -> PathBuf {
+        parent.join(of.file_name().unwrap_or_default())
+    }
+
     /// The directory, as the seam sees it.
     #[must_use]
     pub(crate) fn dir(&self) -> &OsDir {
@@ -78,6 +87,8 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
+        // No link is followed there. An experiment removes it itself; this is for one that failed.
+        fs::remove_dir_all(self.path.join(BROKERS)).ok();
         let mut names = self.dir.list().unwrap_or_default();
         // Last, so that what a kill interrupts can be told for ours.
         names.sort_by_key(|name| name == LOCK);
@@ -230,6 +241,17 @@ mod tests {
         drop(scratch);
         let left: Vec<_> = fs::read_dir(tmp.path()).unwrap().map(|e| e.unwrap().path()).collect();
         assert_eq!(left, [tmp.path().join("precious")]);
+    }
+
+    #[test]
+    fn what_brokers_left_goes_with_the_directory() {
+        let tmp = tempfile::tempdir().unwrap();
+        let scratch = Scratch::create(Scratch::planned(tmp.path())).unwrap();
+        let data = scratch.dir().path().join(BROKERS).join("one").join("data-1");
+        fs::create_dir_all(&data).unwrap();
+        fs::write(data.join("segment"), "12345").unwrap();
+        drop(scratch);
+        assert_eq!(fs::read_dir(tmp.path()).unwrap().count(), 0);
     }
 
     #[test]

@@ -45,6 +45,8 @@ pub struct Options {
     pub seed: u64,
     /// If not empty: only arms that one of these names ([`names`]).
     pub only: Vec<String>,
+    /// The `plimsoll` program, for experiments that start brokers. Without it their arms are unavailable.
+    pub program: Option<PathBuf>,
 }
 
 /// A run that can be made here. Nothing has been written yet.
@@ -123,6 +125,14 @@ impl Lab {
         &self.scratch
     }
 
+    /// Directories that may be there while it runs: the one where files are written, and the one in memory
+    /// that brokers have.
+    #[must_use]
+    pub fn scratches(&self) -> [PathBuf; 2] {
+        let in_memory = Scratch::twin_in(Path::new(scratch::SHARED_MEMORY), &self.scratch);
+        [self.scratch.clone(), in_memory]
+    }
+
     /// Scratch directories that killed runs left beside it.
     #[must_use]
     pub fn leftovers(&self) -> Vec<Leftover> {
@@ -140,9 +150,18 @@ impl Lab {
             (Some(mount), true) => format!(" ({})", mount.filesystem),
             (None, _) => String::new(),
         };
+        let beside: Vec<String> = self
+            .options
+            .experiments
+            .iter()
+            .filter_map(|experiment| {
+                Some(format!("{} {}; ", experiment.name(), experiment.touches_beside()?))
+            })
+            .collect();
+        let beside = beside.concat();
         format!(
             "Writing in {}{place}, up to {} at a time, written over and over and removed at the end; \
-             nothing else is touched. Results: {}",
+             {beside}nothing else is touched. Results: {}",
             self.scratch.display(),
             units::bytes(self.disk_bytes),
             self.options.out.display()
@@ -232,6 +251,7 @@ impl Session {
         let begun = Instant::now();
         let setup = Setup {
             dir: self.scratch.dir(),
+            program: options.program.as_deref(),
             methods: &self.methods,
             counters: &self.lab.counters,
             environment: &self.lab.environment,
@@ -314,7 +334,8 @@ fn run_warnings(arms: &[ArmResult]) -> Vec<Warning> {
         arms.iter().filter(has).count()
     };
     let mut warnings = Vec::new();
-    let invalid = arms.iter().filter(|arm| !arm.valid).count();
+    let contradicts = |arm: &&ArmResult| arm.warnings.iter().any(|w| w.kind.invalidates());
+    let invalid = arms.iter().filter(contradicts).count();
     if invalid > 0 {
         let text = format!(
             "{invalid} of {} arms are INVALID: what the device counted contradicts what they \
@@ -322,6 +343,15 @@ fn run_warnings(arms: &[ArmResult]) -> Vec<Warning> {
             arms.len()
         );
         warnings.push(Warning::new(Kind::PromiseContradicted, text));
+    }
+    let guarded = with(Kind::Guarded);
+    if guarded > 0 {
+        let text = format!(
+            "{guarded} of {} arms had blocks that are left out, as their brokers were guarded and waited for \
+             disks; an arm without any other is INVALID",
+            arms.len()
+        );
+        warnings.push(Warning::new(Kind::Guarded, text));
     }
     let few = arms.iter().filter(|arm| arm.summaries.iter().any(|s| s.n > 0 && s.p50_ns.is_none()));
     let few = few.count();

@@ -32,6 +32,8 @@ pub enum Kind {
     OthersWrote,
     /// Far more bytes were written than asked for.
     WriteAmplification,
+    /// Brokers waited for disks where memory was to be measured. What they did meanwhile is left out.
+    Guarded,
     /// There are too few samples for the figure that is wanted.
     FewSamples,
     /// Something about the directory or its filesystem deserves a thought.

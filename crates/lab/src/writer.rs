@@ -93,7 +93,8 @@ impl Writer {
         Ok((writers, unavailable))
     }
 
-    fn create(
+    /// One, with a file of this name.
+    pub(crate) fn create(
         setup: &Setup<'_>,
         spec: WriterSpec,
         shape: Shape,

@@ -38,7 +38,7 @@ pub(crate) fn run(args: LabArgs) -> Result<Exit> {
 
 fn measure(named: &[&'static dyn Experiment], how: &Measure) -> Result<Exit> {
     let lab = Lab::check(how.options(named))?;
-    catch_signals(lab.scratch().to_owned())?;
+    catch_signals(lab.scratches())?;
     let before = watch(&lab, how.patience())?;
     announce(&lab, how);
     let session = lab.begin(Some(before))?;
@@ -160,12 +160,13 @@ fn style(how: &Measure) -> Style {
     Style { colour: output::colour(), details: how.details(), columns: output::columns() }
 }
 
-fn catch_signals(scratch: PathBuf) -> Result<()> {
+fn catch_signals(scratches: [PathBuf; 2]) -> Result<()> {
     interrupt::on_interrupt_or(
         || tell("stopping and cleaning up; Ctrl-C again abandons the scratch files"),
         // A disk that hangs may never let us clean up.
         move || {
-            if let Some(dir) = scratch.parent().filter(|_| scratch.exists()) {
+            for scratch in scratches.iter().filter(|scratch| scratch.exists()) {
+                let Some(dir) = scratch.parent() else { continue };
                 let (scratch, dir) = (scratch.display(), dir.display());
                 tell(&format!("abandoned {scratch}: `plimsoll lab clean {dir}` removes it"));
             }
@@ -211,6 +212,7 @@ fn list(json: bool) -> Result<Exit> {
                     "name": experiment.name(),
                     "question": experiment.question(),
                     "source": experiment.source(),
+                    "runs_unasked": experiment.runs_unasked(),
                 })
             })
             .collect();
@@ -218,7 +220,8 @@ fn list(json: bool) -> Result<Exit> {
         return Ok(Exit::Ok);
     }
     for experiment in experiments::ALL {
-        output::answer(&format!("{:20}{}\n", experiment.name(), experiment.question()))?;
+        let if_named = if experiment.runs_unasked() { "" } else { " (only if it is named)" };
+        output::answer(&format!("{:20}{}{if_named}\n", experiment.name(), experiment.question()))?;
     }
     Ok(Exit::Ok)
 }

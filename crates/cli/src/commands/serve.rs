@@ -1,6 +1,7 @@
 //! `plimsoll serve`: a broker for Kafka's clients.
 
 use std::fs;
+use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::Path;
 use std::sync::Arc;
@@ -26,10 +27,10 @@ pub(crate) fn run(args: &ServeArgs) -> Result<Exit> {
         output::text(&config.print())?;
         return Ok(Exit::Ok);
     }
-    serve(&config)
+    serve(&config, args.typed.until_stdin_ends)
 }
 
-fn serve(config: &Config) -> Result<Exit> {
+fn serve(config: &Config, until_stdin_ends: bool) -> Result<Exit> {
     check_who_may(config, config.listen)?;
     if let Some(http) = config.http.0 {
         check_who_may(config, http)?;
@@ -42,6 +43,13 @@ fn serve(config: &Config) -> Result<Exit> {
     }
     plimsoll_sync::keep_freed_memory();
     let (ask, asked) = watch::channel(false);
+    if until_stdin_ends {
+        let ask = ask.clone();
+        std::thread::Builder::new().name("stdin".to_owned()).spawn(move || {
+            io::copy(&mut io::stdin(), &mut io::sink()).ok();
+            ask.send(true).ok();
+        })?;
+    }
     interrupt::on_interrupt(move || {
         ask.send(true).ok();
     })?;

@@ -5,6 +5,8 @@ mod durable_rename;
 mod full_flush;
 mod group_commit;
 mod many_files;
+#[cfg(feature = "brokers")]
+mod replicated_commit;
 mod sync_cost;
 mod sync_interval;
 mod write_during_sync;
@@ -23,9 +25,17 @@ pub const ALL: &[&dyn Experiment] = &[
     &group_commit::GroupCommit,
     &durable_rename::DurableRename,
     &cache_flush::CacheFlush,
+    #[cfg(feature = "brokers")]
+    &replicated_commit::ReplicatedCommit,
 ];
 
 pub(crate) use group_commit::best_width;
+
+/// Those that run where none is named.
+#[must_use]
+pub fn unasked() -> Vec<&'static dyn Experiment> {
+    ALL.iter().filter(|experiment| experiment.runs_unasked()).copied().collect()
+}
 
 /// The experiment of a name.
 #[must_use]

@@ -13,19 +13,29 @@ use crate::units;
 
 /// Throughput by writers.
 pub(super) fn by_writers(result: &ExperimentResult) -> Option<Figure> {
-    let (curves, _) = families(result, "writers", "records_per_s");
+    let (y, title, y_name) = [
+        ("records_per_s", "Durable records per second, by writers", "records per second"),
+        (
+            "acknowledged_per_s",
+            "Acknowledgements per second, by writers",
+            "acknowledged per second",
+        ),
+    ]
+    .into_iter()
+    .find(|(y, ..)| result.arms.iter().any(|arm| arm.values.contains_key(*y)))?;
+    let (curves, _) = families(result, "writers", y);
     if curves.is_empty() {
         return None;
     }
     Some(Figure {
-        title: "Durable records per second, by writers".to_owned(),
-        description: in_words(&curves, "writers", "records_per_s"),
+        title: title.to_owned(),
+        description: in_words(&curves, "writers", y),
         note: html! { "Both axes are logarithmic: equal steps are equal ratios." },
         draw: Box::new(move |paper| {
             let axes = Axes {
                 x_name: "writers",
                 x_text: units::figure,
-                y_name: "records per second",
+                y_name,
                 y_text: units::figure,
                 logarithmic: true,
                 beside: None,

@@ -385,6 +385,7 @@ fn options(directory: &Path, only: &[&str]) -> Options {
         budget: Some(Duration::from_millis(1)),
         seed: 1,
         only: only.iter().map(|&part| part.to_owned()).collect(),
+        program: None,
     }
 }
 
