@@ -316,6 +316,38 @@ impl Log {
         self.commit.truncate_after(last_index)
     }
 
+    /// Which records of the segment that has this one cannot be read: looked for past the page cache, where
+    /// that is possible, in all of the segment. The one that is written is sealed first, and another follows.
+    /// Nothing else is changed.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`]: more is damaged than records: where the segment begins, or where it ends.
+    /// [`Error::OutOfRange`] if the record is not there; [`Error::Disk`], [`Error::Stopped`] and
+    /// [`Error::OutOfSpace`] as of [`Log::truncate_after`].
+    pub fn find_damage(&self, index: u64) -> Result<Vec<RangeInclusive<u64>>> {
+        self.commit.intake.check_owner()?;
+        self.commit.find_damage(index)
+    }
+
+    /// Puts what [`Log::find_damage`] finds back in its place, from what somebody else has: `record` gives each
+    /// record that is missing, as it was appended. The segment is written again under another name, with the
+    /// bytes that it had, verified, synced, and exchanged for the damaged one in one step: a crash leaves one or
+    /// the other. Readers go on in it. Durable on return.
+    ///
+    /// What survives of a damaged record is held against what is given: where its length and checksum can be read,
+    /// nothing else is taken. Where they cannot, **the caller knows that it is the record that was appended**; it
+    /// must have its length at least.
+    ///
+    /// Retention and [`Log::truncate_after`] wait meanwhile; appends, syncs and readers do not.
+    ///
+    /// # Errors
+    /// As [`Log::find_damage`]; [`Error::Corrupt`] also if what is given is not what is missing. Nothing has
+    /// changed then, and the log goes on.
+    pub fn heal(&self, index: u64, record: impl FnMut(u64) -> Option<Vec<u8>>) -> Result<()> {
+        self.commit.intake.check_owner()?;
+        self.commit.heal(index, record)
+    }
+
     /// What the log did since it was opened.
     #[must_use]
     pub fn stats(&self) -> Stats {

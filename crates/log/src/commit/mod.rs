@@ -9,7 +9,7 @@
 //!
 //! * [`writer`]: the role that takes, stages and writes; [`take`]: from the ring into a segment.
 //! * [`succession`]: one segment follows another; [`replace`]: after one failed; [`truncate`]: at both
-//!   ends of the log.
+//!   ends of the log; [`heal`]: a damaged segment is exchanged for what it was.
 //! * [`syncer`]: what is written and not durable, when it is due, and its syncs.
 //! * [`duties`]: the steps that threads take, or whoever drives the log; [`threads`], [`signal`].
 //!
@@ -21,6 +21,7 @@
 //! when a *signal* wakes them.
 
 pub(crate) mod duties;
+pub(crate) mod heal;
 pub(crate) mod replace;
 pub(crate) mod signal;
 pub(crate) mod succession;

@@ -285,7 +285,7 @@ impl Writer {
     }
 
     /// Seals the segment and goes on in another that has room for so many bytes.
-    fn rotate(&mut self, commit: &Commit, bytes: u64) -> Result<()> {
+    pub(super) fn rotate(&mut self, commit: &Commit, bytes: u64) -> Result<()> {
         let index = self.active().last_index;
         let _span = tracing::debug_span!("rotate", after = index).entered();
         let begun = commit.clock().now();

@@ -164,6 +164,16 @@ impl Segments {
         cut
     }
 
+    /// A file has the name of a segment now in place of the one that had it, and holds the same records:
+    /// readers open it anew.
+    pub(crate) fn exchange(&self, first_index: u64) {
+        let known = lock(&self.known);
+        let gone = known.recent.forget(|old| old == first_index);
+        self.epoch.fetch_add(1, SeqCst);
+        drop(known);
+        drop(gone);
+    }
+
     /// The oldest is still there after all.
     pub(crate) fn put_back(&self, oldest: u64) {
         lock(&self.known).list.push_front(oldest);

@@ -261,7 +261,7 @@ fn is_bulk(filled: u64, segment_bytes: u64, took: Duration) -> bool {
     took.as_nanos() * u128::from(segment_bytes) < BULK.as_nanos() * u128::from(filled)
 }
 
-fn spare_name(salt: u64) -> String {
+pub(crate) fn spare_name(salt: u64) -> String {
     format!("{salt:016x}{SPARE}")
 }
 

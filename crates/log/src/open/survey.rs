@@ -207,7 +207,11 @@ pub(crate) fn scan_file(
 }
 
 /// A handle that reads what the disk has, where there is one; `file` otherwise.
-fn past_the_cache(place: &Place, first_index: u64, file: &Arc<dyn File>) -> Result<Arc<dyn File>> {
+pub(crate) fn past_the_cache(
+    place: &Place,
+    first_index: u64,
+    file: &Arc<dyn File>,
+) -> Result<Arc<dyn File>> {
     if place.method.access.direct {
         return Ok(Arc::clone(file));
     }

@@ -6,7 +6,8 @@
 //! * [`active`]: a segment that is being written; [`handle`]: what others need of it; [`flusher`]: writes made while more is staged.
 //! * [`head`]: header and link of a file; [`cursor`]: walks frames, checking each, over a [`window`] on
 //!   the file that two threads may fill ([`ahead`]).
-//! * [`scan`]: what a whole segment holds, and why it ends.
+//! * [`scan`]: what a whole segment holds, and why it ends; [`gaps`]: what of a full one cannot be read, and the
+//!   bytes that stood there.
 //!
 //! Its words: a file begins with a *header*, which has its *salt*; then come *frames*: records, a *link* to
 //! what it follows, with its *generation*, *marks* of what is durable, and a *seal* with the *sparse index*.
@@ -19,6 +20,7 @@ pub(crate) mod cursor;
 pub(crate) mod damage;
 pub(crate) mod flusher;
 pub(crate) mod format;
+pub(crate) mod gaps;
 pub(crate) mod handle;
 pub(crate) mod head;
 pub(crate) mod header;

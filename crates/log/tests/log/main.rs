@@ -5,6 +5,7 @@ mod append;
 mod common;
 mod cut;
 mod full_disk;
+mod heal;
 mod lookup;
 mod neighbours;
 mod open;

@@ -1,0 +1,241 @@
+//! What a disk has lost of durable records comes back from somebody who has them.
+
+use std::sync::{Arc, Mutex};
+
+use plimsoll_log::{Dumped, Error, Kind, Log, SegmentState, View};
+use plimsoll_simdisk::{Fault, FaultKind, Moment, Operation, SimDir};
+use plimsoll_sync::{Access, Crash, Dir};
+
+use super::common::{append_to, driven, expect, names, payload, small};
+
+const FIRST: &str = "00000000000000000001.seg";
+const LAST: u64 = 400;
+
+/// A log of three segments at least, all of it durable.
+fn filled(dir: &Arc<SimDir>) -> Log {
+    let (log, _) = Log::open_in(Arc::clone(dir) as Arc<dyn Dir>, driven()).unwrap();
+    for last in (10..=LAST).step_by(10) {
+        append_to(&log, last);
+        log.sync().unwrap();
+    }
+    assert!(log.stats().segments >= 3);
+    log
+}
+
+fn bytes_of(dir: &SimDir, name: &str) -> Vec<u8> {
+    let file = dir.open(name, Access::default()).unwrap();
+    let mut bytes = vec![0; usize::try_from(file.len().unwrap()).unwrap()];
+    file.read_at(&mut bytes, 0).unwrap();
+    bytes
+}
+
+fn overwrite(dir: &SimDir, name: &str, at: u64, bytes: &[u8]) {
+    dir.open(name, Access::default()).unwrap().write_at(bytes, at).unwrap();
+}
+
+fn flip(dir: &SimDir, name: &str, at: u64) {
+    let byte = bytes_of(dir, name)[usize::try_from(at).unwrap()];
+    overwrite(dir, name, at, &[byte ^ 0x10]);
+}
+
+/// Where the frame of a record of the first segment begins.
+fn place_of(dir: &Arc<SimDir>, index: u64) -> u64 {
+    let view = View::of(Arc::clone(dir) as Arc<dyn Dir>).unwrap();
+    let mut place = None;
+    let outline = view.outline().unwrap();
+    view.dump(&outline[0], |dumped| {
+        if let Dumped::Frame { byte_offset, frame, .. } = dumped
+            && (frame.kind, frame.index) == (Kind::Record, index)
+        {
+            place = Some(byte_offset);
+        }
+        Ok::<(), Error>(())
+    })
+    .unwrap();
+    place.expect("it is in the first segment")
+}
+
+fn heal(log: &Log, index: u64) -> Result<(), Error> {
+    log.heal(index, |index| Some(payload(index)))
+}
+
+#[test]
+fn every_flipped_byte_of_a_sealed_segment_behind_its_link_is_healed_to_what_it_was() {
+    let dir = Arc::new(SimDir::new());
+    let log = filled(&dir);
+    let before = bytes_of(&dir, FIRST);
+    let end = before.iter().rposition(|byte| *byte != 0).unwrap() as u64;
+    let seal = end - end % 8 - 200;
+    for at in (4096 + 80..seal).step_by(211) {
+        flip(&dir, FIRST, at);
+        let damaged = log.find_damage(1).unwrap();
+        assert!(damaged.len() <= 1, "{at}: {damaged:?}");
+        heal(&log, 1).unwrap();
+        assert_eq!(log.find_damage(1).unwrap(), []);
+        // What a mark said nobody else knows: another says less in its place.
+        if !damaged.is_empty() {
+            let after = bytes_of(&dir, FIRST);
+            assert!(
+                before == after,
+                "{at}: {:?}",
+                before.iter().zip(&after).position(|(a, b)| a != b)
+            );
+        }
+        expect(&log, 1, LAST);
+        overwrite(&dir, FIRST, 0, &before);
+    }
+}
+
+#[test]
+fn blocks_that_are_gone_are_healed_whatever_stood_in_them() {
+    for (bytes, left) in [(512, 0), (4096, 0), (512, 0xa5), (4096, 0x5a)] {
+        let dir = Arc::new(SimDir::new());
+        let log = filled(&dir);
+        let before = bytes_of(&dir, FIRST);
+        for nth in [2_u64, 3, 7, 11] {
+            overwrite(&dir, FIRST, nth * 4096, &vec![left; bytes]);
+        }
+        let damaged = log.find_damage(1).unwrap();
+        assert!(damaged.len() >= 3, "{damaged:?}");
+        heal(&log, damaged[0].clone().min().unwrap()).unwrap();
+        expect(&log, 1, LAST);
+        assert_eq!(bytes_of(&dir, FIRST).len(), before.len());
+        // Another look from outside says so too, and so does the next open.
+        log.close().unwrap();
+        let view = View::of(Arc::clone(&dir) as Arc<dyn Dir>).unwrap();
+        let is_whole = |state: &SegmentState| !matches!(state, SegmentState::Corrupt(_));
+        assert!(view.verify(&|_, _| ()).unwrap().iter().all(|segment| is_whole(&segment.state)));
+        let (log, recovery) = Log::open_in(Arc::clone(&dir) as Arc<dyn Dir>, driven()).unwrap();
+        assert!(recovery.clean);
+        expect(&log, 1, LAST);
+    }
+}
+
+#[test]
+fn what_is_not_the_record_that_was_appended_is_refused_and_nothing_is_changed() {
+    let dir = Arc::new(SimDir::new());
+    let log = filled(&dir);
+    // Of the same length, where the head of its frame survives.
+    let at = place_of(&dir, 30) + 24;
+    flip(&dir, FIRST, at + 5);
+    let before = bytes_of(&dir, FIRST);
+    let refuses = |record: &dyn Fn(u64) -> Option<Vec<u8>>| {
+        let refused = log.heal(30, record).unwrap_err();
+        assert!(matches!(refused, Error::Corrupt(_)), "{refused}");
+        assert!(bytes_of(&dir, FIRST) == before && names(&*dir, ".spare").len() <= 1);
+    };
+    refuses(&|_| None);
+    refuses(&|_| Some(vec![7; payload(30).len()]));
+    refuses(&|_| Some(payload(31)));
+    // Of another length, where nothing of it does.
+    overwrite(&dir, FIRST, at - 24, &[0xff; 24]);
+    let before = bytes_of(&dir, FIRST);
+    let refused = log.heal(30, |_| Some(payload(31))).unwrap_err();
+    assert!(matches!(refused, Error::Corrupt(_)), "{refused}");
+    assert!(bytes_of(&dir, FIRST) == before);
+    heal(&log, 30).unwrap();
+    expect(&log, 1, LAST);
+}
+
+#[test]
+fn a_reader_that_stands_before_damage_goes_on_once_it_is_healed() {
+    let dir = Arc::new(SimDir::new());
+    let log = filled(&dir);
+    flip(&dir, FIRST, place_of(&dir, 20) + 30);
+    let mut reader = log.read_from(1).unwrap();
+    for _ in 1..20 {
+        reader.next_record().unwrap().unwrap();
+    }
+    assert!(matches!(reader.next_record(), Err(Error::Corrupt(_))));
+    heal(&log, 20).unwrap();
+    assert_eq!(reader.next_record().unwrap().unwrap().payload, payload(20));
+    assert_eq!(reader.next_record().unwrap().unwrap().index, 21);
+}
+
+#[test]
+fn the_segment_that_is_written_is_sealed_before_it_is_healed_and_appends_go_on() {
+    let dir = Arc::new(SimDir::new());
+    let (log, _) = Log::open_in(Arc::clone(&dir) as Arc<dyn Dir>, small()).unwrap();
+    append_to(&log, 40);
+    log.sync().unwrap();
+    flip(&dir, FIRST, place_of(&dir, 20) + 30);
+    assert_eq!(log.find_damage(20).unwrap(), [20..=20]);
+    heal(&log, 20).unwrap();
+    append_to(&log, 300);
+    log.sync().unwrap();
+    expect(&log, 1, 300);
+    log.close().unwrap();
+    let (log, _) = Log::open_in(dir as Arc<dyn Dir>, small()).unwrap();
+    expect(&log, 1, 300);
+}
+
+#[test]
+fn a_crash_at_any_moment_of_healing_leaves_the_damaged_segment_or_the_whole_one() {
+    let dir = Arc::new(SimDir::new());
+    let log = filled(&dir);
+    flip(&dir, FIRST, place_of(&dir, 20) + 30);
+    // The disk itself has it so.
+    dir.open(FIRST, Access::default()).unwrap().sync(plimsoll_sync::SyncMethod::Fsync).unwrap();
+    let found = Arc::new(Mutex::new((0, 0)));
+    let watched = Arc::clone(&found);
+    dir.watch(move |moment: &Moment<'_>| {
+        for (crash, seed) in [
+            (Crash::Process, 0),
+            (Crash::System, 1),
+            (Crash::PowerCut, 2),
+            (Crash::PowerCut, 3),
+            (Crash::PowerCut, 4),
+        ] {
+            let left = Arc::new(moment.crash(crash, seed)) as Arc<dyn Dir>;
+            let counts = Arc::clone(&watched);
+            // This thread holds the locks of the log that heals.
+            let look = move || {
+                let (log, _) = Log::open_in(left, driven()).unwrap();
+                assert!(log.last_index() >= LAST);
+                let mut reader = log.read_from(1).unwrap();
+                let mut counts = counts.lock().unwrap();
+                for index in 1..=LAST {
+                    match reader.next_record() {
+                        Ok(record) => assert_eq!(record.unwrap().payload, payload(index)),
+                        Err(Error::Corrupt(_)) if index == 20 => {
+                            counts.0 += 1;
+                            heal(&log, 20).unwrap();
+                            expect(&log, 1, log.last_index());
+                            return;
+                        }
+                        Err(error) => panic!("record {index}: {error}"),
+                    }
+                }
+                counts.1 += 1;
+            };
+            std::thread::spawn(look).join().unwrap();
+        }
+    });
+    heal(&log, 20).unwrap();
+    // Moments after it, too.
+    append_to(&log, LAST + 1);
+    log.sync().unwrap();
+    let (damaged, whole) = *found.lock().unwrap();
+    assert!(damaged >= 9 && whole >= 9, "{damaged} {whole}");
+}
+
+#[test]
+fn a_disk_that_fails_or_is_full_while_healing_leaves_the_log_as_it_was() {
+    for (on, kind) in [
+        (Operation::Write, FaultKind::Fail(std::io::ErrorKind::StorageFull)),
+        (Operation::Sync, FaultKind::Fail(std::io::ErrorKind::Other)),
+        (Operation::Rename, FaultKind::Fail(std::io::ErrorKind::Other)),
+        (Operation::Create, FaultKind::Fail(std::io::ErrorKind::StorageFull)),
+    ] {
+        let dir = Arc::new(SimDir::new());
+        let log = filled(&dir);
+        flip(&dir, FIRST, place_of(&dir, 20) + 30);
+        dir.inject(Fault::new(on, kind));
+        assert!(matches!(heal(&log, 20), Err(Error::Disk(_))), "{on:?}");
+        assert!(matches!(log.read_from(20).unwrap().next_record(), Err(Error::Corrupt(_))));
+        append_to(&log, LAST + 50);
+        log.sync().unwrap();
+        heal(&log, 20).unwrap();
+        expect(&log, 1, LAST + 50);
+    }
+}
