@@ -53,6 +53,10 @@ pub struct ShardOverview {
     pub tail_bytes: Option<u64>,
     /// What of it is in chapters, in a shard of records.
     pub chapters: Option<ChaptersOverview>,
+    /// Stretches of its log that were found damaged and are not healed yet.
+    pub log_damaged: u64,
+    /// Records of its log that were healed since the broker began, by what other brokers have.
+    pub log_healed: u64,
     /// What its log has measured.
     #[serde(skip)]
     pub log: Stats,
@@ -238,6 +242,7 @@ impl Node {
             let said = "nobody leads it, as far as this node has heard";
             (leader == Leader::Unknown).then(|| said.to_owned())
         };
+        let (log_healed, log_damaged) = group.healed();
         ShardOverview {
             number,
             holds,
@@ -259,6 +264,8 @@ impl Node {
             ring_bytes,
             tail_bytes: None,
             chapters: None,
+            log_damaged,
+            log_healed,
             log: group.log_stats(),
         }
     }

@@ -210,24 +210,19 @@ impl DataShard {
         if let Some(run) = self.lately.find(index) {
             return Ok(run);
         }
-        let (group, number) = (Arc::clone(&self.group), self.number);
-        let read = move || {
-            let failed = |why| Failed::Shard { number, why };
-            // The engine counts from 0.
-            let entries = group.read(index - 1, AHEAD_BYTES).map_err(failed)?;
-            drop(group);
-            let held = entries.into_iter().filter_map(|(index, payload)| {
-                Some((index + 1, Held::new(payload?).expect("what was applied is an entry")))
-            });
-            let run: Run = held.collect();
-            match run.contains_key(&index) {
-                true => Ok(Arc::new(run)),
-                // It went, by retention, between two looks.
-                false => Err(Failed::Gone { number, index }),
-            }
-        };
-        let read = tokio::task::spawn_blocking(read).await;
-        let run = read.map_err(|_ended| Failed::Offline { number: self.number })??;
+        let number = self.number;
+        // The engine counts from 0.
+        let entries = self.group.read_patiently(index - 1, AHEAD_BYTES).await;
+        let entries = entries.map_err(|why| Failed::Shard { number, why })?;
+        let held = entries.into_iter().filter_map(|(index, payload)| {
+            Some((index + 1, Held::new(payload?).expect("what was applied is an entry")))
+        });
+        let run: Run = held.collect();
+        if !run.contains_key(&index) {
+            // It went, by retention, between two looks.
+            return Err(Failed::Gone { number, index });
+        }
+        let run = Arc::new(run);
         self.lately.keep(index, &run);
         Ok(run)
     }

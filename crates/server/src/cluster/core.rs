@@ -14,8 +14,10 @@ use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 
 use super::apply::Apply;
+use super::behind::Behind;
 use super::durability::{self, Durability};
 use super::error::{Error, Result};
+use super::heal::{Healing, heal};
 use super::log_store::LogStore;
 use super::network::Network;
 use super::patience::patient;
@@ -54,6 +56,7 @@ pub(crate) struct Setting<S> {
     pub(crate) founds: bool,
     pub(crate) standing: Arc<Standing>,
     pub(crate) durability: Arc<Durability>,
+    pub(crate) behind: Arc<Behind>,
 }
 
 impl Core {
@@ -138,6 +141,8 @@ fn run<S: Apply>(
             Ok((engine, _)) => {
                 tell(Ok((runtime::Handle::current(), engine.clone())));
                 drop(closed.await);
+                // What waits for another replica is given up.
+                storage.wounds.end();
                 // What waits for room on a disk that has none is given up.
                 let ended = async { engine.shutdown().await.map_err(drop) };
                 patient(|| storage.lacks_room().map(drop), ended).await.ok();
@@ -150,7 +155,7 @@ fn run<S: Apply>(
 }
 
 async fn begin<S: Apply>(setting: Setting<S>) -> Result<(Engine<S>, Vec<AbortHandle>)> {
-    let Setting { node, storage, state, network, founds, standing, durability } = setting;
+    let Setting { node, storage, state, network, founds, standing, durability, behind } = setting;
     let stopped = |why: &dyn std::fmt::Display| Error::Stopped { why: why.to_string() };
     let mut beside = Vec::new();
     if storage.is_inline {
@@ -190,6 +195,15 @@ async fn begin<S: Apply>(setting: Setting<S>) -> Result<(Engine<S>, Vec<AbortHan
     if is_alone {
         standing.is_clean_from_here();
     }
+    let healing = Healing {
+        node,
+        engine: engine.clone(),
+        storage: Arc::downgrade(&storage),
+        network: network.clone(),
+        standing: Arc::clone(&standing),
+        behind,
+    };
+    beside.push(tokio::spawn(heal(healing)).abort_handle());
     if standing.is_dirty() {
         let (engine, storage) = (engine.clone(), Arc::downgrade(&storage));
         let entering = re_enter(node, engine, storage, network.clone(), standing);

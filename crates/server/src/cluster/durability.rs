@@ -242,7 +242,8 @@ pub(crate) async fn find<S: Apply>(
         if leading.term != vote.leader_id.term {
             leading = Leading::of(vote.leader_id.term);
         }
-        if let Some(own) = from_log(storage.log.durable()) {
+        let is_whole = !storage.wounds.are_open();
+        if let Some(own) = from_log(storage.log.durable()).filter(|_| is_whole) {
             leading.reports.insert(node, own.min(last.index));
         }
         let durable = quorum::durable(&voters, &leading.reports).min(committed);
@@ -264,7 +265,10 @@ pub(crate) async fn find<S: Apply>(
             let term = leading.term;
             leading.asked.insert(voter, now);
             if voter == node {
-                if syncs && let Ok(synced) = storage.log.wait(to_log(last.index), Ack::Durable) {
+                if syncs
+                    && is_whole
+                    && let Ok(synced) = storage.log.wait(to_log(last.index), Ack::Durable)
+                {
                     leading.under_way.insert(node);
                     asks.push(Box::pin(async move {
                         let through = synced.await.is_ok().then_some(last.index);

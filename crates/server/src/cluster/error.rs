@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use super::record::NotAnEntry;
+use super::record::{NotAnEntry, from_log};
 
 /// An operation of a group failed.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -123,6 +123,16 @@ pub enum Error {
 
 /// What operations return.
 pub type Result<T> = std::result::Result<T, Error>;
+
+impl Error {
+    /// The first entry that a disk has lost, if that is what it says.
+    pub(crate) fn damaged_from(&self) -> Option<u64> {
+        match self {
+            Self::Log(plimsoll_log::Error::Corrupt(damage)) => from_log(*damage.records.start()),
+            _ => None,
+        }
+    }
+}
 
 impl From<Error> for io::Error {
     /// The engine knows no other errors of a disk.

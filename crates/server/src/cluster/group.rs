@@ -44,6 +44,9 @@ pub struct Committed<A> {
     pub answer: A,
 }
 
+/// How long whoever reads waits for what another replica gives.
+const GIVEN_WITHIN: Duration = Duration::from_secs(5);
+
 /// One consensus group: a replica's log, its engine, and the state that the entries make.
 ///
 /// All indexes are the engine's, which counts from 0. The first entry is the membership, and each
@@ -396,6 +399,48 @@ impl<S: Apply> Group<S> {
             known.changed().await.map_err(|why| stopped(&why))?;
         }
         self.engine.trigger().purge_log(gone.index).await.map_err(|why| stopped(&why))
+    }
+
+    /// How many damaged entries of the log were healed by what other replicas have, and how many stretches that are
+    /// known to be damaged are not healed.
+    #[must_use]
+    pub fn healed(&self) -> (u64, u64) {
+        let wounds = &self.storage.wounds;
+        (wounds.healed(), wounds.watch().borrow().open.len() as u64)
+    }
+
+    /// As [`Group::read`], by whoever may wait: what the disk has lost comes from another replica, if one gives it in
+    /// time. The future does not hold the group.
+    pub fn read_patiently(
+        self: &Arc<Self>,
+        from: u64,
+        max_bytes: usize,
+    ) -> impl Future<Output = Result<Vec<(u64, Option<Bytes>)>>> + Send + use<S> {
+        let (group, mut wounds) = (Arc::downgrade(self), self.storage.wounds.watch());
+        async move {
+            let given_up = tokio::time::Instant::now() + GIVEN_WITHIN;
+            loop {
+                drop(wounds.borrow_and_update());
+                let stopped = || Error::Stopped { why: "it was closed".to_owned() };
+                let reading = group.upgrade().ok_or_else(stopped)?;
+                let is_tended = reading.storage.wounds.are_tended();
+                let read = move || {
+                    let read = reading.read(from, max_bytes);
+                    drop(reading);
+                    read
+                };
+                let read = tokio::task::spawn_blocking(read).await.map_err(|_ended| stopped())?;
+                match read {
+                    Err(why) if why.damaged_from().is_some() && is_tended => {
+                        let changed = tokio::time::timeout_at(given_up, wounds.changed()).await;
+                        if !matches!(changed, Ok(Ok(()))) {
+                            return Err(why);
+                        }
+                    }
+                    read => return read,
+                }
+            }
+        }
     }
 
     /// The runtime that the engine runs on, in a thread of its own. What is spawned there is near to

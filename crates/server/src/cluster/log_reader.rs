@@ -28,6 +28,11 @@ impl LogReader {
     pub(crate) fn new(storage: Arc<Storage>) -> Self {
         Self { storage }
     }
+
+    /// What the disk has lost is waited for, where other replicas are asked for it.
+    async fn read(&self, range: Range<u64>, max_bytes: usize) -> io::Result<Vec<Entry>> {
+        read(&self.storage, range, max_bytes).await
+    }
 }
 
 impl RaftLogReader<Types> for LogReader {
@@ -35,11 +40,11 @@ impl RaftLogReader<Types> for LogReader {
     where
         RB: RangeBounds<u64> + Clone + std::fmt::Debug + OptionalSend,
     {
-        Ok(self.storage.read(indexes(&range), usize::MAX)?)
+        self.read(indexes(&range), usize::MAX).await
     }
 
     async fn limited_get_log_entries(&mut self, start: u64, end: u64) -> io::Result<Vec<Entry>> {
-        let entries = self.storage.read(start..end, PIECE_BYTES)?;
+        let entries = self.read(start..end, PIECE_BYTES).await?;
         // Others than were asked for are not sent: of who lacks what was let go of see `network`.
         let is_it = entries.first().is_some_and(|first| first.log_id.index == start);
         Ok(if is_it { entries } else { Vec::new() })
@@ -55,7 +60,7 @@ impl RaftLogReader<Types> for LogReader {
         let begin = (Arc::clone(&self.storage), indexes(&range), Vec::new().into_iter());
         stream::try_unfold(begin, |(storage, mut left, mut piece)| async move {
             if piece.len() == 0 {
-                piece = storage.read(left.clone(), PIECE_BYTES)?.into_iter();
+                piece = read(&storage, left.clone(), PIECE_BYTES).await?.into_iter();
                 tokio::task::yield_now().await;
             }
             let Some(entry) = piece.next() else { return Ok(None) };
@@ -66,6 +71,25 @@ impl RaftLogReader<Types> for LogReader {
 
     async fn read_vote(&mut self) -> io::Result<Option<Vote>> {
         Ok(self.storage.identity.known().vote)
+    }
+}
+
+async fn read(storage: &Storage, range: Range<u64>, max_bytes: usize) -> io::Result<Vec<Entry>> {
+    let mut wounds = None;
+    loop {
+        let why = match storage.read(range.clone(), max_bytes) {
+            Err(why) if why.damaged_from().is_some() && storage.wounds.are_tended() => why,
+            read => return Ok(read?),
+        };
+        // What is given between the look and the wait is seen by the next look.
+        let Some(wounds) = &mut wounds else {
+            wounds = Some(storage.wounds.watch());
+            continue;
+        };
+        tracing::warn!(%why, "the log is damaged: another replica is asked");
+        if wounds.changed().await.is_err() {
+            return Err(why.into());
+        }
     }
 }
 

@@ -198,6 +198,7 @@ impl RaftLogStorage<Types> for LogStore {
             tail.next_index()
         };
         self.storage.must_be_durable.fetch_min(next_index, Relaxed);
+        self.storage.wounds.cut_from(next_index);
         // The record before the next entry's.
         self.block(move |storage| Ok(storage.log.truncate_after(next_index)?)).await?;
         // Not before: until then some of it may still be acknowledged. Who dies in between is taken for one

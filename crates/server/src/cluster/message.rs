@@ -15,6 +15,7 @@
 //!  6 take over         vote of the leader · id of the node · last log id
 //!  7 gone              log id: all up to it is not in the leader's log any more
 //!  8 greet             nothing: whoever asks has nothing
+//!  9 give              u64 first · u64 behind the last · log id that whoever asks has behind them, or as the last
 //!
 //!  answer              fields
 //!  1 appended          u8 0 · or 1, log id up to which · or 2 conflict · or 3, a higher vote
@@ -25,6 +26,8 @@
 //!  6 taken             nothing
 //!  7 gone              u8 1: all up to there is here · 0: it is not, and this replica must be seeded
 //!  8 greet             u8 0: it is not known · 1: this leader does not know it as a voter · 2: it votes
+//!  9 given             u64 index of the first · u32 count · entries; none where its log is another, or damaged there
+//!  10 let go           u64 index up to which nothing is in the log any more
 //!  255 refused         u8 why: 1 it does not vote, 2 it does not lead, 3 it cannot be read,
 //!                      4 the engine refused or has stopped, 5 of an incarnation that has ended,
 //!                      6 it has nothing, and does not know yet whether it is new, 7 it is of another generation
@@ -57,6 +60,8 @@ const DURABLE: u8 = 5;
 const TAKE_OVER: u8 = 6;
 const GONE: u8 = 7;
 const GREET: u8 = 8;
+const GIVE: u8 = 9;
+const LET_GO: u8 = 10;
 const REFUSED: u8 = 255;
 
 /// A payload below this is copied: a piece of its own costs more.
@@ -76,6 +81,8 @@ pub(crate) enum Request {
     Gone(LogId),
     /// I have nothing: do I vote?
     Greet,
+    /// These entries of my log are damaged: give them to me, if you have what follows them.
+    Give(AskEntries),
 }
 
 /// How far is my log durable with you?
@@ -91,6 +98,16 @@ pub(crate) struct AskDurable {
     pub(crate) syncs: bool,
 }
 
+/// Which entries are damaged?
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct AskEntries {
+    pub(crate) first: u64,
+    /// Behind the last.
+    pub(crate) end: u64,
+    /// An entry of the log of whoever asks: the last of them, or behind them.
+    pub(crate) proof: LogId,
+}
+
 /// What a replica answers.
 #[derive(Debug, Clone)]
 pub(crate) enum Answer {
@@ -104,6 +121,10 @@ pub(crate) enum Answer {
     /// Whether all that the leader has let go of is here.
     Gone(bool),
     Greet(Greeting),
+    /// Some of the entries that were asked for, from the first on.
+    Given(Vec<Entry>),
+    /// All up to this entry is not in the log any more.
+    LetGo(u64),
     Refused(Refusal),
 }
 
@@ -155,6 +176,12 @@ impl Request {
                 to.log_id(Some(through));
             }
             Self::Greet => to.kind(GREET),
+            Self::Give(AskEntries { first, end, proof }) => {
+                to.kind(GIVE);
+                to.u64(*first);
+                to.u64(*end);
+                to.log_id(Some(proof));
+            }
         }
         to.end()
     }
@@ -178,6 +205,11 @@ impl Request {
                 Self::TakeOver(TransferLeaderRequest::new(vote, node, last))
             }
             GREET => Self::Greet,
+            GIVE => Self::Give(AskEntries {
+                first: take_index(&mut from)?,
+                end: take_index(&mut from)?,
+                proof: take_log_id(&mut from)?.ok_or(Malformed::Field("a log id", 0))?,
+            }),
             GONE => Self::Gone(take_log_id(&mut from)?.ok_or(Malformed::Field("a log id", 0))?),
             other => return Err(Malformed::Field("the kind of a request", u64::from(other))),
         };
@@ -229,6 +261,15 @@ impl Answer {
                 to.kind(GREET);
                 to.u8(*greeting as u8);
             }
+            Self::Given(entries) => {
+                to.kind(GIVE);
+                to.u64(entries.first().map_or(0, |first| first.log_id.index));
+                to.entries(entries);
+            }
+            Self::LetGo(through) => {
+                to.kind(LET_GO);
+                to.u64(*through);
+            }
             Self::Refused(why) => {
                 to.kind(REFUSED);
                 to.u8(*why as u8);
@@ -261,6 +302,15 @@ impl Answer {
                 2 => Greeting::Votes,
                 other => return Err(Malformed::Field("a greeting", other.into())),
             }),
+            GIVE => {
+                let first = take_index(&mut from)?;
+                let entries = take_entries(&mut from, message, first)?;
+                if entries.is_empty() && first > 0 {
+                    return Err(Malformed::Field("the index of no entry", first));
+                }
+                Self::Given(entries)
+            }
+            LET_GO => Self::LetGo(take_index(&mut from)?),
             REFUSED => Self::Refused(match from.array::<1>()?[0] {
                 1 => Refusal::DoesNotVote,
                 2 => Refusal::DoesNotLead,
@@ -339,8 +389,12 @@ impl Pieces {
         self.vote(&request.vote);
         self.log_id(request.prev_log_id.as_ref());
         self.log_id(request.leader_commit.as_ref());
-        self.u32(u32::try_from(request.entries.len()).expect("an append is bounded"));
-        request.entries.iter().for_each(|entry| self.entry(entry));
+        self.entries(&request.entries);
+    }
+
+    fn entries(&mut self, entries: &[Entry]) {
+        self.u32(u32::try_from(entries.len()).expect("entries are bounded"));
+        entries.iter().for_each(|entry| self.entry(entry));
     }
 
     fn entry(&mut self, entry: &Entry) {
@@ -420,14 +474,30 @@ fn take_append(
 ) -> Result<AppendEntriesRequest<Types>, Malformed> {
     let vote = take_vote(from)?;
     let (prev_log_id, leader_commit) = (take_log_id(from)?, take_log_id(from)?);
+    let first = prev_log_id.as_ref().map_or(0, |before| before.index + 1);
+    let entries = take_entries(from, message, first)?;
+    Ok(AppendEntriesRequest { vote, prev_log_id, entries, leader_commit })
+}
+
+fn take_index(from: &mut Cursor<'_>) -> Result<u64, Malformed> {
+    match from.u64()? {
+        index if index > u64::MAX / 2 => Err(Malformed::Field("an index", index)),
+        index => Ok(index),
+    }
+}
+
+fn take_entries(
+    from: &mut Cursor<'_>,
+    message: &Bytes,
+    first: u64,
+) -> Result<Vec<Entry>, Malformed> {
     let count = from.count(4 + record::HEAD_BYTES, "the count of entries")?;
     let mut entries = Vec::with_capacity(count);
-    let first = prev_log_id.as_ref().map_or(0, |before| before.index + 1);
     for index in first..first + count as u64 {
         let bytes = from.u32()?;
         let record = from.bytes(usize::try_from(bytes).expect("32 bits are an index"))?;
         let entry = record::decode_within(index, record, message);
         entries.push(entry.map_err(|_why| Malformed::Field("an entry", index))?);
     }
-    Ok(AppendEntriesRequest { vote, prev_log_id, entries, leader_commit })
+    Ok(entries)
 }

@@ -12,7 +12,7 @@ use openraft::raft::{
 use openraft::{BasicNode, EntryPayload};
 use proptest::prelude::*;
 
-use super::message::{Answer, AskDurable, Refusal, Request};
+use super::message::{Answer, AskDurable, AskEntries, Refusal, Request};
 use super::newcomer::Greeting;
 use super::types::{Entry, LogId, Members, Payload, Vote, log_id};
 
@@ -53,6 +53,10 @@ fn vote_request(
     request
 }
 
+fn blank(term: u64, index: u64) -> Entry {
+    Entry::new_blank(log_id(term, index))
+}
+
 fn requests() -> Vec<Request> {
     let (vote, last) = (Vote::new(7, 2), Some(log_id(6, 41)));
     let leader = Vote::new_committed(7, 2);
@@ -72,6 +76,7 @@ fn requests() -> Vec<Request> {
         Request::TakeOver(TransferLeaderRequest::new(leader, 3, last)),
         Request::Gone(log_id(6, 41)),
         Request::Greet,
+        Request::Give(AskEntries { first: 40, end: 42, proof: log_id(6, 43) }),
     ]
 }
 
@@ -102,6 +107,9 @@ fn answers() -> Vec<Answer> {
         Answer::Greet(Greeting::Unknown),
         Answer::Greet(Greeting::New),
         Answer::Greet(Greeting::Votes),
+        Answer::Given(Vec::new()),
+        Answer::Given(vec![blank(6, 40), blank(6, 41)]),
+        Answer::LetGo(77),
     ];
     answers.extend(refused.map(Answer::Refused));
     answers

@@ -63,10 +63,15 @@ impl<S: Apply> Receiver<S> {
         }
     }
 
-    async fn act(&self, request: Request) -> Result<Answer, Refusal> {
+    pub(super) async fn act(&self, request: Request) -> Result<Answer, Refusal> {
         let Self { engine, standing, .. } = self;
-        let needs_vote = !matches!(request, Request::Append(_) | Request::Durable(_));
-        if needs_vote && standing.is_dirty() {
+        let is_wounded = self.storage.upgrade().is_some_and(|storage| storage.wounds.are_open());
+        let (needs_vote, needs_log) = match request {
+            Request::Append(_) | Request::Durable(_) | Request::Give(_) => (false, false),
+            Request::ReEnter(_) => (true, false),
+            _ => (true, true),
+        };
+        if needs_vote && standing.is_dirty() || needs_log && is_wounded {
             return Err(Refusal::DoesNotVote);
         }
         Ok(match request {
@@ -90,16 +95,20 @@ impl<S: Apply> Receiver<S> {
                 }
                 let through = durability::answer(&storage, self.vote(), &asked).await;
                 // Meanwhile it may have voted for another, whose log need not have what was synced.
-                let through = through.filter(|_| self.vote() == Some(asked.vote));
+                let through = through.filter(|_| self.vote() == Some(asked.vote) && !is_wounded);
                 if let Some(through) = through {
                     self.durability.learn(asked.durable.min(Some(through)));
                 }
-                Answer::Durable(through, !standing.is_dirty())
+                Answer::Durable(through, !standing.is_dirty() && !is_wounded)
             }
             Request::TakeOver(request) => match engine.handle_transfer_leader(request).await {
                 Ok(Ok(())) => Answer::Taken,
                 _ => return Err(Refusal::Engine),
             },
+            Request::Give(asked) => {
+                let storage = self.storage.upgrade().ok_or(Refusal::Engine)?;
+                storage.give(&asked)
+            }
             Request::Gone(_) | Request::Greet => unreachable!("a replica in doubt answers too"),
         })
     }

@@ -6,6 +6,7 @@ use plimsoll_log::{Ack, Recovery};
 use plimsoll_sync::Dir;
 
 use super::apply::Apply;
+use super::behind::Behind;
 use super::core::{Core, Setting};
 use super::durability::Durability;
 use super::error::{Error, Result};
@@ -112,7 +113,7 @@ impl Recovered {
         let state = State::new(state, start, Arc::clone(&gone), sender);
         let (standing, durability) = (Arc::new(Standing::new(is_dirty)), Arc::default());
         let storage_then = Arc::downgrade(&storage);
-        let incarnations = Arc::default();
+        let (incarnations, behind) = (Arc::default(), Arc::<Behind>::default());
         let network = Network { carrier, incarnations, generation, storage: storage_then };
         let rest = Rest {
             node,
@@ -125,8 +126,9 @@ impl Recovered {
             newcomer,
             heard: Arc::default(),
             named: Arc::default(),
+            behind: Arc::clone(&behind),
         };
-        (Setting { node, storage, state, network, founds, standing, durability }, rest)
+        (Setting { node, storage, state, network, founds, standing, durability, behind }, rest)
     }
 }
 
@@ -142,12 +144,13 @@ struct Rest {
     newcomer: Arc<Newcomer>,
     heard: Arc<Heard>,
     named: Arc<Named>,
+    behind: Arc<Behind>,
 }
 
 impl Rest {
     fn group<S: Apply>(self, core: Core, engine: Engine<S>) -> Group<S> {
         let Self { node, storage, progress, standing, durability, network, gone, .. } = self;
-        let (newcomer, heard, named) = (self.newcomer, self.heard, self.named);
+        let (newcomer, heard, named, behind) = (self.newcomer, self.heard, self.named, self.behind);
         Group {
             node,
             engine,
@@ -158,7 +161,7 @@ impl Rest {
             network,
             handing: Handing::default(),
             gone,
-            behind: Arc::default(),
+            behind,
             newcomer,
             heard,
             named,

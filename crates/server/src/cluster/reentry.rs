@@ -75,7 +75,9 @@ pub(crate) async fn re_enter<S: Apply>(
         }
     }
     standing.is_clean_from_here();
-    engine.runtime_config().elect(true);
+    // Who has lost some of its log campaigns once that is healed.
+    let is_wounded = storage.upgrade().is_some_and(|storage| storage.wounds.are_open());
+    engine.runtime_config().elect(!is_wounded);
 }
 
 /// Whether all of the log is durable now.

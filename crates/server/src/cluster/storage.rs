@@ -16,6 +16,7 @@ use super::patience::PATIENCE;
 use super::record::{self, from_log, to_log};
 use super::tail::{self, Tail};
 use super::types::{Entry, LogId};
+use super::wounds::Wounds;
 
 /// A replica's log, its identity, and the tail of the log.
 #[derive(Debug)]
@@ -31,6 +32,8 @@ pub(crate) struct Storage {
     /// it.
     pub(crate) must_be_durable: AtomicU64,
     pub(crate) onlookers: Onlookers,
+    /// What of the log cannot be read.
+    pub(crate) wounds: Wounds,
     /// Who keeps what is acknowledged before it is durable.
     pub(crate) testimony: OnceLock<Arc<dyn Testimony>>,
     /// No other thread works for the log: what waits for the disk does so here.
@@ -69,6 +72,7 @@ impl Storage {
         let tail = Mutex::new(Tail::new(first_index, last, identity.known().purged));
         let must_be_durable = AtomicU64::new(0);
         let (testimony, onlookers, is_inline) = (OnceLock::new(), Onlookers::default(), false);
+        let wounds = Wounds::default();
         Ok(Self {
             log,
             identity,
@@ -77,6 +81,7 @@ impl Storage {
             must_sync,
             must_be_durable,
             onlookers,
+            wounds,
             testimony,
             is_inline,
         })
@@ -164,7 +169,7 @@ impl Storage {
         Ok(entries)
     }
 
-    /// Entries that the kernel has.
+    /// Entries that the kernel has. What is damaged is noted, and taken from what another replica gave.
     fn read_log(&self, range: Range<u64>, max_bytes: usize) -> Result<Vec<Entry>> {
         let mut reader = self.log.read_from(to_log(range.start))?;
         let mut entries = Vec::new();
@@ -173,13 +178,33 @@ impl Storage {
             if budget.is_spent() {
                 break;
             }
-            let record = reader.next_record()?.expect("what left the tail is written");
-            let entry = record::decode(index, record.payload)
-                .map_err(|source| Error::NotAnEntry { index, source })?;
+            let entry = match next_of(&mut reader, index) {
+                Err(why @ Error::Log(plimsoll_log::Error::Corrupt(_))) => {
+                    let Some(entry) = self.wounds.given(index) else {
+                        self.wounds.note(why.damaged_from().unwrap_or(index).min(index));
+                        return Err(why);
+                    };
+                    reader = self.log.read_from(to_log(index + 1))?;
+                    entry
+                }
+                read => read?,
+            };
             budget.take(&entry);
             entries.push(entry);
         }
         Ok(entries)
+    }
+
+    /// An entry by itself, if it is there; nothing is noted of one that is damaged.
+    pub(crate) fn look_up(&self, index: u64) -> Result<Option<Entry>> {
+        let in_memory = {
+            let tail = self.tail();
+            (tail.first_from(index) == index).then(|| tail.newest(index..index + 1).next().cloned())
+        };
+        match in_memory {
+            Some(found) => Ok(found),
+            None => next_of(&mut self.log.read_from(to_log(index))?, index).map(Some),
+        }
     }
 
     /// Takes everything up to an entry out of the log, once that is durable: what was taken out is
@@ -214,6 +239,12 @@ fn wait_until_written(log: &Log) -> Result<()> {
         log.health()?;
     }
     Ok(())
+}
+
+/// The entry that a reader comes to next.
+fn next_of(reader: &mut plimsoll_log::Reader, index: u64) -> Result<Entry> {
+    let record = reader.next_record()?.expect("what left the tail is written");
+    record::decode(index, record.payload).map_err(|source| Error::NotAnEntry { index, source })
 }
 
 /// The log id of a record.

@@ -83,6 +83,8 @@ mod tests {
             at_risk_ms: 0,
             ring_bytes: 1,
             tail_bytes: None,
+            log_damaged: 0,
+            log_healed: 0,
             chapters: None,
             log: plimsoll_log::Stats::default(),
         }

@@ -166,6 +166,16 @@ fn of_shards(text: &mut Text, shards: &[ShardOverview]) {
     gauge("plimsoll_shard_tail_bytes", "Bytes of entries that are served from memory", |shard| {
         shard.tail_bytes.map(float)
     });
+    gauge(
+        "plimsoll_shard_log_damaged_stretches",
+        "Stretches of its log that were found damaged, and are not healed",
+        |shard| Some(float(shard.log_damaged)),
+    );
+    gauge(
+        "plimsoll_shard_log_healed_records",
+        "Records of its log that were healed since the start",
+        |shard| Some(float(shard.log_healed)),
+    );
     of_chapters(text, shards);
     sync_times(text, shards);
     let mut counter = |name, help, value: fn(&ShardOverview) -> u64| {

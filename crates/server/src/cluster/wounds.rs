@@ -1,0 +1,117 @@
+//! [`Wounds`]: what of this replica's log its disk has lost, and what other replicas gave in its place until it is
+//! healed ([`super::heal`]).
+//!
+//! A replica with a wound does not vote, and what its disk has does not count for D.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::types::Entry;
+use super::watch;
+
+/// What cannot be read of a log.
+#[derive(Debug)]
+pub(crate) struct Wounds {
+    /// Who waits for a change of what can be read looks at this.
+    found: watch::Sender<Found>,
+    given: Mutex<BTreeMap<u64, Entry>>,
+    healed: AtomicU64,
+}
+
+/// What was found.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    /// Entries that could not be read: of each stretch the first.
+    pub(crate) open: BTreeSet<u64>,
+    /// There are others that may have them, and this replica asks them.
+    is_tended: bool,
+    /// The group ends: nobody is asked any more.
+    pub(crate) has_ended: bool,
+}
+
+impl Default for Wounds {
+    fn default() -> Self {
+        let (found, given) = (watch::Sender::new(Found::default()), Mutex::default());
+        Self { found, given, healed: AtomicU64::new(0) }
+    }
+}
+
+impl Wounds {
+    /// An entry cannot be read.
+    pub(crate) fn note(&self, index: u64) {
+        self.found.send_if_modified(|found| found.open.insert(index));
+    }
+
+    /// Whether there is anything that cannot be read.
+    pub(crate) fn are_open(&self) -> bool {
+        !self.found.borrow().open.is_empty()
+    }
+
+    pub(crate) fn watch(&self) -> watch::Receiver<Found> {
+        self.found.subscribe()
+    }
+
+    /// Says whether others are asked for what cannot be read. Where they are not it is an error.
+    pub(crate) fn set_tended(&self, is_tended: bool) {
+        self.found.send_if_modified(|found| {
+            let is_tended = is_tended && !found.has_ended;
+            let was = std::mem::replace(&mut found.is_tended, is_tended);
+            was != is_tended
+        });
+    }
+
+    /// Who waits for what is to be given is told that nothing will be.
+    pub(crate) fn end(&self) {
+        self.found.send_modify(|found| {
+            found.has_ended = true;
+            found.is_tended = false;
+        });
+    }
+
+    pub(crate) fn are_tended(&self) -> bool {
+        self.found.borrow().is_tended
+    }
+
+    /// The entry that another replica gave.
+    pub(crate) fn given(&self, index: u64) -> Option<Entry> {
+        self.all_given().get(&index).cloned()
+    }
+
+    /// From here on these are served until they can be read.
+    pub(crate) fn give(&self, entries: Vec<Entry>) {
+        self.all_given().extend(entries.into_iter().map(|entry| (entry.log_id.index, entry)));
+        self.found.send_modify(|_| ());
+    }
+
+    /// All can be read now that was noted here, of which so many entries were damaged. What was given for it is not needed
+    /// any more.
+    pub(crate) fn close(&self, noted: u64, healed: u64) {
+        self.healed.fetch_add(healed, Ordering::Relaxed);
+        let is_last = {
+            let found = self.found.borrow();
+            found.open.len() == usize::from(found.open.contains(&noted))
+        };
+        if is_last {
+            self.all_given().clear();
+        }
+        self.found.send_modify(|found| {
+            found.open.remove(&noted);
+        });
+    }
+
+    /// Entries from this one on are cut off: others come in their places.
+    pub(crate) fn cut_from(&self, index: u64) {
+        self.all_given().split_off(&index);
+        self.found.send_if_modified(|found| !found.open.split_off(&index).is_empty());
+    }
+
+    /// How many entries were healed.
+    pub(crate) fn healed(&self) -> u64 {
+        self.healed.load(Ordering::Relaxed)
+    }
+
+    fn all_given(&self) -> MutexGuard<'_, BTreeMap<u64, Entry>> {
+        self.given.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
