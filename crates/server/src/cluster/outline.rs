@@ -1,10 +1,13 @@
 //! [`Outline`]: what a replica says of itself to whoever has to decide what becomes of the group.
 
 use openraft::async_runtime::WatchReceiver;
+use plimsoll_log::Ack;
 
 use super::apply::Apply;
+use super::error::Result;
 use super::group::Group;
 use super::record::to_log;
+use super::types::log_id;
 
 /// A replica, as it is now. Indexes are the log's, which counts from 1; 0 is none.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,5 +53,27 @@ impl<S: Apply> Group<S> {
             is_dirty: self.is_dirty(),
             voters: self.voters(),
         }
+    }
+
+    /// The term of the last vote that this replica gave, durably; 0 is none.
+    #[must_use]
+    pub fn voted_in(&self) -> u64 {
+        self.storage.identity.known().vote.map_or(0, |vote| vote.leader_id.term)
+    }
+
+    /// How far this replica's log has the entry of a term, by the engine's index: `None` if another is there, or none.
+    /// What was let go of is durable.
+    ///
+    /// # Errors
+    /// [`Error::Log`](super::Error::Log): it cannot be read.
+    pub fn holds(&self, term: u64, index: u64) -> Result<Option<Ack>> {
+        let log = &self.storage.log;
+        let is_there = self.storage.has(log_id(term, index))?;
+        let how_far = match to_log(index) {
+            at if at <= log.durable() => Ack::Durable,
+            at if at <= log.written() => Ack::Written,
+            _ => Ack::Buffered,
+        };
+        Ok(is_there.then_some(how_far))
     }
 }

@@ -28,7 +28,7 @@ impl Life {
         let group = Arc::clone(self.world.group(leader));
         let Some(leadership) = group.leadership() else { return };
         self.proposed += 1;
-        let kind = if self.drawn.random_ratio(1, 20) { "sync" } else { "some" };
+        let kind = if self.syncs && self.drawn.random_ratio(1, 20) { "sync" } else { "some" };
         let bytes = match self.drawn.random_range(0..20) {
             0 => self.drawn.random_range(1000..9000),
             _ => self.drawn.random_range(0..200),

@@ -3,12 +3,16 @@
 
 use bytes::Bytes;
 
+use super::world::must_sync;
+
 /// What was asked, as far as the rule speaks of it.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Asked {
     Append {
         term: u64,
         leader: u64,
+        /// Term and index of the entry before.
+        before: Option<(u64, u64)>,
         entries: Vec<Seen>,
     },
     /// For a vote, or whether one would be granted.
@@ -33,9 +37,20 @@ pub(crate) struct Seen {
     pub(crate) payload: Option<Bytes>,
 }
 
+impl Seen {
+    /// Whether it must be durable before it counts: it says who votes, or its payload asks for it.
+    pub(crate) fn must_be_durable(&self) -> bool {
+        self.record[1] == 3 || self.payload.as_ref().is_some_and(|payload| must_sync(payload))
+    }
+}
+
 /// What was answered.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Answered {
+    /// All that was sent is there, or all up to an entry.
+    Appended {
+        through: Option<(u64, u64)>,
+    },
     Voted {
         is_granted: bool,
     },
@@ -66,7 +81,8 @@ pub(crate) fn request(sealed: &Bytes) -> Asked {
                 });
                 at = end;
             }
-            Asked::Append { term: u64_at(bytes, 2), leader: u64_at(bytes, 10), entries }
+            let before = log_id_at(bytes, 2 + 17);
+            Asked::Append { term: u64_at(bytes, 2), leader: u64_at(bytes, 10), before, entries }
         }
         kind @ (2 | 3) => Asked::Vote { term: u64_at(bytes, 2), is_pre: kind == 3 },
         4 => Asked::ReEnter { own_term: u64_at(bytes, 2) },
@@ -77,6 +93,11 @@ pub(crate) fn request(sealed: &Bytes) -> Asked {
 pub(crate) fn answer(sealed: &Bytes) -> Answered {
     let bytes = &message(sealed);
     match bytes[1] {
+        1 if bytes[2] == 0 => Answered::Appended { through: None },
+        1 if bytes[2] == 1 => match log_id_at(bytes, 3) {
+            Some(through) => Answered::Appended { through: Some(through) },
+            None => Answered::Other,
+        },
         2 => Answered::Voted { is_granted: bytes[2 + 17 + 17] == 1 },
         4 => Answered::ReEnter {
             term: u64_at(bytes, 2),
@@ -89,6 +110,10 @@ pub(crate) fn answer(sealed: &Bytes) -> Answered {
 /// A message without the generation in front of it.
 pub(crate) fn message(sealed: &Bytes) -> Bytes {
     sealed.slice(8..)
+}
+
+fn log_id_at(bytes: &[u8], at: usize) -> Option<(u64, u64)> {
+    (bytes[at] == 1).then(|| (u64_at(bytes, at + 1), u64_at(bytes, at + 9)))
 }
 
 fn u64_at(bytes: &[u8], at: usize) -> u64 {

@@ -1,29 +1,33 @@
 //! [`Life`]: what a group goes through, drawn from a seed.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::Duration;
 
 use plimsoll_log::Ack;
+use plimsoll_server::shard::State;
 use plimsoll_simdisk::{Fault, FaultKind, Operation};
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
+use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep};
 
 use super::changes::Change;
 use super::net::Weather;
 use super::oracle::Counts;
 use super::panics;
-use super::world::{End, World};
+use super::shard::Desk;
+use super::world::{End, World, lock};
 
 /// How seldom something may happen, and all is held against the rule.
 const STEP_MS: u64 = 40;
 /// For how long things go wrong.
-const TROUBLED_S: u64 = 20;
+const TROUBLED: Duration = Duration::from_secs(10);
 /// Within what time a group that can agrees on something, once nothing goes wrong any more.
 const AGREES_WITHIN: Duration = Duration::from_secs(60);
 /// Within what time one that cannot would have.
-const STAYS: Duration = Duration::from_secs(15);
+const STAYS: Duration = Duration::from_secs(6);
 /// `EIO`, which has no kind.
 const EIO: i32 = 5;
 
@@ -42,6 +46,13 @@ pub(crate) struct Life {
     pub(super) fails: BTreeMap<u64, Instant>,
     pub(super) heals: Instant,
     pub(super) proposed: u64,
+    /// Whom producers ask, the term in which each node leads them, and producers.
+    pub(super) desk: Desk,
+    pub(super) led: BTreeMap<u64, (u64, u64)>,
+    pub(super) producers: Vec<AbortHandle>,
+    pub(super) begun: Instant,
+    /// Some of what clients propose must be durable first.
+    pub(super) syncs: bool,
 }
 
 impl Life {
@@ -54,11 +65,12 @@ impl Life {
             _ => Ack::Durable,
         };
         let first = [1, 3, 3, 3, 5][drawn.random_range(0..5)];
-        let world = World::traced(seed, promise, 1..=first, is_traced);
+        let mut world = World::traced(seed, promise, 1..=first, is_traced);
+        world.ages_ms = &[200, 2000, 20_000];
         let voters: BTreeSet<_> = (1..=first).collect();
         let mut life = Self {
             world,
-            is_severe: drawn.random_ratio(1, 3),
+            is_severe: drawn.random_ratio(1, 2),
             drawn,
             configs: vec![voters.clone()],
             target: voters,
@@ -67,17 +79,31 @@ impl Life {
             fails: BTreeMap::new(),
             heals: Instant::now(),
             proposed: 0,
+            syncs: true,
+            desk: Desk::default(),
+            led: BTreeMap::new(),
+            producers: Vec::new(),
+            begun: Instant::now(),
         };
         let _told = Told(&life.world.net.clone());
         life.world.form().await;
         if first == 1 {
             life.alone().await;
         }
-        if life.drawn.random_ratio(1, 4) {
-            // Until what is acknowledged is in memory only.
-            life.calm(Duration::from_secs(12)).await;
+        life.producers_come();
+        let can_forget = life.world.promise != Ack::Durable;
+        match life.drawn.random_range(0..8) {
+            0 => {
+                // Until what is acknowledged is in memory only.
+                life.calm(Duration::from_secs(12)).await;
+                life.troubles(TROUBLED).await;
+            }
+            1..=5 if can_forget && life.is_severe => {
+                life.strikes().await;
+                life.troubles(TROUBLED / 3).await;
+            }
+            _ => life.troubles(TROUBLED).await,
         }
-        life.troubles().await;
         life.ends_well().await;
         let counts = life.world.oracle.counts();
         (counts, life.world.net.trace.lines())
@@ -91,11 +117,12 @@ impl Life {
         self.world.net.trace.tell(format_args!("{what}"));
     }
 
-    async fn step(&mut self) {
+    pub(super) async fn step(&mut self) {
         // So that what ends does so in the midst of something.
         sleep(Duration::from_millis(self.drawn.random_range(1..STEP_MS))).await;
         panics::none();
         self.world.look();
+        self.leads_shards();
         self.rises().await;
     }
 
@@ -141,11 +168,11 @@ impl Life {
     }
 
     /// Things go wrong.
-    async fn troubles(&mut self) {
-        let ends = Instant::now() + Duration::from_secs(TROUBLED_S);
+    async fn troubles(&mut self, time: Duration) {
+        let ends = Instant::now() + time;
         while Instant::now() < ends {
             self.step().await;
-            self.clients(4);
+            self.clients(8);
             self.reads();
             self.changes();
             self.comes_up(false).await;
@@ -153,7 +180,7 @@ impl Life {
             if Instant::now() >= self.heals {
                 self.world.net.heal();
             }
-            if self.drawn.random_ratio(1, 20) {
+            if self.drawn.random_ratio(1, 10) {
                 self.trouble().await;
             }
         }
@@ -206,7 +233,8 @@ impl Life {
             76..82 if self.may_forget(node) && !self.fails.contains_key(&node) => {
                 self.count("a disk that failed");
                 let on = [Operation::Write, Operation::Sync][self.drawn.random_range(0..2)];
-                let fault = Fault::new(on, FaultKind::FailRaw(EIO))
+                let kinds = [FaultKind::FailRaw(EIO), FaultKind::Fail(ErrorKind::StorageFull)];
+                let fault = Fault::new(on, kinds[self.drawn.random_range(0..2)])
                     .nth(self.drawn.random_range(1..4))
                     .seed(self.drawn.random());
                 self.tell(&format!("the disk of {node} will fail: {fault:?}"));
@@ -226,12 +254,18 @@ impl Life {
                 let client = tokio::spawn(handed).abort_handle();
                 self.world.nodes.get_mut(&leader).unwrap().clients.push(client);
             }
-            90..96 if self.change.is_none() && self.configs == [self.target.clone()] => {
+            90..96 if self.is_settled() => {
                 self.other_target().await;
             }
             96..98 => {
                 self.count("a node that was taken for gone");
                 self.is_seen_gone(node);
+            }
+            98..100 => {
+                self.count("a clock that jumped");
+                let by = Duration::from_secs(self.drawn.random_range(1..100_000));
+                self.tell(&format!("the clock of {node} goes {by:?} ahead"));
+                self.world.nodes[&node].clock.advance(by);
             }
             _ => {}
         }
@@ -258,7 +292,7 @@ impl Life {
         }
     }
 
-    fn ends_anyhow(&mut self, node: u64, how: End) {
+    pub(super) fn ends_anyhow(&mut self, node: u64, how: End) {
         if self.world.nodes[&node].group.is_none() {
             return;
         }
@@ -295,63 +329,6 @@ impl Life {
         }
     }
 
-    /// A majority of those that vote goes on with what the disks have, in a newer generation; the others hear of it, or
-    /// are told when they come up.
-    async fn operator(&mut self) {
-        self.count("an operator who had a majority go on with their disks");
-        let generation =
-            1 + self.world.nodes.values().map(|node| node.generation).max().unwrap_or(0);
-        let chosen = self.draw_majority();
-        self.tell(&format!(
-            "an operator has {chosen:?} go on with their disks, in generation {generation}"
-        ));
-        for id in &chosen {
-            if self.world.nodes[id].group.is_some() {
-                // They are closed in order as seldom as not.
-                let how = [End::Killed, End::PowerCut][self.drawn.random_range(0..2)];
-                self.ends_anyhow(*id, how);
-            }
-            self.world.lift(*id);
-            self.world.nodes.get_mut(id).unwrap().generation = generation;
-        }
-        self.world.oracle.loses_to_durable(generation);
-        for id in chosen {
-            self.returns.remove(&id);
-            self.world.start(id, false).await;
-        }
-    }
-
-    /// A majority of each set of voters that may have the say; all, half of the time.
-    fn draw_majority(&mut self) -> BTreeSet<u64> {
-        let mut chosen: BTreeSet<u64> = self.configs.iter().flatten().copied().collect();
-        chosen.extend(&self.target);
-        if self.drawn.random_ratio(1, 2) {
-            return chosen;
-        }
-        let sets: Vec<_> = self.configs.iter().chain([&self.target]).cloned().collect();
-        for id in chosen.clone() {
-            let mut less = chosen.clone();
-            less.remove(&id);
-            let is_enough = |set: &BTreeSet<u64>| set.intersection(&less).count() > set.len() / 2;
-            if self.drawn.random_ratio(1, 2) && sets.iter().all(is_enough) {
-                chosen = less;
-            }
-        }
-        chosen
-    }
-
-    /// Those that have met a newer generation begin again in it, at once.
-    async fn rises(&mut self) {
-        for id in self.world.up() {
-            let Some(newer) = self.world.group(id).newer() else { continue };
-            self.count("a replica that went on in a newer generation");
-            self.fails.remove(&id);
-            self.world.end(id, End::Killed);
-            self.world.nodes.get_mut(&id).unwrap().generation = newer.generation;
-            self.world.start(id, false).await;
-        }
-    }
-
     fn goes_down(&mut self) {
         let now = Instant::now();
         let failed: Vec<_> =
@@ -383,6 +360,10 @@ impl Life {
         self.comes_up(true).await;
         if !self.agrees().await {
             self.count("a group that stays without a leader");
+            for id in self.world.up() {
+                let leader = self.world.group(id).outline().leader;
+                assert_eq!(leader, None, "node {id} names a leader who cannot lead");
+            }
             self.operator().await;
             assert!(self.agrees().await, "they do not go on with their disks");
         }
@@ -395,15 +376,36 @@ impl Life {
                 let group = self.world.group(*id);
                 group.applied() >= Some(last) && !group.is_dirty() && group.durable() >= Some(last)
             };
-            if self.change.is_none()
-                && self.configs == [self.target.clone()]
-                && self.target.iter().all(is_well)
-            {
+            if self.is_settled() && self.target.iter().all(is_well) {
                 break;
             }
             assert!(Instant::now() < ends, "not all came to {last}, clean and durable");
         }
+        self.settles().await;
         self.count("a life that ended well");
+    }
+
+    /// What producers were told is so, at each that votes.
+    async fn settles(&mut self) {
+        self.producers.drain(..).for_each(|producer| producer.abort());
+        let ends = Instant::now() + AGREES_WITHIN;
+        let next = |id: &u64| lock(&self.world.nodes[id].state).applied();
+        while !self.target.iter().all(|id| Some(next(id)) == self.target.first().map(next)) {
+            sleep(Duration::from_millis(100)).await;
+            assert!(Instant::now() < ends, "they do not come to the same entry");
+        }
+        self.world.look();
+        let states = self.target.iter().map(|id| lock(&self.world.nodes[id].state).clone());
+        let states: Vec<State> = states.collect();
+        assert!(states.iter().all(|state| *state == states[0]), "{states:#?}");
+        let node = &self.world.nodes[self.target.first().expect("somebody votes")];
+        let log = lock(&node.applied).clone();
+        let entries = log.into_iter().filter_map(|(_, payload)| payload);
+        match self.world.ledger.settle(&states[0], entries) {
+            Ok(0) => {}
+            Ok(_) => self.count("a fence that took what a producer was told of"),
+            Err(how) => panic!("{how}"),
+        }
     }
 
     /// Whether something new is agreed on.
@@ -425,6 +427,11 @@ impl Life {
             }
             assert!(began.elapsed() < AGREES_WITHIN, "they can agree, and do not");
         }
+    }
+
+    /// Whether those vote that are wanted, and nothing is changed.
+    pub(super) fn is_settled(&self) -> bool {
+        self.change.is_none() && self.configs == [self.target.clone()]
     }
 
     pub(super) fn voters(&self) -> Vec<u64> {

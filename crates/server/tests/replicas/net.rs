@@ -2,21 +2,22 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
-use plimsoll_server::cluster::{Answered, Carrier, Receiver, Unreached};
+use plimsoll_log::Ack;
+use plimsoll_server::cluster::{Answered, Carrier, Group, Receiver, Unreached};
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::glance::{self, Asked};
+use super::glance::{self, Answered as Said, Asked, Seen};
 use super::oracle::{Oracle, hash};
 use super::trace::Trace;
-use super::world::{Applied, Remembers, lock};
+use super::world::{Applied, Memory, Remembers, lock};
 
 /// How long it takes until it is known that a message was lost.
 const LOST: Duration = Duration::from_millis(100);
@@ -26,10 +27,13 @@ pub(crate) struct Net {
     wires: Mutex<Wires>,
     pub(crate) trace: Trace,
     pub(crate) oracle: Arc<Oracle>,
+    promise: Ack,
 }
 
 struct Wires {
     up: BTreeMap<u64, Up>,
+    /// The newest of each node.
+    incarnations: BTreeMap<u64, u64>,
     /// Who does not hear whom.
     cut: BTreeSet<(u64, u64)>,
     /// What comes from or to this node stays on its way until then.
@@ -61,6 +65,10 @@ pub(crate) struct Up {
     pub(crate) incarnation: u64,
     pub(crate) receiver: Receiver<Remembers>,
     pub(crate) applied: Applied,
+    pub(crate) group: Weak<Group<Remembers>>,
+    pub(crate) memory: Arc<Memory>,
+    /// So many entries it had when it started.
+    pub(crate) found: u64,
 }
 
 impl fmt::Debug for Net {
@@ -70,9 +78,10 @@ impl fmt::Debug for Net {
 }
 
 impl Net {
-    pub(crate) fn new(seed: u64, trace: Trace, oracle: Arc<Oracle>) -> Self {
+    pub(crate) fn new(seed: u64, promise: Ack, trace: Trace, oracle: Arc<Oracle>) -> Self {
         let wires = Wires {
             up: BTreeMap::new(),
+            incarnations: BTreeMap::new(),
             cut: BTreeSet::new(),
             held: BTreeMap::new(),
             arrives: BTreeMap::new(),
@@ -80,7 +89,7 @@ impl Net {
             weather: Weather::FAIR,
             messages: 0,
         };
-        Self { wires: Mutex::new(wires), trace, oracle }
+        Self { wires: Mutex::new(wires), trace, oracle, promise }
     }
 
     /// When a message that is sent now arrives; `None`: never. Those of one way keep their order, but for what is late.
@@ -113,8 +122,13 @@ impl Net {
         lock(&self.wires).up.get(&node).is_some_and(|up| up.incarnation == incarnation)
     }
 
+    /// # Panics
+    /// If another of its processes is up, or its incarnation is not above all before.
     pub(crate) fn comes_up(&self, node: u64, up: Up) {
-        lock(&self.wires).up.insert(node, up);
+        let mut wires = lock(&self.wires);
+        let before = wires.incarnations.insert(node, up.incarnation);
+        assert!(before < Some(up.incarnation), "node {node} begins in {before:?} again");
+        assert!(wires.up.insert(node, up).is_none(), "node {node} is up twice");
     }
 
     pub(crate) fn goes_down(&self, node: u64) {
@@ -164,7 +178,7 @@ impl Net {
     /// Holds what is sent against the rule.
     fn sees_request(&self, from: u64, asked: &Asked) {
         match asked {
-            Asked::Append { term, leader, entries } => {
+            Asked::Append { term, leader, entries, .. } => {
                 if *leader != from {
                     self.oracle.broken(format!("node {from} sends what node {leader} leads"));
                 }
@@ -189,23 +203,71 @@ impl Net {
         from: u64,
         (to, own): (u64, u64),
         sent: &BTreeMap<u64, u64>,
-        (asked, answered): (&Asked, &glance::Answered),
+        (asked, answered): (&Asked, &Said),
     ) {
         match (asked, answered) {
-            (Asked::Vote { term, .. }, glance::Answered::Voted { is_granted: true })
+            (Asked::Vote { term, .. }, Said::Voted { is_granted: true })
                 if !self.may_vote(from) =>
             {
                 self.oracle.broken(format!(
                     "node {from} votes for node {to} in term {term}, and may have forgotten"
                 ));
             }
-            (Asked::ReEnter { own_term }, glance::Answered::ReEnter { term, last }) => {
+            (Asked::ReEnter { own_term }, Said::ReEnter { term, last }) => {
                 self.oracle.leads(from, *term);
                 self.oracle.names_last(from, (*term, *last), sent.get(term).copied());
                 self.oracle.names(to, own, (*own_term, *term, *last));
             }
+            (Asked::Append { term, before, entries, .. }, Said::Appended { through }) => {
+                let sent = entries.last().map(|last| (last.term, last.index)).or(*before);
+                if let Some(last) = through.or(sent) {
+                    let must = |entry: &&Seen| entry.index <= last.1 && entry.must_be_durable();
+                    let must_be_durable = entries.iter().rev().find(must).map(|entry| entry.index);
+                    self.acknowledges(from, *term, last, must_be_durable);
+                }
+            }
             _ => {}
         }
+    }
+
+    /// An acknowledgement is true at the moment at which it leaves: the very entry is in the log, as far as was promised,
+    /// memory that outlives the process knows of it, and what must be durable first is.
+    fn acknowledges(
+        &self,
+        node: u64,
+        of: u64,
+        (term, index): (u64, u64),
+        must_be_durable: Option<u64>,
+    ) {
+        let Some(Up { group, memory, found, .. }) = self.at(node) else { return };
+        let Some(group) = group.upgrade() else { return };
+        // It may have gone on with another leader meanwhile, who does not hear this one's answers. And the engine takes a
+        // vote that is durable for the word that all before it is as far as promised, which it need not be: what is of an
+        // older term counts for nothing before an entry of the leader's own is there.
+        if group.voted_in() > of || term != of {
+            return;
+        }
+        let said =
+            format!("node {node} acknowledges entry {index} of term {term} to the leader of {of}");
+        let promise = self.promise;
+        match group.holds(term, index) {
+            // Nobody is asked for what cannot be read.
+            Err(_) => return,
+            Ok(None) => return self.oracle.broken(format!("{said}, and does not have it")),
+            Ok(Some(how_far)) if !reaches(how_far, promise) => {
+                return self.oracle.broken(format!("{said}, and it is {how_far:?} there"));
+            }
+            Ok(Some(_)) => {}
+        }
+        // What a start found is with the kernel.
+        if promise != Ack::Durable && index >= found && memory.last() < Some(index) {
+            return self.oracle.broken(format!("{said}, and its memory has {:?}", memory.last()));
+        }
+        // The log counts from 1.
+        if let Some(index) = must_be_durable.filter(|index| group.synced() <= *index) {
+            return self.oracle.broken(format!("{said}, and {index} is not durable there"));
+        }
+        self.oracle.count("an acknowledgement between replicas that was true");
     }
 
     fn may_vote(&self, node: u64) -> bool {
@@ -213,6 +275,15 @@ impl Net {
             let applied = (lock(&up.applied).len() as u64).checked_sub(1);
             self.oracle.may_vote(node, up.incarnation, applied)
         })
+    }
+}
+
+/// Whether what is so far is as far as was promised.
+fn reaches(how_far: Ack, promise: Ack) -> bool {
+    match promise {
+        Ack::Buffered => true,
+        Ack::Written => how_far != Ack::Buffered,
+        Ack::Durable => how_far == Ack::Durable,
     }
 }
 

@@ -10,7 +10,7 @@ use std::sync::Mutex;
 use bytes::Bytes;
 
 use super::glance::Seen;
-use super::world::lock;
+use super::world::{lock, must_sync};
 
 /// How often something was seen in a life.
 pub(crate) type Counts = BTreeMap<&'static str, u64>;
@@ -34,6 +34,8 @@ struct Known {
     acknowledged: BTreeMap<u64, ()>,
     /// D, as far as any replica ever said.
     durable: Option<u64>,
+    /// How many entries were guaranteed when a generation began.
+    guaranteed: BTreeMap<u64, u64>,
     /// A replica that began dirty: its incarnation, and the goals it was told of: its own term when it asked,
     /// the leader's, the last index.
     goals: BTreeMap<u64, (u64, Vec<Goal>)>,
@@ -164,6 +166,10 @@ impl Oracle {
             return;
         }
         known.acknowledged.insert(index, ());
+        if must_sync(payload) {
+            // A majority had it on its disks before it counted: no loss takes it.
+            known.durable = known.durable.max(Some(index));
+        }
         drop(known);
         self.count("a proposal acknowledged");
     }
@@ -181,9 +187,20 @@ impl Oracle {
         let mut committed =
             known.committed.last_entry().map_or_else(BTreeMap::new, |last| last.get().clone());
         committed.split_off(&next);
+        known.guaranteed.insert(generation, next);
         known.committed.insert(generation, committed);
         let gone = known.acknowledged.split_off(&next).len() as u64;
         *known.counts.entry("records acknowledged that may be lost").or_default() += gone;
+    }
+
+    /// How many entries were guaranteed when a generation began.
+    pub(crate) fn guaranteed(&self, generation: u64) -> u64 {
+        lock(&self.0).guaranteed.get(&generation).copied().unwrap_or(0)
+    }
+
+    /// Whether nobody has decided anything since.
+    pub(crate) fn is_newest(&self, generation: u64) -> bool {
+        lock(&self.0).guaranteed.last_key_value().is_none_or(|(newest, _)| *newest <= generation)
     }
 
     /// The last index that a client was told of.

@@ -11,6 +11,7 @@ use plimsoll_log::{Ack, Clock, Policy};
 use plimsoll_server::cluster::{
     Apply, Begin, Group, Options, Recovered, Stop, Testimony, draw_from,
 };
+use plimsoll_server::shard::{Entry, State};
 use plimsoll_simdisk::{DiskOptions, SimDir};
 use plimsoll_sync::{Crash, Dir};
 use rand::{Rng, SeedableRng};
@@ -18,9 +19,13 @@ use rand_pcg::Pcg64Mcg;
 use tokio::task::AbortHandle;
 use tokio::time::sleep;
 
+use super::ledger::Ledger;
 use super::net::{Net, Up, Wire};
 use super::oracle::Oracle;
 use super::trace::Trace;
+
+/// How often the clock of a log goes on.
+const TICK: Duration = Duration::from_millis(50);
 
 /// What was applied, in order: term and payload of each entry.
 pub(crate) type Applied = Arc<Mutex<Vec<(u64, Option<Bytes>)>>>;
@@ -30,8 +35,25 @@ pub(crate) struct Remembers {
     node: u64,
     generation: u64,
     applied: Applied,
+    /// What a shard of records makes of it.
+    state: Arc<Mutex<State>>,
+    ledger: Arc<Ledger>,
     net: Arc<Net>,
     has_ended: Arc<AtomicBool>,
+}
+
+impl Remembers {
+    /// The shard counts from 1. What is none of its entries passes by it.
+    fn apply_to_shard(&self, index: u64, term: u64, payload: Option<&Bytes>) -> Result<(), String> {
+        let mut state = lock(&self.state);
+        match payload.filter(|payload| Entry::decode(payload).is_ok()) {
+            None => state.pass(index + 1, term).map_err(|why| why.to_string()),
+            Some(entry) => {
+                self.ledger.applies(entry)?;
+                state.apply(index + 1, entry, &mut Vec::new()).map_err(|why| why.to_string())
+            }
+        }
+    }
 }
 
 impl Apply for Remembers {
@@ -46,6 +68,10 @@ impl Apply for Remembers {
         self.net.trace.tell(format_args!("{} applies {index} of term {term}", self.node));
         self.net.oracle.applies((self.node, self.generation), index, term, payload);
         applied.push((term, payload.cloned()));
+        drop(applied);
+        if let Err(how) = self.apply_to_shard(index, term, payload) {
+            self.net.oracle.broken(format!("node {}: {how}", self.node));
+        }
         Ok(index)
     }
 }
@@ -53,6 +79,12 @@ impl Apply for Remembers {
 /// What a node acknowledged, as memory that outlives its process has it.
 #[derive(Debug, Default)]
 pub(crate) struct Memory(Mutex<Option<u64>>);
+
+impl Memory {
+    pub(crate) fn last(&self) -> Option<u64> {
+        *lock(&self.0)
+    }
+}
 
 impl Testimony for Memory {
     fn acknowledges(&self, index: u64) -> Result<(), String> {
@@ -73,12 +105,13 @@ pub(crate) struct Node {
     pub(crate) id: u64,
     pub(crate) disk: Arc<SimDir>,
     memory: Arc<Memory>,
-    clock: Clock,
+    pub(crate) clock: Clock,
     pub(crate) incarnation: u64,
     /// In which it begins, at least.
     pub(crate) generation: u64,
     pub(crate) group: Option<Arc<Group<Remembers>>>,
     pub(crate) applied: Applied,
+    pub(crate) state: Arc<Mutex<State>>,
     /// It may have forgotten: durable, until it votes again.
     pub(crate) is_doubtful: bool,
     /// D, as this incarnation last said.
@@ -106,9 +139,12 @@ pub(crate) enum End {
 pub(crate) struct World {
     pub(crate) net: Arc<Net>,
     pub(crate) oracle: Arc<Oracle>,
+    pub(crate) ledger: Arc<Ledger>,
     pub(crate) nodes: BTreeMap<u64, Node>,
     pub(crate) drawn: Pcg64Mcg,
     pub(crate) promise: Ack,
+    /// After how long a disk has what nobody waits for; a start of a node has one of these.
+    pub(crate) ages_ms: &'static [u64],
     seed: u64,
 }
 
@@ -127,13 +163,15 @@ impl World {
     ) -> Self {
         draw_from(seed);
         let oracle = Arc::<Oracle>::default();
-        let net = Net::new(seed, Trace::new(is_traced), Arc::clone(&oracle));
+        let net = Net::new(seed, promise, Trace::new(is_traced), Arc::clone(&oracle));
         let mut world = Self {
             net: Arc::new(net),
             oracle,
+            ledger: Arc::default(),
             nodes: BTreeMap::new(),
             drawn: Pcg64Mcg::seed_from_u64(seed),
             promise,
+            ages_ms: &[2000],
             seed,
         };
         nodes.into_iter().for_each(|id| world.buy(id));
@@ -152,6 +190,7 @@ impl World {
             generation: 0,
             group: None,
             applied: Arc::default(),
+            state: Arc::default(),
             is_doubtful: false,
             durable: None,
             synced: 0,
@@ -165,19 +204,21 @@ impl World {
     pub(crate) async fn start(&mut self, id: u64, founds: bool) {
         let promise = self.promise;
         let net = Arc::clone(&self.net);
+        let max_age =
+            Duration::from_millis(self.ages_ms[self.drawn.random_range(0..self.ages_ms.len())]);
         let node = self.nodes.get_mut(&id).unwrap();
         node.incarnation += 1;
         let options = Options {
             node: id,
             promise,
-            must_sync: |payload| payload.starts_with(b"sync"),
+            must_sync,
             start: None,
             log: plimsoll_log::Options {
                 segment_bytes: 256 << 10,
                 ring_bytes: 64 << 10,
                 threads: false,
                 clock: node.clock.clone(),
-                policy: Policy::Interval { max_age: Duration::from_secs(2), max_bytes: 1 << 20 },
+                policy: Policy::Interval { max_age, max_bytes: 1 << 20 },
                 ..plimsoll_log::Options::default()
             },
             crew: None,
@@ -188,7 +229,7 @@ impl World {
         node.generation = recovered.generation();
         let records = recovered.recovery().last_index;
         assert!(records >= node.synced, "node {id} lost what it had synced: {records}");
-        let has_less = records.checked_sub(1) < *lock(&node.memory.0);
+        let has_less = records.checked_sub(1) < node.memory.last();
         // With a process only what is in the ring goes, and of the rest the witness says nothing.
         assert!(
             !has_less || promise == Ack::Buffered,
@@ -206,6 +247,7 @@ impl World {
             testimony: (promise != Ack::Durable).then_some(testimony),
         };
         node.applied = Applied::default();
+        node.state = Arc::default();
         if is_dirty {
             net.oracle.begins_dirty(id, node.incarnation);
             net.oracle.count("a start that is dirty");
@@ -219,16 +261,22 @@ impl World {
         node.has_ended = Arc::default();
         let has_ended = Arc::clone(&node.has_ended);
         let generation = node.generation;
-        let state = Remembers { node: id, generation, applied, net: Arc::clone(&net), has_ended };
+        let (state, ledger) = (Arc::clone(&node.state), Arc::clone(&self.ledger));
+        let net_then = Arc::clone(&net);
+        let state =
+            Remembers { node: id, generation, applied, state, ledger, net: net_then, has_ended };
         let group = Arc::new(recovered.start_here(begin, state).await.unwrap());
         let (incarnation, applied) = (node.incarnation, Arc::clone(&node.applied));
-        net.comes_up(id, Up { incarnation, receiver: group.receiver(), applied });
+        let (memory, alive) = (Arc::clone(&node.memory), Arc::downgrade(&group));
+        let receiver = group.receiver();
+        let up = Up { incarnation, receiver, applied, group: alive, memory, found: records };
+        net.comes_up(id, up);
         let clock = node.clock.clone();
         let alive = Arc::downgrade(&group);
         tokio::spawn(async move {
             while alive.strong_count() > 0 {
-                sleep(Duration::from_millis(10)).await;
-                clock.advance(Duration::from_millis(10));
+                sleep(TICK).await;
+                clock.advance(TICK);
             }
         });
         node.durable = None;
@@ -254,7 +302,7 @@ impl World {
         }
         node.disk = Arc::new(node.disk.crash(crash, seed));
         // What goes on of it writes to the disk and the memory that were: nobody sees it any more.
-        let witnessed = *lock(&node.memory.0);
+        let witnessed = node.memory.last();
         let witnessed = if how == End::Killed { witnessed } else { None };
         node.memory = Arc::new(Memory(Mutex::new(witnessed)));
         drop(group);
@@ -378,6 +426,11 @@ impl World {
         }
         panic!("not everybody has applied {index} after a hundred seconds");
     }
+}
+
+/// Whether a payload must be durable before it counts.
+pub(crate) fn must_sync(payload: &[u8]) -> bool {
+    payload.starts_with(b"sync") || Entry::decode(payload).is_ok_and(|entry| entry.must_be_durable)
 }
 
 /// Runs a story in one thread, whose clock goes on when nothing else does.
