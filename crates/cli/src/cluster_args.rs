@@ -8,6 +8,8 @@ use clap::{Subcommand, ValueEnum};
 use plimsoll_server::broker::OnMajorityDirty;
 use serde::{Deserialize, Serialize};
 
+use crate::broker_args::Rate;
+
 /// What to do with a cluster.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ClusterCommand {
@@ -161,6 +163,38 @@ Exit status: 0 the shard is led, 2 it is not, or what was shown has changed.")]
         )]
         http: String,
         /// Print what was decided as JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Have every broker read all its chapters from the disk itself, and heal what is damaged
+    #[command(after_help = "Examples:
+  plimsoll cluster scrub                                    and watch until it has ended
+  plimsoll cluster scrub --rate 100MiB --json | jq .state   \"good\", \"damaged\" or \"unfinished\"
+  plimsoll cluster scrub --report                           begin nothing: what was found last, and when that was
+
+Each broker reads one shard after the other, past the page cache, while it serves. A run that is damaged is read from another
+broker and put in its place; what cannot be healed is named with its topic, partition and offsets, and why. Each broker does the same by
+itself every week (plimsoll serve --scrub-every 7d). Ctrl-C stops the scrub that it began; one that somebody else began is watched, and goes on. The logs,
+in which the newest records are, are not read by this.
+
+Exit status: 0 all was read, and all is good; 1 something was damaged, healed or not, or not all could be read;
+2 the broker does not answer; 130 interrupted (143 by SIGTERM).")]
+    Scrub {
+        /// Bytes that each broker reads a second at most, or 'unlimited'
+        #[arg(long, value_name = "SIZE", default_value = "16MiB", conflicts_with = "report")]
+        rate: Rate,
+        /// Say what was found last, and begin nothing
+        #[arg(long)]
+        report: bool,
+        /// Where health, metrics and status page of any broker are
+        #[arg(
+            long,
+            value_name = "HOST:PORT",
+            env = "PLIMSOLL_HTTP",
+            default_value = "127.0.0.1:9093"
+        )]
+        http: String,
+        /// Print what was found as JSON
         #[arg(long)]
         json: bool,
     },

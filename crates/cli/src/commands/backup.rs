@@ -83,9 +83,14 @@ pub(crate) fn restore(args: &RestoreArgs) -> Result<Exit> {
             } else {
                 let shown = dest.display();
                 output::text(&text(&report, false))?;
+                let alone = if report.came_from.is_some() {
+                    "; docs/backup.md says how more brokers join it"
+                } else {
+                    ""
+                };
                 output::text(&format!(
                     "`plimsoll serve --dir {shown}` starts it; it will say that records may be lost: what was \
-                     written after the backup\n"
+                     written after the backup{alone}\n"
                 ))?;
             }
             return Ok(Exit::Ok);
@@ -191,8 +196,19 @@ fn text(report: &Report, is_backup: bool) -> String {
     let time = UNIX_EPOCH + Duration::from_millis(report.begun_ms);
     let time = humantime::format_rfc3339_seconds(time);
     let what = if is_backup { "backed up" } else { "restored" };
-    let mut text =
-        format!("{what}: the broker {}, with all that was durable at {time}\n", report.cluster);
+    let cluster = &report.cluster;
+    let mut text = match &report.came_from {
+        None => format!("{what}: the broker {cluster}, with all that was durable at {time}\n"),
+        Some(before) => format!(
+            "{what}: a replica of the cluster {before}, with all that was durable on its disk at {time}; it is a \
+             new cluster now, {cluster}, whose only node is 1\n"
+        ),
+    };
+    for doubt in &report.doubts {
+        text += &format!(
+            "this broker may lack what others have: {doubt}; take a backup of another too\n"
+        );
+    }
     let sum = |of: fn(&ShardReport) -> u64| report.shards.iter().map(of).sum::<u64>();
     let runs = |runs: u64, bytes: u64| format!("{}, {}", counted(runs, "run"), units::bytes(bytes));
     text += &format!(
@@ -246,7 +262,9 @@ fn object(report: &Report) -> Value {
     };
     json!({
         "cluster": report.cluster,
+        "came_from": report.came_from,
         "begun_ms": report.begun_ms,
+        "doubts": report.doubts,
         "shards": report.shards.iter().map(shard).collect::<Vec<_>>(),
     })
 }

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
+use crate::cluster::{Cluster, in_time, numbers, read, run as ask};
 use crate::serving::{Broker, plimsoll, text};
 
 /// What is answered, what is said, and the exit status.
@@ -77,4 +78,48 @@ fn a_broker_that_runs_is_backed_up_and_comes_back() {
     let (_, said, status) = run(&["restore", path(&kept), path(&new)]);
     assert_eq!(status, 1, "{said}");
     assert!(said.contains("is damaged") && !new.exists(), "{said}");
+}
+
+/// What was restored of a replica of three was no directory that a broker could start in, or one whose shards nobody led.
+#[test]
+fn a_replica_of_three_is_backed_up_while_records_come_and_becomes_a_broker_of_its_own() {
+    let tmp = tempfile::tempdir().unwrap();
+    let [kept, restored] = ["kept", "restored"].map(|name| tmp.path().join(name));
+    let cluster = Cluster::found();
+    let brokers: Vec<_> = (1..=3).map(|node| cluster.start(node)).collect();
+    in_time("topics", || {
+        ask(&brokers[0], "topic create first --if-not-exists", "")?;
+        ask(&brokers[0], "topic create sure --if-not-exists --config flush.messages=1", "")
+    });
+    in_time("records", || ask(&brokers[0], "produce first", &numbers(0..100)));
+    in_time("records", || ask(&brokers[1], "produce sure", &numbers(0..10)));
+    // The second leads no shard of records: it is neither their founder nor preferred.
+    std::thread::scope(|scope| {
+        let more = scope.spawn(|| {
+            in_time("records", || ask(&brokers[2], "produce first", &numbers(100..200)));
+        });
+        in_time("what was acknowledged is durable there", || {
+            let taken = json(&["backup", path(&cluster.data(2)), path(&kept)]);
+            assert_eq!(taken["doubts"], serde_json::json!([]), "{taken}");
+            let log = |shard: usize| taken["shards"][shard]["last_log_index"].as_u64();
+            let has_all = log(2) > Some(3) && log(3) > Some(3);
+            if has_all && more.is_finished() { Ok(()) } else { Err(format!("{taken}")) }
+        });
+    });
+    json(&["backup", path(&cluster.data(2)), path(&kept)]);
+    let id = fs::read_to_string(cluster.data(2).join("cluster")).unwrap();
+    drop(brokers);
+    let report = json(&["restore", path(&kept), path(&restored)]);
+    assert_eq!(report["came_from"].as_str(), Some(&id[..32]));
+    assert_ne!(
+        report["cluster"].as_str(),
+        Some(&id[..32]),
+        "the others must not take it for theirs"
+    );
+    let broker = Broker::start(&restored);
+    let found = in_time("it is read", || read(&broker));
+    assert!(found.len() >= 100, "{found:?}");
+    assert_eq!(ask(&broker, "consume sure --from earliest", ""), Ok(numbers(0..10)));
+    in_time("it takes records", || ask(&broker, "produce first", &numbers(1000..1010)));
+    assert_eq!(broker.stop(), Some(0));
 }

@@ -24,7 +24,7 @@ fn voters(broker: &Broker) -> Result<Vec<Value>, String> {
     Ok(rolls.into_iter().map(|roll| roll["voters"].clone()).collect())
 }
 
-fn until_these_vote(broker: &Broker, expected: &[u64]) {
+pub(crate) fn until_these_vote(broker: &Broker, expected: &[u64]) {
     let expected = serde_json::json!(expected);
     in_time("these vote", || {
         let found = voters(broker)?;

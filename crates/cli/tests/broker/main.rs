@@ -5,6 +5,7 @@ mod backup;
 mod chapters;
 mod client;
 mod cluster;
+mod cluster_scrub;
 mod joining;
 mod loss;
 mod operator;

@@ -235,3 +235,43 @@ fn an_operator_says_who_leads_and_a_node_that_drains_leads_nothing() {
     println!("{count} records, the longest gap {longest:?}");
     check(&brokers[0], count);
 }
+
+#[test]
+fn three_brokers_become_one_and_a_producer_and_consumers_go_on() {
+    let cluster = Cluster::found();
+    let (mut brokers, writer) = begin(&cluster);
+    for node in [3, 2] {
+        let goes = brokers[node - 1].take().unwrap();
+        let first = brokers[0].as_ref().unwrap();
+        in_time("it hands over", || {
+            let drained = plimsoll(&["cluster", "drain", "--http", &goes.http]).output().unwrap();
+            let said = text(&drained.stdout) + &text(&drained.stderr);
+            if drained.status.success() { Ok(()) } else { Err(said) }
+        });
+        in_time("it goes", || {
+            let node = node.to_string();
+            let removed = plimsoll(&["cluster", "remove", "--node", &node, "--http", &first.http]);
+            let removed = { removed }.output().unwrap();
+            if removed.status.success() { Ok(()) } else { Err(text(&removed.stderr)) }
+        });
+        assert_eq!(goes.stop(), Some(0));
+        writer.wait_for(50);
+        let found = in_time("it is read", || run(first, "consume rolled --from earliest", ""));
+        let count = found.lines().count();
+        assert!(count >= 100, "{count}");
+        let expected = (0..count).map(|number| number.to_string());
+        assert!(found.lines().eq(expected), "{found}");
+    }
+    let status = plimsoll(&["cluster", "status", "--json", "--http"])
+        .arg(&brokers[0].as_ref().unwrap().http)
+        .output()
+        .unwrap();
+    let rolls: Vec<Value> = serde_json::from_slice(&status.stdout).unwrap();
+    assert!(rolls.iter().all(|roll| roll["voters"] == serde_json::json!([1])), "{rolls:?}");
+    let (count, longest) = writer.end();
+    println!("{count} records, the longest gap {longest:?}");
+    check(brokers[0].as_ref().unwrap(), count);
+    // It is one when it comes back, too.
+    assert_eq!(brokers[0].take().and_then(Broker::stop), Some(0));
+    check(&cluster.start(1), count);
+}

@@ -9,14 +9,14 @@ use super::cluster::{Cluster, in_time, numbers, read, run};
 use super::serving::{Broker, plimsoll};
 
 /// Chapters of so many bytes: a few thousand records.
-const SMALL: [&str; 2] = ["--chapter-bytes", "64KiB"];
+pub(crate) const SMALL: [&str; 2] = ["--chapter-bytes", "64KiB"];
 /// About a chapter.
-const EACH: u32 = 10_000;
+pub(crate) const EACH: u32 = 10_000;
 /// Who did not answer for so long is away.
 const AWAY: Duration = Duration::from_secs(5);
 
 /// The last chapter that is settled of shard 2, and not in its log any more.
-fn settled(cluster: &Cluster, node: usize) -> u64 {
+pub(crate) fn settled(cluster: &Cluster, node: usize) -> u64 {
     let dir = cluster.data(node);
     let listed = plimsoll(&["chapter", "list", dir.to_str().unwrap(), "--json"]).output().unwrap();
     let Ok(listed) = serde_json::from_slice::<Value>(&listed.stdout) else { return 0 };
@@ -24,7 +24,7 @@ fn settled(cluster: &Cluster, node: usize) -> u64 {
 }
 
 /// Sends these, and waits until a chapter more of them is settled there.
-fn settle(cluster: &Cluster, at: usize, broker: &Broker, first: u32) {
+pub(crate) fn settle(cluster: &Cluster, at: usize, broker: &Broker, first: u32) {
     let before = settled(cluster, at);
     in_time("it takes records", || run(broker, "produce first", &numbers(first..first + EACH)));
     in_time("a chapter is settled", || {

@@ -39,6 +39,10 @@
 //! the cause of all that was read before it. One change goes the other way: that a topic is *gone* is agreed on once no shard
 //! has anything of it. So the logs are read on until none came while they were.
 //!
+//! **What a cluster has.** A replica is copied as it is: what is durable on that disk, which may be behind what is durable on a
+//! majority, or in doubt. Where its files say so the report does (`doubts`). What is restored is a cluster of one: its log goes
+//! on with an entry by which nobody else votes.
+//!
 //! **What is durable.** Files may hold entries that are not durable yet: so might a disk after a power cut. What the copy of a
 //! log says of itself is written by that copy. Marks of the run are not copied, nor the ring, nor the witness: a start finds
 //! logs without a mark, and fences off what may have been given away.
@@ -79,8 +83,12 @@ pub(crate) type Tell<'a> = &'a mut dyn FnMut(Progress) -> bool;
 pub struct Report {
     /// Whose it is.
     pub cluster: String,
+    /// The cluster that what was restored is a replica of, where it is a cluster of its own now.
+    pub came_from: Option<String>,
     /// When the backup was begun, in ms since 1970.
     pub begun_ms: u64,
+    /// Why the broker that it was taken of may lack something that its cluster has; nothing of one that is alone.
+    pub doubts: Vec<String>,
     /// Its shards.
     pub shards: Vec<ShardReport>,
 }

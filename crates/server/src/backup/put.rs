@@ -8,16 +8,21 @@ use super::error::Error;
 use super::head::{Head, OfShard};
 use super::look::Look;
 use super::{Progress, Report, ShardReport, Tell};
-use crate::broker::{Snapshot, layout};
+use crate::broker::Snapshot;
+use crate::broker::layout::{self, ALONE};
 use crate::chapter::{Filled, Manifest, Mirror, Wanted};
 use crate::cluster::{Identity, LogCopy};
 use crate::cursor::Malformed;
+use crate::random;
 
 /// Makes the data directory of a broker of a backup, in a directory that has nothing. All that is copied is verified. Durable
 /// on return; before, no broker starts there. `tell` is told what is going on, and says whether to go on.
 ///
 /// What was given away beyond the backup is not known: the broker that starts there finds logs without a mark of their run,
 /// and fences it off.
+///
+/// A replica of a cluster becomes a cluster of its own, whose only node is 1: nobody else of those that voted has what was
+/// restored. It has another id, so that the brokers that the backup is of never take it for theirs.
 ///
 /// # Errors
 /// [`Error`]. What is in `dest` then is to be removed.
@@ -32,20 +37,26 @@ pub fn restore(
     }
     layout::begin_restore(&**dest)?;
     let mut shards = Vec::new();
+    let mut was_alone = true;
     for of_shard in &look.head.shards {
-        shards.push(shard(&look, dest, of_shard, tell)?);
+        let (report, is_alone) = shard(&look, dest, of_shard, tell)?;
+        shards.push(report);
+        was_alone &= is_alone;
     }
     let Head { cluster, begun_ms, .. } = look.head;
+    let (cluster, came_from) =
+        if was_alone { (cluster, None) } else { (random::hex(), Some(cluster)) };
     layout::end_restore(&**dest, &cluster)?;
-    Ok(Report { cluster, begun_ms, shards })
+    Ok(Report { cluster, came_from, begun_ms, doubts: Vec::new(), shards })
 }
 
+/// A shard, and whether nobody else had a replica of it.
 fn shard(
     look: &Look,
     dest: &Arc<dyn Dir>,
     wanted: &OfShard,
     tell: Tell<'_>,
-) -> Result<ShardReport, Error> {
+) -> Result<(ShardReport, bool), Error> {
     let number = wanted.number;
     let of_shard = Error::of_shard(number);
     let name = layout::shard(number);
@@ -63,6 +74,7 @@ fn shard(
     if stopped {
         return Err(Error::Stopped);
     }
+    let voters = log.as_ref().map(LogCopy::voters).unwrap_or_default();
     let log = log.and_then(LogCopy::finish).map_err(&of_shard)?;
     let found = OfShard::of(&**look.rest(), number, log)?;
     if (found.last, found.log) != (wanted.last, wanted.log) {
@@ -79,10 +91,17 @@ fn shard(
         }
     }
     let identity = Identity::look(&*from).map_err(&of_shard)?;
-    if let Some(identity) = identity {
+    let state = Snapshot::look(&**look.rest(), number)?;
+    let mut is_alone = true;
+    if let Some(mut identity) = identity {
+        let place = state.as_ref().map(|state| &state.place);
+        is_alone = identity.is_alone(ALONE, &voters, place);
+        if !is_alone {
+            identity.go_on_alone(ALONE, &voters, place, &to, log).map_err(&of_shard)?;
+        }
         identity.write(&*to).map_err(&of_shard)?;
     }
-    if let Some(state) = Snapshot::look(&**look.rest(), number)? {
+    if let Some(state) = state {
         state.write(&**dest, number)?;
     }
     let mut report = ShardReport {
@@ -111,5 +130,5 @@ fn shard(
         manifest.write(&*to, number).map_err(&of_chapters)?;
         (report.chapter, report.runs) = (manifest.settled.chapter, mirror.filled(&runs));
     }
-    Ok(report)
+    Ok((report, is_alone))
 }

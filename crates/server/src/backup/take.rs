@@ -10,7 +10,7 @@ use super::head::{Head, NAME, Slot};
 use super::shard::{Source, Taken};
 use super::{Report, Tell};
 use crate::broker::layout::{self, CONTROL, DURABLE};
-use crate::broker::{GROUPS, SHARED};
+use crate::broker::{GROUPS, SHARED, doubts_of};
 use crate::chapter::{MANIFEST, Manifest, Mirror};
 use crate::cluster;
 use crate::control::Change;
@@ -45,6 +45,7 @@ pub fn backup(
 ) -> Result<Report, Error> {
     let cluster = layout::look_for_cluster_id(&**source)?;
     let cluster = cluster.ok_or(Error::NotABroker { lacks: "file 'cluster'".to_owned() })?;
+    let broker = source;
     let source = |number| Source::open(source, number, RECORDS.contains(&number));
     let sources: Vec<Source> = SHARDS.into_iter().map(source).collect::<Result<_, _>>()?;
     let old = Head::look(&**dest)?;
@@ -74,7 +75,10 @@ pub fn backup(
         Ok((shards, reports, manifests)) => {
             let (cluster, slot) = (old.cluster.clone(), Some(slot));
             let head = Head { slot, begun_ms, cluster: cluster.clone(), shards };
-            (head, Report { cluster, begun_ms, shards: reports }, manifests)
+            let ends = reports.iter().map(|shard| (shard.number, shard.last_index)).collect();
+            let doubts = doubts_of(&**broker, &ends)?;
+            let report = Report { cluster, came_from: None, begun_ms, doubts, shards: reports };
+            (head, report, manifests)
         }
         Err(why) => {
             // Runs that were copied stay, and the manifest that names them. What stays of the rest is cleared by the next.

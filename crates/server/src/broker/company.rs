@@ -16,6 +16,7 @@ use tokio::runtime::Handle;
 use tokio::time::{sleep, timeout};
 
 use super::error::Failed;
+use super::layout::ALONE;
 use super::members::{Member, Members};
 use super::mender::Others;
 use super::options::Seat;
@@ -289,6 +290,11 @@ impl Company {
         self.peers.get().is_some_and(Peers::is_outdated)
     }
 
+    /// What went over the connections to the others, and what was refused; nothing where it is alone.
+    pub(super) fn counters(&self) -> Option<(usize, peer::Counters)> {
+        self.peers.get().map(|peers| (peers.connected().len(), peers.counters()))
+    }
+
     /// All doors, by their numbers.
     pub(super) fn all_doors(&self) -> Vec<(u32, Arc<dyn Door>)> {
         self.doors().iter().map(|(number, door)| (*number, Arc::clone(door))).collect()
@@ -325,9 +331,6 @@ impl Others for Company {
         .boxed()
     }
 }
-
-/// The id of a node that is alone.
-const ALONE: u64 = 1;
 
 /// The id of the node that has this seat, or none.
 pub(super) fn node_of(seat: Option<&Seat>) -> u64 {

@@ -266,12 +266,12 @@ impl Opened {
             // A panic there was printed there.
             spawn_blocking(move || cold.warm()).await.ok();
         });
-        let scrubber = Scrubber::new(number, Arc::clone(&shelf), scrub_every, clock);
-        let scrubber = Arc::new(scrubber);
-        let scrubbing = Task::spawn(group.runtime(), Arc::clone(&scrubber).scrub());
         let others = Arc::clone(company) as Arc<dyn Others>;
         let mender = Arc::new(Mender::new(number, Arc::clone(&shelf), others));
         let mending = Task::spawn(group.runtime(), Arc::clone(&mender).mend());
+        let (whole, heals) = (Arc::clone(&shelf), Arc::clone(&mender));
+        let scrubber = Arc::new(Scrubber::new(number, whole, heals, scrub_every, clock));
+        let scrubbing = Task::spawn(group.runtime(), Arc::clone(&scrubber).keep());
         DataShard {
             number,
             asks,

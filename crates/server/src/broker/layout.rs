@@ -18,6 +18,9 @@ pub(crate) const SHARED: u32 = 2;
 /// The shard of records that are durable before they are acknowledged.
 pub(crate) const DURABLE: u32 = 3;
 
+/// The id of a node that is alone.
+pub(crate) const ALONE: u64 = 1;
+
 /// The directory of a shard's log.
 pub(crate) fn shard(number: u32) -> String {
     format!("shard-{number}")

@@ -5,9 +5,10 @@
 //! whoever reads it is given what another node reads there: committed, and each batch with its own checksum. What that
 //! node compacted at another time may differ in what older records of a key are left, as it may where another leads.
 
+use std::collections::BTreeMap;
 use std::fmt::Debug;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -41,16 +42,28 @@ pub(super) struct Mender {
     shelf: Arc<Shelf>,
     others: Arc<dyn Others>,
     healed: AtomicU64,
+    /// Why what is damaged of a partition was not healed when that was tried last.
+    whys: Mutex<BTreeMap<Opening, String>>,
 }
 
 impl Mender {
     pub(super) fn new(number: u32, shelf: Arc<Shelf>, others: Arc<dyn Others>) -> Self {
-        Self { number, shelf, others, healed: AtomicU64::new(0) }
+        Self { number, shelf, others, healed: AtomicU64::new(0), whys: Mutex::default() }
     }
 
     /// How many runs it has healed.
     pub(super) fn healed(&self) -> u64 {
         self.healed.load(Ordering::Relaxed)
+    }
+
+    /// Why what is damaged of a partition is not healed; `None` if that was not tried since.
+    pub(super) fn why_not(&self, opening: Opening) -> Option<String> {
+        self.whys().get(&opening).cloned()
+    }
+
+    /// What is damaged counts as not tried yet.
+    pub(super) fn tries_anew(&self) {
+        self.whys().clear();
     }
 
     /// Mends for ever.
@@ -66,9 +79,12 @@ impl Mender {
     /// Mends what is known to be damaged, where there is somebody to ask. Whether nothing is left of it that could be.
     async fn mend_all(&self) -> bool {
         let mut is_whole = true;
-        for opening in self.shelf.wounded() {
+        let wounded = self.shelf.wounded();
+        self.whys().retain(|opening, _| wounded.contains(opening));
+        for opening in wounded {
             if self.others.here().is_empty() {
-                return true;
+                self.whys().insert(opening, "no other broker is there to ask".to_owned());
+                continue;
             }
             is_whole &= self.mend_one(opening).await;
         }
@@ -78,33 +94,43 @@ impl Mender {
     async fn mend_one(&self, opening: Opening) -> bool {
         let shelf = Arc::clone(&self.shelf);
         let Ok(broken) = spawn_blocking(move || shelf.broken(opening)).await else { return false };
-        let mut is_whole = true;
+        let mut why_not = None;
         for broken in broken {
-            is_whole &= self.heal(&broken).await;
+            why_not = self.heal(&broken).await.err().or(why_not);
         }
-        if is_whole {
-            self.shelf.is_mended(opening);
+        match why_not {
+            None => self.shelf.is_mended(opening),
+            Some(why) => {
+                self.whys().insert(opening, why);
+                return false;
+            }
         }
-        is_whole
+        true
     }
 
-    /// Heals a run by what the first node has that has it. Whether one had.
-    async fn heal(&self, broken: &Broken) -> bool {
+    /// Heals a run by what the first node has that has it; or says why none does.
+    async fn heal(&self, broken: &Broken) -> Result<(), String> {
         let (shard, opening, chapter) = (self.number, broken.opening(), broken.chapter());
+        let mut whys = Vec::new();
         for node in self.others.here() {
             match self.heal_by(node, broken.clone()).await {
                 Ok(true) => {
                     self.healed.fetch_add(1, Ordering::Relaxed);
                     tracing::info!(shard, %opening, chapter, node, "a damaged run is healed");
-                    return true;
+                    return Ok(());
                 }
-                Ok(false) => {}
+                Ok(false) => whys.push(format!("node {node} has no such run, or does not answer")),
                 Err(why) => {
                     tracing::warn!(shard, %opening, chapter, node, %why, "a damaged run is not healed");
+                    whys.push(format!("by node {node}: {why}"));
                 }
             }
         }
-        false
+        Err(whys.join("; "))
+    }
+
+    fn whys(&self) -> MutexGuard<'_, BTreeMap<Opening, String>> {
+        self.whys.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn heal_by(&self, node: u64, broken: Broken) -> Result<bool, Error> {

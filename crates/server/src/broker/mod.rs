@@ -32,7 +32,8 @@
 //! | `keeper.rs` | the task that writes it, and lets the log go |
 //! | `compactor.rs` | the task that keeps the newest record of each key |
 //! | `ends.rs` | how work on another thread is told to end |
-//! | `scrubber.rs` | reads every chapter again now and then |
+//! | `scrubber.rs` | reads every chapter of a shard again, now and then or when it is asked to |
+//! | `scrubs.rs`, `scrubbed.rs` | an operator has every node do that; what each says of it, drawn |
 //! | `mender.rs`, `giver.rs`, `repair.rs` | what is damaged in chapters is asked of other nodes; what gives it there; and how that is said, drawn |
 //! | `settler.rs` | the task that writes chapters, and has go what is past its retention in them |
 //! | `room.rs` | whether the disk has room for records |
@@ -45,6 +46,7 @@
 //! | `seeded.rs` | what a node was given of a shard is put in place |
 //! | `deleting.rs` | topics that go: what is done of it by each leader |
 //! | `coordinator.rs` | the groups' shard, and the task that coordinates |
+//! | `doubts.rs` | why a replica may lack something, as its directory says |
 //! | `look.rs` | what lies in a directory, looked at from outside: nothing is changed |
 //! | `overview.rs` | what a node is doing, as values for whoever looks at it from outside |
 //! | `error.rs` | what a node cannot go on without |
@@ -67,6 +69,7 @@ mod decided;
 mod deleting;
 mod desk;
 mod domains;
+mod doubts;
 mod ends;
 mod error;
 mod giver;
@@ -94,7 +97,9 @@ mod repair;
 mod replica;
 mod roll;
 mod room;
+mod scrubbed;
 mod scrubber;
+mod scrubs;
 pub(crate) mod seeded;
 mod settler;
 mod snapshot;
@@ -110,6 +115,7 @@ pub(crate) use self::company::Door;
 pub(crate) use self::coordinator::Asked;
 pub(crate) use self::data::{DataShard, Ends};
 pub(crate) use self::domains::DomainsOverview;
+pub(crate) use self::doubts::doubts_of;
 pub use self::error::Failed;
 pub(crate) use self::layout::{CONTROL, GROUPS, ID_DIGITS as CLUSTER_DIGITS, SHARED};
 pub use self::layout::{cluster_in, found};
@@ -129,4 +135,7 @@ pub(crate) use self::read::{Read, Reading};
 pub use self::recovery::{GoesOn, NotRecovered, OnMajorityDirty};
 pub use self::registrar::{Joined, NotChanged};
 pub use self::roll::{Condition, Roll, Row};
+pub use self::scrubbed::Scrubbed;
+pub use self::scrubber::Phase;
+pub use self::scrubs::{Begun, NodeScrubs};
 pub(crate) use self::snapshot::Snapshot;

@@ -33,6 +33,7 @@ use super::options::{Options, Promise};
 use super::recovery::{Own, Recovery};
 use super::registrar::Registrar;
 use super::room::Room;
+use super::scrubs::Scrubs;
 use super::seeded::{put_in_place, trust};
 use super::task::Task;
 use super::topics::{Control, Topics};
@@ -55,6 +56,7 @@ pub struct Node {
     pub(crate) leaders: Arc<Leaders>,
     pub(crate) recovery: Arc<Recovery>,
     pub(crate) registrar: Arc<Registrar>,
+    pub(crate) scrubs: Arc<Scrubs>,
     pub(crate) options: Options,
     domains: Arc<Domains>,
     members: Arc<Members>,
@@ -215,10 +217,12 @@ impl Node {
         };
         let recovery = Recovery::new(&company, &topics, &groups, dir, own);
         let registrar = Registrar::new(&company, &topics);
+        let scrubs = Scrubs::new(&company, &topics);
         let operators = Operators {
             leaders: Arc::downgrade(&leaders),
             recovery: Arc::downgrade(&recovery),
             registrar: Arc::downgrade(&registrar),
+            scrubs: Arc::downgrade(&scrubs),
         };
         company.obey(Arc::new(operators));
         let members = Arc::new(Members::alone(company.node()));
@@ -268,6 +272,7 @@ impl Node {
             leaders,
             recovery,
             registrar,
+            scrubs,
             options,
             domains,
             members,
@@ -433,6 +438,11 @@ impl Node {
         self.company.others()
     }
 
+    /// How many other nodes are connected, and what went over all connections to them; nothing where it is alone.
+    pub(crate) fn peer_counters(&self) -> Option<(usize, peer::Counters)> {
+        self.company.counters()
+    }
+
     /// Asks another node at a door.
     pub(crate) fn ask(
         &self,
@@ -448,8 +458,8 @@ impl Node {
     /// # Errors
     /// The first that could not be made durable.
     pub fn close(self) -> Result<(), Failed> {
-        let Self { topics, groups, run, tasks, meeting, company, memory, .. } = self;
-        drop((tasks, meeting));
+        let Self { topics, groups, run, tasks, meeting, scrubs, company, memory, .. } = self;
+        drop((tasks, meeting, scrubs));
         let groups = alone(groups, |groups| groups.group.runtime().clone()).close();
         let mut ends = Ends::new();
         let topics = alone(topics, |topics| topics.group().runtime().clone());

@@ -4,11 +4,13 @@
 //! a request
 //! 0 version   u8   1
 //! 1 kind      u8   1 may you lead   2 have it led   3 what are you   4 go on after a loss   5 what was decided
-//!                  6 have a node come   7 have one go
+//!                  6 have a node come   7 have one go   8 scrub   9 end a scrub   10 how do scrubs go
 //! 2 shard     u32  of 2 and 5
 //! 6 node      u64  of 2: who is to lead it
 //! 2 node      u64  of 6 and 7; 0 of 6 is for whoever is asked to choose
 //! 10 address  text of 6: where it is to be found
+//! 2 scrub     u64  of 8 and 9: its number, never 0
+//! 10 rate     u64  of 8: bytes a second; 0: as fast as the disk is
 //! 2 declared  u8   of 4: 1 by what was declared before
 //! 3 decision  72   of 4, as in `decided.rs`; behind it the row of whoever is asked, as in `roll.rs`
 //!
@@ -19,10 +21,12 @@
 //! 2 node      u64  of 6
 //! 2 rows      u32 count · each as in `roll.rs`   of 1 to 3
 //! 2 decision  72   of 1 to 5
+//! 2 scrubs    u32 count · each as in `scrubbed.rs`   of 8 to 10
 //! ```
 //!
 //! Little-endian; text is length u16 · UTF-8, nothing behind it.
 
+use std::num::NonZeroU64;
 use std::sync::Weak;
 use std::time::Duration;
 
@@ -36,6 +40,7 @@ use super::leaders::{Leaders, NotLed};
 use super::recovery::Recovery;
 use super::registrar::Registrar;
 use super::roll::Row;
+use super::scrubs::Scrubs;
 use crate::cursor::{Cursor, Malformed, push_text};
 use crate::peer::Peer;
 
@@ -66,6 +71,12 @@ pub(super) enum Request {
     Join { node: u64, address: String },
     /// To have a node go.
     Remove(u64),
+    /// To read all its chapters again, as the scrub of this number, at so many bytes a second.
+    Scrub { scrub: u64, rate: Option<NonZeroU64> },
+    /// To end that, if it is under way.
+    StopScrub(u64),
+    /// How its scrubs go.
+    Scrubs,
 }
 
 impl Request {
@@ -97,6 +108,12 @@ impl Request {
                 bytes
             }
             Self::Remove(node) => [&[VERSION, 7][..], &node.to_le_bytes()].concat(),
+            Self::Scrub { scrub, rate } => {
+                let rate = rate.map_or(0, NonZeroU64::get);
+                [&[VERSION, 8][..], &scrub.to_le_bytes(), &rate.to_le_bytes()].concat()
+            }
+            Self::StopScrub(scrub) => [&[VERSION, 9][..], &scrub.to_le_bytes()].concat(),
+            Self::Scrubs => vec![VERSION, 10],
         }
     }
 
@@ -122,6 +139,9 @@ impl Request {
                 address: from.text(ADDRESS_BYTES_MAX, "an address")?.to_owned(),
             },
             (VERSION, 7) => Self::Remove(from.u64()?),
+            (VERSION, 8) => Self::Scrub { scrub: from.u64()?, rate: NonZeroU64::new(from.u64()?) },
+            (VERSION, 9) => Self::StopScrub(from.u64()?),
+            (VERSION, 10) => Self::Scrubs,
             (VERSION, other) => return Err(Malformed::Field("what is asked", other.into())),
             (other, _) => return Err(Malformed::Field("a version", other.into())),
         };
@@ -191,18 +211,17 @@ pub(super) struct Operators {
     pub(super) leaders: Weak<Leaders>,
     pub(super) recovery: Weak<Recovery>,
     pub(super) registrar: Weak<Registrar>,
+    pub(super) scrubs: Weak<Scrubs>,
 }
 
 impl Door for Operators {
     fn answer(&self, _: Peer, request: &Bytes) -> BoxFuture<'static, Vec<Bytes>> {
         let (leaders, recovery) = (self.leaders.upgrade(), self.recovery.upgrade());
-        let registrar = self.registrar.upgrade();
+        let (registrar, scrubs) = (self.registrar.upgrade(), self.scrubs.upgrade());
         let request = Request::decode(request);
         async move {
-            let (Some(leaders), Some(recovery), Some(registrar)) = (leaders, recovery, registrar)
-            else {
-                return Vec::new();
-            };
+            let (Some(leaders), Some(recovery)) = (leaders, recovery) else { return Vec::new() };
+            let (Some(registrar), Some(scrubs)) = (registrar, scrubs) else { return Vec::new() };
             match request {
                 Ok(request @ (Request::May | Request::Move { .. })) => {
                     let answer = leaders.answer(request).await;
@@ -210,6 +229,9 @@ impl Door for Operators {
                 }
                 Ok(request @ (Request::Join { .. } | Request::Remove(_))) => {
                     vec![encode(&registrar.answer(request).await).into()]
+                }
+                Ok(request @ (Request::Scrub { .. } | Request::StopScrub(_) | Request::Scrubs)) => {
+                    vec![encode(&scrubs.answer(&request)).into()]
                 }
                 Ok(request) => vec![encode(&recovery.answer(request).await).into()],
                 Err(why) => {
@@ -249,6 +271,8 @@ mod tests {
         let recover = Request::Recover { decided, row: Box::new(row()), is_declared: true };
         let join = Request::Join { node: 4, address: "d:9094".to_owned() };
         let others = [recover, Request::Decided(2), join, Request::Remove(3)];
+        let scrub = Request::Scrub { scrub: 7, rate: NonZeroU64::new(16 << 20) };
+        let others = others.into_iter().chain([scrub, Request::StopScrub(7), Request::Scrubs]);
         for request in [Request::May, moved.clone(), Request::Roll].into_iter().chain(others) {
             let bytes = request.encode();
             for end in 0..bytes.len() {

@@ -1,29 +1,49 @@
-//! [`Scrubber`]: reads every chapter again now and then, slowly, so that a disk that forgets is found out.
+//! [`Scrubber`]: reads every chapter of a shard again, past the page cache, so that a disk that forgets is found out.
+//!
+//! It does so by itself now and then, slowly, and when an operator asks for it (`scrubs.rs`). One pass reads at a time: an
+//! operator's takes the place of one of the schedule, as it reads all of it too. What is found damaged is noted on the
+//! shelf, where the mender sees it.
 
-use std::sync::Arc;
+use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
-use crate::chapter::{Error, Shelf};
+use super::mender::Mender;
+use crate::chapter::{Error, Reread, Shelf};
 
 /// A start has more to do than that.
 const REST_AFTER_START: Duration = Duration::from_secs(3600);
-/// Bytes that are read between two pauses, about.
+/// Bytes that are read before a file is opened anew, about: what is open has its room kept.
 const PIECE_BYTES: u64 = 4 << 20;
-/// So that others do not feel it: 16 MiB a second at most.
-const PAUSE: Duration = Duration::from_millis(250);
+/// Bytes a second that the schedule reads, so that others do not feel it.
+const RATE: NonZeroU64 = NonZeroU64::new(16 << 20).expect("it is not zero");
+/// A pass that waits for its rate looks this often whether it was stopped.
+const LOOK: Duration = Duration::from_millis(100);
+/// Files of which it is said why they were not read: the rest is counted.
+const UNREAD_MAX: usize = 4;
+
+/// Whose pass it is: an operator's scrub, by its number, or the schedule's.
+pub(super) type ScrubId = u64;
+/// The schedule's.
+pub(super) const SCHEDULE: ScrubId = 0;
 
 /// Scrubs the shelf of a shard.
 #[derive(Debug)]
 pub(super) struct Scrubber {
     number: u32,
     shelf: Arc<Shelf>,
-    /// How long it rests; `None`: it does nothing.
+    mender: Arc<Mender>,
+    /// How long the schedule rests; `None`: there is none.
     every: Option<Duration>,
     clock: fn() -> u64,
+    /// Held by whoever reads.
+    turn: tokio::sync::Mutex<()>,
+    pass: Mutex<Pass>,
     /// When it last came to an end, in ms since 1970; 0: not yet.
     ended_ms: AtomicU64,
     /// Bytes of batches that were there then to be read.
@@ -37,15 +57,71 @@ pub(super) struct Scrubbed {
     pub(super) bytes: u64,
 }
 
+/// The pass that is under way, or the last.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Pass {
+    pub(super) scrub: ScrubId,
+    pub(super) phase: Phase,
+    /// In ms since 1970; 0: not yet.
+    pub(super) begun_ms: u64,
+    pub(super) ended_ms: u64,
+    /// Bytes of batches that were there to be read when it began.
+    pub(super) due_bytes: u64,
+    pub(super) read_bytes: u64,
+    /// Runs that it found damaged.
+    pub(super) damaged: u64,
+    /// How many the mender had healed when it began.
+    pub(super) healed_before: u64,
+    /// Why some of it was not read.
+    pub(super) unread: Vec<String>,
+}
+
+/// How far a pass is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Phase {
+    /// There was none since the start.
+    #[default]
+    Never = 0,
+    /// Another shard's turn comes first.
+    Waiting = 1,
+    /// It reads.
+    Running = 2,
+    /// It has read all that it could.
+    Ended = 3,
+    /// It was stopped before.
+    Stopped = 4,
+}
+
+impl Phase {
+    pub(super) const ALL: [Self; 5] =
+        [Self::Never, Self::Waiting, Self::Running, Self::Ended, Self::Stopped];
+
+    /// Whether more is to be read.
+    pub(super) fn goes_on(self) -> bool {
+        matches!(self, Self::Waiting | Self::Running)
+    }
+}
+
 impl Scrubber {
     pub(super) fn new(
         number: u32,
         shelf: Arc<Shelf>,
+        mender: Arc<Mender>,
         every: Option<Duration>,
         clock: fn() -> u64,
     ) -> Self {
-        let (ended_ms, bytes) = (AtomicU64::new(0), AtomicU64::new(0));
-        Self { number, shelf, every, clock, ended_ms, bytes }
+        Self {
+            number,
+            shelf,
+            mender,
+            every,
+            clock,
+            turn: tokio::sync::Mutex::default(),
+            pass: Mutex::default(),
+            ended_ms: AtomicU64::new(0),
+            bytes: AtomicU64::new(0),
+        }
     }
 
     /// The last scrub since the start that came to its end, if one did.
@@ -55,31 +131,160 @@ impl Scrubber {
         (ended_ms > 0).then_some(Scrubbed { ended_ms, bytes })
     }
 
-    /// Scrubs for ever. What is found damaged is noted on the shelf, and said.
-    pub(super) async fn scrub(self: Arc<Self>) {
+    /// The pass that is under way, or the last.
+    pub(super) fn pass(&self) -> Pass {
+        self.lock().clone()
+    }
+
+    /// Scrubs for ever, as often as it was told.
+    pub(super) async fn keep(self: Arc<Self>) {
         let Some(every) = self.every else { return };
         sleep(REST_AFTER_START.min(every)).await;
         loop {
-            let bytes = self.shelf.size().live_bytes;
-            for file in self.shelf.files() {
-                if let Err(why) = self.scrub_file(file).await {
-                    tracing::error!(shard = self.number, %why, "a chapter cannot be scrubbed");
+            // Where an operator's reads, all is being read.
+            let is_free = {
+                let mut pass = self.lock();
+                let is_free = !pass.phase.goes_on();
+                if is_free {
+                    *pass = Pass { phase: Phase::Waiting, ..Pass::default() };
                 }
+                is_free
+            };
+            if is_free {
+                self.scrub(SCHEDULE, Some(RATE)).await;
             }
-            self.bytes.store(bytes, Ordering::Relaxed);
-            self.ended_ms.store((self.clock)(), Ordering::Release);
             sleep(every).await;
         }
     }
 
-    async fn scrub_file(&self, file: u64) -> Result<(), Error> {
+    /// An operator's scrub comes: a pass of the schedule ends for it. Returns whether it does; another operator's stays.
+    pub(super) fn expect(&self, scrub: ScrubId) -> bool {
+        let mut pass = self.lock();
+        if pass.scrub != SCHEDULE && pass.phase.goes_on() {
+            return false;
+        }
+        let due_bytes = self.shelf.size().live_bytes;
+        *pass = Pass { scrub, phase: Phase::Waiting, due_bytes, ..Pass::default() };
+        true
+    }
+
+    /// Ends an operator's scrub, if it is this one.
+    pub(super) fn stop(&self, scrub: ScrubId) {
+        self.change(scrub, |pass| {
+            (pass.phase, pass.ended_ms) = (Phase::Stopped, (self.clock)());
+        });
+    }
+
+    /// Reads all of the shelf, if that is still wanted by then. What is found damaged is noted on the shelf, and said.
+    pub(super) async fn scrub(self: &Arc<Self>, scrub: ScrubId, rate: Option<NonZeroU64>) {
+        let _turn = self.turn.lock().await;
+        let due_bytes = self.shelf.size().live_bytes;
+        let is_wanted = self.change(scrub, |pass| {
+            (pass.phase, pass.begun_ms) = (Phase::Running, (self.clock)());
+            (pass.due_bytes, pass.healed_before) = (due_bytes, self.mender.healed());
+        });
+        if !is_wanted {
+            return;
+        }
+        self.mender.tries_anew();
+        let mut pace = Pace { rate, next: Instant::now() };
+        for file in self.shelf.files() {
+            match self.scrub_file(scrub, file, &mut pace).await {
+                Ok(()) => {}
+                Err(Error::Stopped) => return,
+                Err(why) => {
+                    tracing::error!(shard = self.number, %why, "a chapter cannot be scrubbed");
+                    self.change(scrub, |pass| {
+                        // One more says that there are more.
+                        if pass.unread.len() <= UNREAD_MAX {
+                            pass.unread.push(why.to_string());
+                        }
+                    });
+                }
+            }
+        }
+        self.bytes.store(due_bytes, Ordering::Relaxed);
+        self.ended_ms.store((self.clock)(), Ordering::Release);
+        self.change(scrub, |pass| {
+            (pass.phase, pass.ended_ms) = (Phase::Ended, (self.clock)());
+        });
+    }
+
+    async fn scrub_file(
+        self: &Arc<Self>,
+        scrub: ScrubId,
+        file: u64,
+        pace: &mut Pace,
+    ) -> Result<(), Error> {
         let mut next = Some(0);
         while let Some(from) = next {
-            let shelf = Arc::clone(&self.shelf);
-            let read = spawn_blocking(move || shelf.scrub(file, from, PIECE_BYTES)).await;
-            next = read.unwrap_or(Err(Error::Stopped))?;
-            sleep(PAUSE).await;
+            // Dropped where this pass is: then whoever reads on the other thread stops.
+            let (_lives, ends) = channel();
+            let (scrubber, mut paced) = (Arc::clone(self), *pace);
+            let read = spawn_blocking(move || {
+                let mut goes_on = |bytes| scrubber.has_read(scrub, bytes, &mut paced, &ends);
+                let read = scrubber.shelf.scrub(file, from, PIECE_BYTES, &mut goes_on);
+                (read, paced)
+            });
+            let (read, paced) = read.await.map_err(|_ended| Error::Stopped)?;
+            *pace = paced;
+            let Reread { next: following, damaged, unread } = read?;
+            self.change(scrub, |pass| {
+                pass.damaged += damaged;
+                if unread > 0 && pass.unread.len() <= UNREAD_MAX {
+                    pass.unread.push(format!("{unread} pages of the table of file {file}"));
+                }
+            });
+            next = following;
         }
         Ok(())
+    }
+
+    /// Waits as long as so many bytes may take; whether to read more.
+    fn has_read(&self, scrub: ScrubId, bytes: u64, pace: &mut Pace, ends: &Receiver<()>) -> bool {
+        pace.add(bytes);
+        let mut is_wanted = self.change(scrub, |pass| pass.read_bytes += bytes);
+        loop {
+            let wait = pace.next.saturating_duration_since(Instant::now());
+            if !is_wanted || wait.is_zero() {
+                return is_wanted;
+            }
+            is_wanted = ends.recv_timeout(wait.min(LOOK)) == Err(RecvTimeoutError::Timeout)
+                && self.change(scrub, |_pass| {});
+        }
+    }
+
+    /// Changes the pass of a scrub, if that is under way still.
+    fn change(&self, scrub: ScrubId, how: impl FnOnce(&mut Pass)) -> bool {
+        let mut pass = self.lock();
+        let is_it = pass.scrub == scrub && pass.phase.goes_on();
+        if is_it {
+            how(&mut pass);
+        }
+        is_it
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Pass> {
+        self.pass.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// How fast it reads.
+#[derive(Debug, Clone, Copy)]
+struct Pace {
+    /// Bytes a second; `None`: as fast as the disk is.
+    rate: Option<NonZeroU64>,
+    /// When the next piece may be read.
+    next: Instant,
+}
+
+impl Pace {
+    /// So many bytes were read. Where the disk was slower, nothing is made up for.
+    fn add(&mut self, bytes: u64) {
+        let Some(rate) = self.rate else { return };
+        let nanos = u128::from(bytes) * 1_000_000_000 / u128::from(rate.get());
+        let wait = Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));
+        let from = self.next.max(Instant::now());
+        self.next = from.checked_add(wait).unwrap_or(from);
     }
 }

@@ -77,6 +77,7 @@ pub(crate) use mirror::{Mirror, Wanted};
 pub use piece::Piece;
 pub use ranges::Ranges;
 pub use reader::Chapter;
+pub use reread::Reread;
 pub use scrub::Scrub;
 pub use shelf::Shelf;
 pub use survey::{Damage, Found, Opened, Survey, Why};

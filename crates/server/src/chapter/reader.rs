@@ -250,6 +250,18 @@ impl Chapter {
     /// # Errors
     /// [`Error::Run`] with the offsets of the first block that is not what was written.
     pub fn verify(&self, run: &Run) -> Result<u64, Error> {
+        self.verify_while(run, &mut |_bytes| true)
+    }
+
+    /// The same; `goes_on` is told of each piece that was read, and says whether to read the next.
+    ///
+    /// # Errors
+    /// As [`Chapter::verify`]. [`Error::Stopped`]: `goes_on` said no.
+    pub(super) fn verify_while(
+        &self,
+        run: &Run,
+        goes_on: &mut dyn FnMut(u64) -> bool,
+    ) -> Result<u64, Error> {
         let mut all = Vec::new();
         while all.len() < run.blocks as usize {
             let from = u32::try_from(all.len()).unwrap_or(u32::MAX);
@@ -258,6 +270,9 @@ impl Chapter {
             while !rest.is_empty() {
                 let some = blocks_within(rest, VERIFY_BYTES);
                 self.verified(run, rest, some)?;
+                if !goes_on(rest[..some].iter().map(|block| u64::from(block.bytes)).sum()) {
+                    return Err(Error::Stopped);
+                }
                 rest = &rest[some..];
             }
             all.extend(blocks);

@@ -5,18 +5,22 @@
 //! that the caller chose, and goes on where it ended as often as it is asked to: what the log lets go of meanwhile, behind
 //! what is copied, does not matter.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::Hasher;
 use std::sync::Arc;
 
+use openraft::entry::RaftEntry;
+use openraft::{BasicNode, EntryPayload};
 use plimsoll_log::{Ack, Log, Options, Policy, SegmentState, View};
 use plimsoll_sync::{Dir, SyncMethod};
 use twox_hash::XxHash3_64;
 
 use super::error::{Error, Result};
 use super::identity::{self, IDENTITY};
-use super::record::{self, to_log};
+use super::place::Place;
+use super::record::{self, from_log, to_log};
 use super::slot::Identity;
-use super::types::Vote;
+use super::types::{Entry, Members, Payload, Vote, log_id};
 use crate::whole;
 
 /// How often an identity that is being written is read.
@@ -101,6 +105,17 @@ pub(crate) struct LogCopy {
     last: u64,
     bytes: u64,
     hash: XxHash3_64,
+    /// The term of its last entry; 0: it has none.
+    term: u64,
+    /// Who votes by its last entry that says so.
+    members: Option<Members>,
+}
+
+/// Who votes by a log that was copied, and in which term it ends.
+#[derive(Debug, Default)]
+pub(crate) struct Voters {
+    term: u64,
+    members: Option<Members>,
 }
 
 /// What was copied.
@@ -121,7 +136,8 @@ impl LogCopy {
     pub(crate) fn begin(from: Arc<dyn Dir>, to: Arc<dyn Dir>, first: u64) -> Result<Self> {
         let log = Some(open(&to, first, RING_BYTES)?);
         let (last, hash) = (first - 1, XxHash3_64::new());
-        Ok(Self { from, to, log, ring_bytes: RING_BYTES, first, last, bytes: 0, hash })
+        let ring_bytes = RING_BYTES;
+        Ok(Self { from, to, log, ring_bytes, first, last, bytes: 0, hash, term: 0, members: None })
     }
 
     /// The last record that is copied.
@@ -147,8 +163,17 @@ impl LogCopy {
         while self.last < end {
             let Some(found) = reader.next_record()? else { break };
             let (index, bytes) = (found.index, found.payload.len() as u64);
-            let payload = record::payload(index, found.payload)
+            let entry = record::decode(index - 1, found.payload)
                 .map_err(|source| Error::NotAnEntry { index: index - 1, source })?;
+            self.term = entry.log_id.leader_id.term;
+            let payload = match entry.payload {
+                EntryPayload::Normal(Payload(payload)) => Some(payload),
+                EntryPayload::Membership(members) => {
+                    self.members = Some(members);
+                    None
+                }
+                EntryPayload::Blank => None,
+            };
             self.make_room(bytes)?;
             let appended = self.log().append_with(found.payload, Ack::Buffered)?;
             assert_eq!(appended, index, "a copy has the indexes of its log");
@@ -162,6 +187,11 @@ impl LogCopy {
             }
         }
         Ok(())
+    }
+
+    /// Who votes by what is copied, and in which term that ends.
+    pub(crate) fn voters(&self) -> Voters {
+        Voters { term: self.term, members: self.members.clone() }
     }
 
     /// Ends the log in order. It is durable on return.
@@ -187,6 +217,47 @@ impl LogCopy {
             log.close()?;
         }
         self.log = Some(open(&self.to, self.first, self.ring_bytes)?);
+        Ok(())
+    }
+}
+
+impl Identity {
+    /// Whether the replica of a node is a cluster by itself: nobody else votes, or is to.
+    pub(crate) fn is_alone(&self, node: u64, voters: &Voters, place: Option<&Place>) -> bool {
+        let members = voters.members.as_ref().or(place.map(|place| place.members.membership()));
+        // Where nothing says who votes it has not begun.
+        self.node == node
+            && members.is_none_or(|members| members.nodes().map(|(id, _)| *id).eq([node]))
+    }
+
+    /// Has a replica that was copied, and nobody uses, go on as the only one of its group, of this node: an entry behind its
+    /// log says so, in a term that nobody has voted in. Durable on return, but for the identity, which is changed.
+    pub(crate) fn go_on_alone(
+        &mut self,
+        node: u64,
+        voters: &Voters,
+        place: Option<&Place>,
+        dir: &Arc<dyn Dir>,
+        copied: Copied,
+    ) -> Result<()> {
+        let terms = [
+            self.vote.map(|vote| vote.leader_id.term),
+            self.purged.map(|purged| purged.leader_id.term),
+            place.map(|place| place.applied.leader_id.term),
+        ];
+        let term = terms.into_iter().flatten().fold(voters.term, u64::max) + 1;
+        let alone = BTreeMap::from([(node, BasicNode::new(""))]);
+        let members = Members::new(vec![BTreeSet::from([node])], alone);
+        let members = members.expect("a voter is a node");
+        let index = from_log(copied.last + 1).expect("it comes behind another, or is the first");
+        let entry = Entry::new(log_id(term, index), EntryPayload::Membership(members));
+        let mut bytes = Vec::new();
+        record::encode(&entry, &mut bytes);
+        let log = open(dir, copied.first, RING_BYTES)?;
+        let appended = log.append_with(&bytes, Ack::Buffered)?;
+        assert_eq!(appended, copied.last + 1, "it comes behind what was copied");
+        log.close()?;
+        (self.node, self.vote) = (node, Some(Vote::new(term, node)));
         Ok(())
     }
 }

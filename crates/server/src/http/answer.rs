@@ -41,6 +41,7 @@ impl View {
             Route::Wait(wait) => return self.wait(&wait).await,
             Route::Command(command) => return command.run(&self.node).await,
             Route::Roll => return Reply::json(StatusCode::OK, &self.node.recovery.call().await),
+            Route::Scrubs => return Reply::json(StatusCode::OK, &self.node.scrubs.look().await),
             route => route,
         };
         // Looking at many partitions takes a while: not on the thread that serves requests.
@@ -61,7 +62,9 @@ impl View {
             Route::Health => health::health(&node.shards(), node.domains().warning),
             Route::Ready => health::ready(&node.shards(), *self.stop.borrow()),
             Route::Metrics => {
-                Reply::metrics(metrics::text(&node.shards(), node.totals(), &self.counters))
+                let peers = node.peer_counters();
+                let (shards, totals) = (node.shards(), node.totals());
+                Reply::metrics(metrics::text(&shards, totals, &self.counters, peers.as_ref()))
             }
             Route::Status => Reply::json(StatusCode::OK, &self.status()),
             Route::Topics => Reply::json(StatusCode::OK, &node.topics()),
@@ -72,7 +75,9 @@ impl View {
                     Reply::problem(StatusCode::NOT_FOUND, &format!("there is no topic {name:?}"))
                 }
             },
-            Route::Wait(_) | Route::Command(_) | Route::Roll => unreachable!("it is no look"),
+            Route::Wait(_) | Route::Command(_) | Route::Roll | Route::Scrubs => {
+                unreachable!("it is no look")
+            }
         }
     }
 

@@ -4,6 +4,7 @@
 //! it was asked first and said yes; nobody here does. So a command needs [`HEADER`].
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU64;
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -40,6 +41,10 @@ pub(super) enum Command {
         /// It is not to be stopped after all.
         is_undone: bool,
     },
+    /// Have every node read all its chapters again, at so many bytes a second; as fast as it can where none are said.
+    Scrub { rate: Option<NonZeroU64> },
+    /// End the scrub of this number.
+    StopScrub(u64),
 }
 
 impl Command {
@@ -65,6 +70,10 @@ impl Command {
             "drain" => {
                 Self::Drain { is_undone: told.take("undo", "true or false")?.unwrap_or(false) }
             }
+            "scrub" => match told.take::<Hex>("stop", "the number that a scrub was given")? {
+                Some(Hex(scrub)) => Self::StopScrub(scrub),
+                None => Self::Scrub { rate: told.take("rate", "bytes a second, from 1 on")? },
+            },
             _ => return Err(no_verb()),
         };
         told.end()?;
@@ -103,7 +112,22 @@ impl Command {
                 Reply::json(StatusCode::OK, &Drained::default())
             }
             Self::Drain { is_undone: false } => Reply::json(StatusCode::OK, &node.drain().await),
+            Self::Scrub { rate } => Reply::json(StatusCode::OK, &node.scrubs.begin(rate).await),
+            Self::StopScrub(scrub) => Reply::json(StatusCode::OK, &node.scrubs.stop(scrub).await),
         }
+    }
+}
+
+/// The number of a scrub, as it is told: 16 hexadecimal digits, and not 0.
+struct Hex(u64);
+
+impl FromStr for Hex {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let is_hex = text.len() == 16 && text.bytes().all(|digit| digit.is_ascii_hexdigit());
+        let number = u64::from_str_radix(text, 16).ok().filter(|number| is_hex && *number != 0);
+        number.map(Self).ok_or(())
     }
 }
 
@@ -209,6 +233,14 @@ mod tests {
         let of = |query| Command::of("/cluster/drain", query);
         assert_eq!(of(None), Ok(Command::Drain { is_undone: false }));
         assert_eq!(of(Some("undo=true")), Ok(Command::Drain { is_undone: true }));
+        let of = |query| Command::of("/cluster/scrub", query);
+        assert_eq!(of(None), Ok(Command::Scrub { rate: None }));
+        assert_eq!(of(Some("rate=5")), Ok(Command::Scrub { rate: NonZeroU64::new(5) }));
+        assert_eq!(of(Some("stop=00000000000000ff")), Ok(Command::StopScrub(255)));
+        for nonsense in ["rate=0", "rate=fast", "stop=ff", "stop=0000000000000000", "stop="] {
+            assert!(matches!(of(Some(nonsense)), Err(Wrong::Query(_))), "{nonsense}");
+        }
+        assert!(of(Some("stop=00000000000000ff&rate=5")).is_err());
         for nothing in ["/", "/cluster", "/cluster/", "/cluster/recover/", "/cluster/Recover"] {
             assert!(matches!(Command::of(nothing, None), Err(Wrong::Path(_))), "{nothing}");
         }

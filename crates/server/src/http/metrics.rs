@@ -10,6 +10,7 @@ use crate::broker::{ChaptersOverview, ShardOverview, Totals};
 use crate::kafka::band::Api;
 use crate::kafka::error::ErrorCode;
 use crate::net::{BOUNDS_US, Counters, Latency};
+use crate::peer::{self, Reason};
 
 /// What is being written.
 #[derive(Default)]
@@ -46,13 +47,22 @@ impl Metric<'_> {
     }
 }
 
-pub(super) fn text(shards: &[ShardOverview], totals: Totals, counters: &Counters) -> String {
+/// `peers`: how many other nodes are connected, and what went over all connections to them, where there may be any.
+pub(super) fn text(
+    shards: &[ShardOverview],
+    totals: Totals,
+    counters: &Counters,
+    peers: Option<&(usize, peer::Counters)>,
+) -> String {
     let mut text = Text::default();
     let version = env!("CARGO_PKG_VERSION");
     let info = text.metric("plimsoll_info", "gauge", "What runs here");
     info.text.line(format_args!("plimsoll_info{{version=\"{version}\"}} 1"));
     requests(&mut text, counters);
     connections(&mut text, counters);
+    if let Some((connected, counters)) = peers {
+        of_peers(&mut text, *connected, counters);
+    }
     for (name, help, count) in [
         ("plimsoll_topics", "Topics", totals.topics),
         ("plimsoll_partitions", "Partitions", totals.partitions),
@@ -121,6 +131,42 @@ fn connections(text: &mut Text, counters: &Counters) {
         ("plimsoll_sent_bytes_total", "Bytes that clients were sent", counters.sent_bytes()),
     ] {
         text.metric(name, "counter", help).is(count);
+    }
+}
+
+fn of_peers(text: &mut Text, connected: usize, counters: &peer::Counters) {
+    text.metric("plimsoll_peers_connected", "gauge", "Other nodes that are connected")
+        .is(connected);
+    for (name, help, count) in [
+        ("plimsoll_peer_connections_total", "Connections agreed on", counters.connections),
+        ("plimsoll_peer_frames_sent_total", "Frames written", counters.frames_sent),
+        ("plimsoll_peer_frames_received_total", "Frames read", counters.frames_received),
+        ("plimsoll_peer_messages_sent_total", "Messages in frames written", counters.messages_sent),
+        (
+            "plimsoll_peer_messages_received_total",
+            "Messages in frames read",
+            counters.messages_received,
+        ),
+        ("plimsoll_peer_sent_bytes_total", "Bytes written", counters.sent_bytes),
+        ("plimsoll_peer_received_bytes_total", "Bytes read", counters.received_bytes),
+        ("plimsoll_peer_busy_total", "Requests not sent, as too many wait", counters.busy),
+        (
+            "plimsoll_peer_turned_away_total",
+            "Requests of other nodes not handled, as they have too many under way",
+            counters.turned_away,
+        ),
+    ] {
+        text.metric(name, "counter", help).is(count);
+    }
+    let name = "plimsoll_peer_refused_total";
+    text.metric(
+        name,
+        "counter",
+        "Connections between nodes that were refused, or ended so, by reason",
+    );
+    for reason in Reason::ALL {
+        let count = counters.refused(reason);
+        text.line(format_args!("{name}{{reason=\"{}\"}} {count}", reason.label()));
     }
 }
 

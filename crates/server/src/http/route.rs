@@ -22,6 +22,8 @@ pub(super) enum Route {
     Status,
     /// What each node says of each shard.
     Roll,
+    /// How each node's scrubs go.
+    Scrubs,
     Topics,
     Topic(String),
     Groups,
@@ -61,6 +63,7 @@ impl Route {
             ["metrics"] => Self::Metrics,
             ["status"] => Self::Status,
             ["cluster", "status"] => Self::Roll,
+            ["cluster", "scrub"] => Self::Scrubs,
             ["topics"] => Self::Topics,
             ["groups"] => Self::Groups,
             ["topics", name] => Self::Topic(name.to_owned()),
@@ -135,6 +138,7 @@ mod tests {
         assert_eq!(of("/"), Ok(Route::Page));
         assert_eq!(of("/health"), Ok(Route::Health));
         assert_eq!(of("/cluster/status"), Ok(Route::Roll));
+        assert_eq!(of("/cluster/scrub"), Ok(Route::Scrubs));
         assert_eq!(of("/topics/a.b-c_d"), Ok(Route::Topic("a.b-c_d".to_owned())));
         for nothing in ["", "//", "/health/", "/Health", "/topics/a/0", "/topics/a/0/wait/", "/../"]
         {

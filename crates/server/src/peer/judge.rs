@@ -22,7 +22,7 @@ pub enum Reason {
     #[error("a later incarnation of it was seen")]
     OldIncarnation = 4,
     /// There is no version that both speak.
-    #[error("there is no version that both speak")]
+    #[error("there is no version that both speak: one of the two brokers is too old for the other")]
     Version = 5,
     /// The address of that node is not known: it is not of the cluster, or not yet.
     #[error("it is not known")]
@@ -59,6 +59,23 @@ impl Reason {
         Self::Replayed,
         Self::TooMany,
     ];
+
+    /// What it is counted under.
+    pub(crate) const fn label(self) -> &'static str {
+        match self {
+            Self::ForeignCluster => "foreign-cluster",
+            Self::WrongNode => "wrong-node",
+            Self::Ourselves => "ourselves",
+            Self::OldIncarnation => "old-incarnation",
+            Self::Version => "version",
+            Self::Unknown => "unknown",
+            Self::WrongSide => "wrong-side",
+            Self::Oversized => "oversized",
+            Self::Damaged => "damaged",
+            Self::Replayed => "replayed",
+            Self::TooMany => "too-many",
+        }
+    }
 
     /// What a verdict says, if this version knows the reason.
     pub(super) fn of(code: u16) -> Option<Self> {

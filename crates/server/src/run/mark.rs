@@ -86,6 +86,15 @@ pub enum State {
 }
 
 impl Mark {
+    /// What a directory says that a node may have open, if it does: the newest slot that is whole. Changes nothing.
+    pub(crate) fn look(dir: &dyn Dir) -> Option<Self> {
+        let file = dir.open(RUN, SyncMethod::ORDINARY.access()).ok()?;
+        // One of them may be half written.
+        let slots = [0, 1].map(|slot| read(&*file, slot).ok()?.ok());
+        let newest = slots.into_iter().flatten().max_by_key(|(sequence, _)| *sequence);
+        newest.map(|(_, mark)| mark)
+    }
+
     /// The slot with this sequence.
     ///
     /// # Panics

@@ -101,7 +101,7 @@ fn a_row_that_is_damaged_is_healed_and_its_file_merged() {
     flip(&disk, file, row + 40);
     let shelf = opened(&disk);
     assert!(shelf.wounded().is_empty());
-    shelf.scrub(file, 0, u64::MAX).unwrap();
+    assert_eq!(shelf.scrub(file, 0, u64::MAX, &mut |_| true).unwrap().damaged, 1);
     assert_eq!(shelf.wounded().into_iter().collect::<Vec<_>>(), [at]);
     let broken = shelf.broken(at);
     assert_eq!(broken.len(), 1);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use plimsoll_server::chapter::{Error, Shelf};
+use plimsoll_server::chapter::{Error, Reread, Shelf};
 use plimsoll_server::kafka::compression::Compression;
 use plimsoll_server::kafka::records::Draft;
 use plimsoll_server::shard::{Item, State};
@@ -141,7 +141,7 @@ fn a_scrub_finds_what_the_medium_has_lost_behind_the_page_cache() {
     let medium = Arc::new(disk.crash(Crash::Process, 0));
     between.on_medium(&medium);
     let file = shelf.files()[0];
-    assert_eq!(shelf.scrub(file, 0, u64::MAX).unwrap(), None);
+    assert_eq!(shelf.scrub(file, 0, u64::MAX, &mut |_| true).unwrap(), Reread::default());
     assert!(shelf.damaged().is_empty());
 
     let (_, chapter, runs) = files(&medium).remove(0);
@@ -152,11 +152,13 @@ fn a_scrub_finds_what_the_medium_has_lost_behind_the_page_cache() {
     on_medium.write_at(&[byte[0] ^ 1], run.place + 70).unwrap();
     // Run by run, and it does not stop at the one that is damaged.
     let mut next = Some(0);
-    let mut steps = 0;
+    let (mut steps, mut found) = (0, 0);
     while let Some(from) = next {
-        next = shelf.scrub(file, from, 1).unwrap();
+        let reread = shelf.scrub(file, from, 1, &mut |_| true).unwrap();
+        (next, found) = (reread.next, found + reread.damaged);
         steps += 1;
     }
+    assert_eq!(found, 1);
     assert_eq!(steps, runs.len() - 1, "what is damaged counts for nothing");
     let damaged = shelf.damaged();
     let [Error::Run { file, opening, from, last }] = &damaged[..] else { panic!("{damaged:?}") };

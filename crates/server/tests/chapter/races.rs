@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use plimsoll_server::chapter::Shelf;
+use plimsoll_server::chapter::{Reread, Shelf};
 use plimsoll_server::shard::{Item, Opening};
 use plimsoll_simdisk::{Fault, FaultKind, Operation, SimDir};
 
@@ -81,7 +81,8 @@ fn a_scrub_takes_nothing_for_damaged_that_is_freed_meanwhile() {
     let race = Race::new();
     race.free_before_next_read();
     let file = race.shelf.files()[0];
-    assert_eq!(race.shelf.scrub(file, 0, u64::MAX).unwrap(), None);
+    let reread = race.shelf.scrub(file, 0, u64::MAX, &mut |_| true).unwrap();
+    assert_eq!(reread, Reread::default());
     race.check();
 }
 

@@ -6,6 +6,7 @@ mod join;
 mod move_leader;
 mod recover;
 mod remove;
+mod scrub;
 mod status;
 
 use anyhow::Result;
@@ -24,6 +25,10 @@ pub(crate) fn run(command: ClusterCommand) -> Result<Exit> {
         ClusterCommand::Status { http, json } => status::run(&http, json),
         ClusterCommand::Recover { shard, digest, dry_run, http, json } => {
             recover::run(&http, shard, &digest, dry_run, json)
+        }
+        ClusterCommand::Scrub { rate, report, http, json } => {
+            let rate = (!report).then_some(rate);
+            scrub::run(&http, rate, json)
         }
         ClusterCommand::Move { shard, to, http } => move_leader::run(&http, shard, to),
     }

@@ -231,6 +231,31 @@ async fn a_version_that_is_not_shared_is_refused_with_the_reason() {
     assert_eq!(read(&mut stream, greeting::seed(&[said.nonce])).await.reason, 0);
 }
 
+#[tokio::test]
+async fn a_node_that_is_dialled_and_shares_no_version_is_refused_by_the_dialler_and_told_why() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let node = Node::start(Options { limits: patient(), ..options(1, 1) });
+    node.knows(&[(2, listener.local_addr().unwrap())]);
+    let (mut stream, _) = listener.accept().await.unwrap();
+    let heard = read(&mut stream, 0).await;
+    let newer = Greeting {
+        kind: greeting::Kind::Dialled,
+        priority: heard.priority,
+        versions: (VERSIONS.1 + 1, VERSIONS.1 + 4),
+        from: peer(2, 1),
+        to: 1,
+        nonce: [2; 16],
+        ..introduction()
+    };
+    let bytes = newer.encode(greeting::seed(&[heard.nonce]));
+    stream.write_all(&bytes).await.unwrap();
+    let verdict = read(&mut stream, greeting::seed(&[heard.nonce, newer.nonce])).await;
+    assert_eq!((verdict.kind, verdict.reason), (greeting::Kind::Verdict, Reason::Version as u16));
+    until(|| node.counters().refused(Reason::Version) == 1).await;
+    assert_eq!(node.counters().connections, 0);
+    assert!(Reason::Version.to_string().contains("too old for the other"));
+}
+
 /// It takes nothing: what the system holds for it fills up, then what we hold, and then asks fail.
 #[tokio::test]
 async fn a_node_that_stopped_is_busy_and_does_not_fill_memory() {

@@ -1,0 +1,58 @@
+//! [`doubts_of`]: why a broker may lack something that its cluster has, as the files in its directory say, whether it
+//! runs or not. Nothing is changed.
+
+use std::collections::BTreeMap;
+
+use plimsoll_sync::Dir;
+
+use super::error::Failed;
+use super::known;
+use super::layout;
+use crate::run::{Mark, State};
+
+/// Why a broker may lack something, given where the log of each of its shards ends.
+pub(crate) fn doubts_of(dir: &dyn Dir, ends: &BTreeMap<u32, u64>) -> Result<Vec<String>, Failed> {
+    let names = dir.list().map_err(Failed::Directory)?;
+    let has = |name: &str| names.iter().any(|found| found == name);
+    let mut doubts = Vec::new();
+    if Mark::look(dir).is_some_and(|mark| mark.state == State::Doubtful) {
+        doubts.push(
+            "it may have forgotten records that it acknowledged, and has not got them back from the others"
+                .to_owned(),
+        );
+    }
+    for (number, end) in ends {
+        if has(&layout::seeded(*number)) || has(&layout::seed(*number)) {
+            doubts.push(format!("shard {number} is being given to it by another broker"));
+        }
+        let known = if has(&layout::known(*number)) { known::read(dir, *number) } else { None };
+        if let Some((_, durable)) = known.filter(|(_, durable)| durable > end) {
+            doubts.push(format!(
+                "its log of shard {number} ends at entry {end}, and a majority has all up to {durable}"
+            ));
+        }
+    }
+    Ok(doubts)
+}
+
+#[cfg(test)]
+mod tests {
+    use plimsoll_simdisk::SimDir;
+
+    use super::*;
+
+    #[test]
+    fn a_replica_that_is_behind_or_being_seeded_is_called_so() {
+        let dir = SimDir::new();
+        let ends = BTreeMap::from([(2, 9), (3, 5)]);
+        assert_eq!(doubts_of(&dir, &ends).unwrap(), [""; 0]);
+        known::write(&dir, 2, (12, 9)).unwrap();
+        assert_eq!(doubts_of(&dir, &ends).unwrap(), [""; 0], "it has all that is durable");
+        known::write(&dir, 2, (12, 10)).unwrap();
+        dir.create_dir("seed-3").unwrap();
+        let said = doubts_of(&dir, &ends).unwrap();
+        assert_eq!(said.len(), 2, "{said:?}");
+        assert!(said[0].contains("ends at entry 9") && said[0].contains("up to 10"), "{said:?}");
+        assert!(said[1].contains("shard 3 is being given"), "{said:?}");
+    }
+}

@@ -1,0 +1,178 @@
+//! [`Scrubs`]: an operator has every node read all its chapters again, and sees what comes of it.
+//!
+//! Whoever is asked asks the others. Each node reads one shard after the other, at the rate that was told, and goes on whether or not somebody
+//! watches; what it finds damaged is healed as ever (`mender.rs`). A scrub has a number, so that only who began it
+//! ends it.
+
+use std::collections::BTreeSet;
+use std::num::NonZeroU64;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use futures_util::future::join_all;
+use serde::Serialize;
+
+use super::company::Company;
+use super::data::DataShard;
+use super::operators::{self, Request};
+use super::scrubbed::{self, Scrubbed, TEXTS_MAX};
+use super::scrubber::ScrubId;
+use super::task::Task;
+use super::topics::Topics;
+use crate::chapter;
+use crate::random;
+
+/// What a node says of the scrubs of its shards.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct NodeScrubs {
+    /// Which.
+    pub node: u64,
+    /// Why it says nothing, if it does not.
+    pub silent: Option<String>,
+    /// Its shards of records.
+    pub shards: Vec<Scrubbed>,
+}
+
+/// What was begun.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Begun {
+    /// Its number, in hexadecimal digits.
+    pub scrub: String,
+    /// What each node says. One that is being scrubbed already goes on with that.
+    pub nodes: Vec<NodeScrubs>,
+}
+
+/// Has nodes scrub. It does not keep shards from being closed.
+#[derive(Debug)]
+pub(crate) struct Scrubs {
+    company: Arc<Company>,
+    topics: Weak<Topics>,
+    /// An operator's scrub, under way or ended. Dropping it stops it.
+    running: Mutex<Option<Task>>,
+}
+
+impl Scrubs {
+    pub(super) fn new(company: &Arc<Company>, topics: &Arc<Topics>) -> Arc<Self> {
+        let (company, topics) = (Arc::clone(company), Arc::downgrade(topics));
+        Arc::new(Self { company, topics, running: Mutex::default() })
+    }
+
+    /// Has every node that answers read all its chapters, at so many bytes a second each; as fast as it can if none are said.
+    pub(crate) async fn begin(&self, rate: Option<NonZeroU64>) -> Begun {
+        // 0 would be the schedule's.
+        let drawn = u128::from_le_bytes(random::bytes()) >> 64;
+        let scrub = u64::try_from(drawn).expect("half of it is left").max(1);
+        let nodes = self.ask_all(&Request::Scrub { scrub, rate }).await;
+        Begun { scrub: format!("{scrub:016x}"), nodes }
+    }
+
+    /// Ends a scrub on every node, if it is this one that is under way there.
+    pub(crate) async fn stop(&self, scrub: ScrubId) -> Vec<NodeScrubs> {
+        self.ask_all(&Request::StopScrub(scrub)).await
+    }
+
+    /// What every node says of its scrubs.
+    pub(crate) async fn look(&self) -> Vec<NodeScrubs> {
+        self.ask_all(&Request::Scrubs).await
+    }
+
+    async fn ask_all(&self, request: &Request) -> Vec<NodeScrubs> {
+        let own = self.company.node();
+        let asks = self.nodes().into_iter().map(|node| async move {
+            let said = match node == own {
+                true => self.answer(request),
+                false => operators::ask(&self.company, node, request.clone())
+                    .await
+                    .map_err(|why| why.to_string()),
+            };
+            let read =
+                said.and_then(|bytes| scrubbed::decode(&bytes).map_err(|why| why.to_string()));
+            match read {
+                Ok(shards) => NodeScrubs { node, silent: None, shards },
+                Err(why) => NodeScrubs { node, silent: Some(why), shards: Vec::new() },
+            }
+        });
+        join_all(asks).await
+    }
+
+    /// The nodes of the cluster, be they there or not.
+    fn nodes(&self) -> BTreeSet<u64> {
+        let known = self.topics.upgrade().map(|topics| topics.group().membership().nodes);
+        let known = known.into_iter().flat_map(|nodes| nodes.into_keys());
+        known.chain(self.company.others()).chain([self.company.node()]).collect()
+    }
+
+    /// What another node asks for, or this one.
+    pub(super) fn answer(&self, request: &Request) -> Result<Vec<u8>, String> {
+        let topics = self.topics.upgrade().ok_or("it is being closed")?;
+        match request {
+            Request::Scrub { scrub, rate } => self.scrub(&topics, *scrub, *rate),
+            Request::StopScrub(scrub) => {
+                topics.shards().iter().for_each(|shard| shard.scrubber.stop(*scrub));
+            }
+            Request::Scrubs => {}
+            _ => return Err("that is asked elsewhere".to_owned()),
+        }
+        let said: Vec<_> = topics.shards().iter().map(|shard| said(&topics, shard)).collect();
+        Ok(scrubbed::encode(&said))
+    }
+
+    /// Begins to read one shard after the other, where that is not being done for an operator.
+    fn scrub(&self, topics: &Topics, scrub: ScrubId, rate: Option<NonZeroU64>) {
+        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        let expecting = topics.shards().iter().filter(|shard| shard.scrubber.expect(scrub));
+        let expecting: Vec<_> = expecting.map(|shard| Arc::clone(&shard.scrubber)).collect();
+        let Some(first) = topics.shards().first().filter(|_| !expecting.is_empty()) else { return };
+        tracing::info!(scrub = format!("{scrub:016x}"), ?rate, "an operator has chapters scrubbed");
+        *running = Some(Task::spawn(first.group.runtime(), async move {
+            for scrubber in expecting {
+                scrubber.scrub(scrub, rate).await;
+            }
+        }));
+    }
+}
+
+/// What is to be said of a shard.
+fn said(topics: &Topics, shard: &DataShard) -> Scrubbed {
+    let (pass, last) = (shard.scrubber.pass(), shard.scrubber.last());
+    let (wounds, mender) = (shard.shelf.wounds(), &shard.mender);
+    let whys: Vec<_> = wounds.iter().map(|(opening, _)| mender.why_not(*opening)).collect();
+    let untried = whys.iter().filter(|why| why.is_none()).count();
+    let catalog = topics.catalog();
+    let told = wounds.iter().zip(&whys).take(TEXTS_MAX).map(|((opening, wound), why)| {
+        let (id, number) = (opening.partition.topic, opening.partition.number);
+        let topic = catalog.topics().find(|(known, _)| *known == id);
+        let topic = topic.map_or("that is deleted", |(_, topic)| &*topic.name);
+        let (file, what) = match wound {
+            chapter::Error::Run { file, from, last, .. } => {
+                (&**file, format!("offsets {from} to {last}"))
+            }
+            chapter::Error::File { file, why } => (&**file, why.to_string()),
+            other => ("", other.to_string()),
+        };
+        let why = why.as_deref().unwrap_or("nobody was asked yet");
+        format!(
+            "topic {topic}, partition {number}, {what} (chapters-{}/{file}): {why}",
+            shard.number
+        )
+    });
+    Scrubbed {
+        shard: shard.number,
+        phase: pass.phase,
+        scrub: pass.scrub,
+        begun_ms: pass.begun_ms,
+        ended_ms: pass.ended_ms,
+        due_bytes: pass.due_bytes,
+        read_bytes: pass.read_bytes,
+        damaged: pass.damaged,
+        healed: match pass.begun_ms {
+            0 => 0,
+            _ => mender.healed().saturating_sub(pass.healed_before),
+        },
+        left: wounds.len() as u64,
+        untried: untried as u64,
+        whole_ms: last.map_or(0, |last| last.ended_ms),
+        whole_bytes: last.map_or(0, |last| last.bytes),
+        wounds: told.collect(),
+        unread: pass.unread,
+    }
+}
