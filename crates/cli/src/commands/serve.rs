@@ -1,5 +1,6 @@
 //! `plimsoll serve`: a broker for Kafka's clients.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -8,7 +9,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, bail};
 use plimsoll_log::Policy;
-use plimsoll_server::broker::{Node, Options, Promise, Seat};
+use plimsoll_server::broker::{Member, Node, Options, Promise, Seat};
 use plimsoll_server::http::Http;
 use plimsoll_server::net::Listener;
 use plimsoll_server::seed::Seeding;
@@ -78,6 +79,10 @@ fn run_once(
 ) -> Result<bool> {
     let opened = Node::open(&config.dir, options.clone());
     let node = opened.with_context(|| format!("the broker in {}", config.dir.display()))?;
+    if let (None, Some(rack)) = (&options.seat, &config.rack) {
+        let own = Member { rack: Some(rack.clone()), ..Member::default() };
+        node.members().set(BTreeMap::from([(node.members().here(), own)]));
+    }
     let runtime = node.runtime().clone();
     let (mut listener, mut http) = match runtime.block_on(bind(config, addresses)) {
         Ok(bound) => bound,

@@ -33,7 +33,7 @@ pub(crate) enum Spread {
 /// Where the nodes stand, as operators are told.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct DomainsOverview {
-    /// The rack of each node that has named one.
+    /// The rack of each voter that has named one.
     pub(crate) racks: BTreeMap<u64, String>,
     /// What of that makes acknowledgements from memory worth less than they seem.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -132,9 +132,11 @@ impl Domains {
 
     /// As operators are told.
     pub(crate) fn overview(&self) -> DomainsOverview {
-        let racks = self.racks();
+        let mut racks = self.racks();
         let voters = self.topics.upgrade().map(|topics| topics.shard(SHARED).group.voters());
-        let warning = self.warning(&spread(&voters.unwrap_or_default(), &racks));
+        let voters = voters.unwrap_or_default();
+        racks.retain(|node, _| voters.contains(node));
+        let warning = self.warning(&spread(&voters, &racks));
         DomainsOverview { racks, warning }
     }
 }

@@ -14,6 +14,7 @@
 //! Who asks while another leads is told so at once, and so is, when a leadership ends, everybody who waits. Who asks while
 //! this replica is about to lead, or hands over, waits for that: it is told where to ask, or answered.
 
+use std::future::ready;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -89,7 +90,7 @@ pub(super) trait Lead: Send + 'static {
         &mut self,
         _leadership: Leadership,
     ) -> impl Future<Output = Result<(), Ended>> + Send {
-        async { Ok(()) }
+        ready(Ok(()))
     }
 
     /// Leads until nobody can ask any more, or for as long as it can. Whoever waits is answered on return.

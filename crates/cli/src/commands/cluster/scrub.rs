@@ -134,7 +134,7 @@ pub(super) fn run(http: &str, rate: Option<Rate>, json: bool) -> Result<Exit> {
             tell(&Report::of(nodes, Some(&begun)), json)?;
         }
         Err(why) => {
-            output::news(&format!("the scrub {scrub} goes on, as no broker was told: {why:#}"))
+            output::news(&format!("the scrub {scrub} goes on, as no broker was told: {why:#}"));
         }
     }
     Ok(Exit::Interrupted)
