@@ -228,6 +228,7 @@ impl Opened {
             decided,
             clock,
         };
+        group.refuses_while(room.shortness());
         let (stands, standing) = watch::channel(Standing::default());
         let (wishes, wished) = mpsc::unbounded_channel();
         let asked = Asks::new(asked, wished);
@@ -340,14 +341,32 @@ impl DataShard {
         standing.wait_for(|standing| *standing == Standing::Failed).await.ok();
     }
 
-    /// Whether a batch of so many bytes may be appended, by the room on the disk.
+    /// Whether a batch of so many bytes may be appended, by the room on the disks. Where only this one is full it may for a
+    /// while: another node is about to lead.
     pub(crate) fn takes(&self, bytes: usize) -> bool {
-        self.room.takes(bytes)
+        let has_room = self.room.takes(bytes) || !self.room.is_spent() && self.had_better_go();
+        has_room && !self.group.lacks_room_elsewhere()
     }
 
-    /// Whether records are refused, as the disk is full.
+    /// Whether the disk has no room for records.
     pub(super) fn is_full(&self) -> bool {
         self.room.is_short()
+    }
+
+    /// Whether this replica leads, and too few disks have room for records.
+    pub(super) fn lacks_room_elsewhere(&self) -> bool {
+        self.group.lacks_room_elsewhere()
+    }
+
+    /// Whether another node had better lead it: its disk has no room for records, and another's has.
+    pub(super) fn had_better_go(&self) -> bool {
+        let is_well_elsewhere = || {
+            let (voters, unwell) = (self.group.voters(), self.group.unwell());
+            // What is known of this one may be older than what is known of the room.
+            let mut others = voters.into_iter().filter(|voter| *voter != self.group.node());
+            self.leads() && others.any(|voter| !unwell.contains_key(&voter))
+        };
+        self.room.is_short() && is_well_elsewhere()
     }
 
     /// The largest batch that an entry has room for.

@@ -43,6 +43,19 @@ pub enum Failed {
         node: u64,
     },
 
+    /// A write or a sync failed. What is not durable may be lost here; the others have it.
+    #[error(
+        "{why}: the disk under {dir} counts as failed, and this broker leads nothing and acknowledges nothing any more; \
+         started again it reads past the cache what the disk has, and gets from the others what that lacks: if this \
+         happens again, replace the disk"
+    )]
+    Disk {
+        /// Where.
+        dir: String,
+        /// What failed first.
+        why: String,
+    },
+
     /// Other nodes cannot be talked to.
     #[error("other brokers cannot be talked to")]
     Peers(#[source] std::sync::Arc<std::io::Error>),

@@ -222,6 +222,7 @@ impl<'a> Leader<'a> {
     async fn lead(&mut self, asks: &mut Asks<Ask>) -> Result<(), Ended> {
         let mut looks = tokio::time::interval(LOOK);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut failed = std::pin::pin!(self.shard.group.until_disk_fails());
         let mut minutes = tokio::time::interval(ADVANCE);
         minutes.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -237,6 +238,7 @@ impl<'a> Leader<'a> {
                 () = self.carrier.changed() => {}
                 _ = minutes.tick() => self.advance().await?,
                 () = self.throttle.paid() => {}
+                _why = &mut failed => leadership::check(&self.shard.group, self.leadership)?,
                 _ = looks.tick() => leadership::check(&self.shard.group, self.leadership)?,
             }
             if asks.is_wished() {

@@ -46,6 +46,10 @@ pub(super) trait Led: Send + Sync {
     fn number(&self) -> u32;
     fn leads(&self) -> bool;
     fn votes(&self) -> &dyn Votes;
+    /// Whether another had better lead it, whoever is preferred.
+    fn had_better_go(&self) -> bool {
+        false
+    }
     /// Has another node lead; it does on return.
     fn hand_over(&self, to: u64) -> BoxFuture<'_, cluster::Result<()>>;
 }
@@ -56,6 +60,8 @@ pub(super) trait Votes {
     fn voters(&self) -> Vec<u64>;
     /// Whether fewer voters are well than should be.
     fn is_thin(&self) -> bool;
+    /// Whether nothing is known to be wrong with a voter.
+    fn is_well(&self, node: u64) -> bool;
     /// Done when all that is applied is durable, here and on a quorum.
     fn settled(&self) -> BoxFuture<'static, cluster::Result<()>>;
 }
@@ -71,6 +77,10 @@ impl<S: Apply> Votes for Group<S> {
 
     fn is_thin(&self) -> bool {
         Self::is_thin(self)
+    }
+
+    fn is_well(&self, node: u64) -> bool {
+        !self.unwell().contains_key(&node)
     }
 
     fn settled(&self) -> BoxFuture<'static, cluster::Result<()>> {
@@ -92,6 +102,10 @@ impl Led for DataShard {
 
     fn votes(&self) -> &dyn Votes {
         &*self.group
+    }
+
+    fn had_better_go(&self) -> bool {
+        Self::had_better_go(self)
     }
 
     fn hand_over(&self, to: u64) -> BoxFuture<'_, cluster::Result<()>> {
@@ -329,6 +343,7 @@ impl Leaders {
         }
         let first = shard.number() as usize % others.len();
         others.rotate_left(first);
+        others.sort_by_key(|voter| !shard.votes().is_well(*voter));
         let mut whys = Vec::new();
         for to in others {
             match self.give(shard, to).await {
@@ -340,7 +355,7 @@ impl Leaders {
     }
 
     /// Has every shard led by whoever is preferred, where this node leads it and all has been well for a while; where this node
-    /// drains, by any other. Until the node ends.
+    /// drains, or its disk is full, by any other. Until the node ends.
     pub(super) async fn spread(self: Arc<Self>, is_wanted: bool) {
         let mut due = BTreeMap::new();
         loop {
@@ -349,7 +364,7 @@ impl Leaders {
                 let number = shard.number();
                 if !shard.leads() {
                     due.remove(&number);
-                } else if self.drains() {
+                } else if self.drains() || shard.had_better_go() {
                     let _one = self.giving.lock().await;
                     drop(self.give_away(&*shard).await);
                 } else if let Some(to) = self.better(&*shard).filter(|_| is_wanted) {

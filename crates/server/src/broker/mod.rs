@@ -37,6 +37,7 @@
 //! | `mender.rs`, `giver.rs`, `repair.rs` | what is damaged in chapters is asked of other nodes; what gives it there; and how that is said, drawn |
 //! | `settler.rs` | the task that writes chapters, and has go what is past its retention in them |
 //! | `room.rs` | whether the disk has room for records |
+//! | `ailing.rs` | the disk has failed under one shard: all lead elsewhere |
 //! | `read.rs` | reading a partition, from memory or from the log |
 //! | `lately.rs` | what was read from the log lately |
 //! | `topics.rs` | the control shard: what topics there are to be |
@@ -59,6 +60,7 @@
 //! disk for costs no wake-up of a thread. What waits for a disk runs elsewhere.
 
 mod agreed;
+mod ailing;
 mod await_record;
 mod compactor;
 mod company;

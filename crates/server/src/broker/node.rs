@@ -12,6 +12,7 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
+use super::ailing;
 use super::company::{Company, Door, Witnessed, listen, node_of};
 use super::coordinator::{Asked, Coordinator};
 use super::data::{DataShard, Found};
@@ -71,6 +72,8 @@ pub struct Node {
     seeding: Mutex<BTreeMap<u32, String>>,
     /// A shard in which this node votes, and has nothing of it.
     lost: Arc<OnceLock<u32>>,
+    /// Why its disk counts as failed.
+    failed: Arc<OnceLock<String>>,
     memory: Option<OsDir>,
     _lock: Lock,
 }
@@ -228,6 +231,7 @@ impl Node {
         let members = Arc::new(Members::alone(company.node()));
         let domains = Domains::new(&members, &topics, options.allows_one_domain);
         let (mut meeting, lost) = (Vec::new(), Arc::<OnceLock<u32>>::default());
+        let failed = Arc::<OnceLock<String>>::default();
         if let Some((seat, listener)) = seat.zip(listener) {
             let cluster = u128::from_str_radix(&cluster_id, 16);
             let cluster = cluster.map_err(|_why| Failed::Damaged("cluster".to_owned()))?;
@@ -235,6 +239,9 @@ impl Node {
             let (hello, members) = (Member::of(&seat), Arc::clone(&members));
             meeting.push(company.meet(listener, whose, hello, members, runtime)?);
             meeting.push(Task::spawn(runtime, Arc::clone(&registrar).keep()));
+            let (of, and) = (Arc::downgrade(&topics), Arc::downgrade(&groups));
+            let ailing = ailing::watch(of, and, Arc::clone(&failed));
+            meeting.push(Task::spawn(groups.group.runtime(), ailing));
             let spread = Arc::clone(&leaders).spread(options.spreads_leaders);
             meeting.push(Task::spawn(runtime, spread));
             meeting.push(Task::spawn(runtime, Arc::clone(&recovery).watch()));
@@ -288,6 +295,7 @@ impl Node {
             dir,
             seeding,
             lost,
+            failed,
             memory,
             _lock: lock,
         })
@@ -397,12 +405,20 @@ impl Node {
         &self.root
     }
 
-    /// Why this node may not be the one that it is called: it votes, and has forgotten how. It is to be closed.
+    /// Why this node is to end: it may not be the one that it is called, as it votes and has forgotten how; or its disk has
+    /// failed. It is to be closed.
     #[must_use]
     pub fn lost(&self) -> Option<Failed> {
         let node = self.members.here();
+        if let Some(why) = self.failed.get() {
+            return Some(self.disk_failed(why));
+        }
         let lost = self.lost.get().map(|number| Failed::Lost { node, number: *number });
         lost.or_else(|| self.company.is_outdated().then_some(Failed::WentBack { node }))
+    }
+
+    fn disk_failed(&self, why: &str) -> Failed {
+        Failed::Disk { dir: self.dir.display().to_string(), why: why.to_owned() }
     }
 
     /// Whether no more is to be written than has to be.
@@ -456,8 +472,12 @@ impl Node {
     /// Ends all shards; what was acknowledged is durable on return.
     ///
     /// # Errors
-    /// The first that could not be made durable.
+    /// The first that could not be made durable. [`Failed::Disk`]: it has ended as by a crash, and says nowhere that it
+    /// ended in order.
     pub fn close(self) -> Result<(), Failed> {
+        if let Some(why) = ailing::why_failed(&self.topics, &self.groups) {
+            return Err(self.disk_failed(&why));
+        }
         let Self { topics, groups, run, tasks, meeting, scrubs, company, memory, .. } = self;
         drop((tasks, meeting, scrubs));
         let groups = alone(groups, |groups| groups.group.runtime().clone()).close();
@@ -576,6 +596,9 @@ async fn rest(root: Arc<dyn Dir>, shared: Weak<DataShard>, run: Arc<Run>) {
     loop {
         tokio::time::sleep(QUIET).await;
         let Some(shared) = shared.upgrade() else { return };
+        if shared.group.why_disk_failed().is_some() {
+            return;
+        }
         let (applied, durable) = (shared.replica.lock().state.applied(), shared.group.synced());
         let known = shared.group.outline();
         let known = (known.committed, known.durable);

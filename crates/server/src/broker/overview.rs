@@ -1,5 +1,7 @@
 //! What a node is doing, as values for whoever looks at it from outside.
 
+use std::collections::BTreeMap;
+
 use std::time::Duration;
 
 use plimsoll_log::{Policy, Stats};
@@ -35,6 +37,8 @@ pub struct ShardOverview {
     pub is_guarded: bool,
     /// Whether it is guarded as a majority of its voters stands in one rack.
     pub is_exposed: bool,
+    /// Where it leads: which voters are not well, and what is wrong with each.
+    pub unwell: BTreeMap<u64, String>,
     /// Why it takes nothing any more, if it does not. To follow is no reason.
     pub offline: Option<String>,
     /// How its seeding goes, where this replica lacks what its leader has let go of.
@@ -213,6 +217,11 @@ impl Node {
                 let said = || "its records are refused: the disk is full".to_owned();
                 shard.offline = shard.offline.or_else(|| Some(said()));
             }
+            if data.lacks_room_elsewhere() {
+                let said =
+                    || "its records are refused: no majority of its disks has room".to_owned();
+                shard.offline = shard.offline.or_else(|| Some(said()));
+            }
             if data.replica.lock().state.ended().len() > UNSETTLED_MAX {
                 let said = || "its producers wait until chapters are settled".to_owned();
                 shard.offline = shard.offline.or_else(|| Some(said()));
@@ -252,6 +261,7 @@ impl Node {
             is_in_doubt: group.is_dirty(),
             is_guarded: group.is_guarded(),
             is_exposed: group.is_exposed(),
+            unwell: group.unwell().iter().map(|(node, why)| (*node, why.to_string())).collect(),
             offline: why_failed(group)
                 .map(|why| sentence(&why))
                 .or_else(|| self.recovery.fenced(number).filter(|_| leader == Leader::Unknown))

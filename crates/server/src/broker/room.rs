@@ -31,7 +31,9 @@ pub(crate) struct Room {
     reserve_bytes: u64,
     /// Bytes of batches since the last look.
     appended: AtomicU64,
-    is_short: AtomicBool,
+    is_short: Arc<AtomicBool>,
+    /// Half of the reserve is gone too.
+    is_spent: AtomicBool,
     look: Notify,
 }
 
@@ -44,7 +46,8 @@ impl Room {
             dir: Arc::clone(dir),
             reserve_bytes: reserve_bytes.min(total_bytes / SHARE_MAX),
             appended: AtomicU64::new(0),
-            is_short: AtomicBool::new(false),
+            is_short: Arc::default(),
+            is_spent: AtomicBool::new(false),
             look: Notify::new(),
         };
         room.look();
@@ -73,6 +76,16 @@ impl Room {
         self.is_short.load(Ordering::Relaxed)
     }
 
+    /// The same, for who is to know it at any time.
+    pub(super) fn shortness(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.is_short)
+    }
+
+    /// Whether records are refused also by who is about to have another node take them.
+    pub(super) fn is_spent(&self) -> bool {
+        self.is_spent.load(Ordering::Relaxed)
+    }
+
     /// Looks now and then, and when there is a reason to.
     pub(super) async fn watch(self: Arc<Self>) {
         loop {
@@ -90,6 +103,7 @@ impl Room {
         let free_bytes = self.dir.space().map_or(u64::MAX, |space| space.free_bytes);
         let reserve_bytes = self.reserve_bytes;
         let is_short = free_bytes < reserve_bytes;
+        self.is_spent.store(free_bytes < reserve_bytes / 2, Ordering::Relaxed);
         match (self.is_short.swap(is_short, Ordering::Relaxed), is_short) {
             (false, true) => {
                 tracing::warn!(free_bytes, reserve_bytes, "records are refused: the disk is full");

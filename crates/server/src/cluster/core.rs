@@ -13,11 +13,13 @@ use tokio::runtime;
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 
+use super::abdication;
 use super::apply::Apply;
 use super::behind::Behind;
 use super::durability::{self, Durability};
 use super::error::{Error, Result};
 use super::heal::{Healing, heal};
+use super::heard::Heard;
 use super::log_store::LogStore;
 use super::network::Network;
 use super::patience::patient;
@@ -57,6 +59,7 @@ pub(crate) struct Setting<S> {
     pub(crate) standing: Arc<Standing>,
     pub(crate) durability: Arc<Durability>,
     pub(crate) behind: Arc<Behind>,
+    pub(crate) heard: Arc<Heard>,
 }
 
 impl Core {
@@ -155,7 +158,9 @@ fn run<S: Apply>(
 }
 
 async fn begin<S: Apply>(setting: Setting<S>) -> Result<(Engine<S>, Vec<AbortHandle>)> {
-    let Setting { node, storage, state, network, founds, standing, durability, behind } = setting;
+    let Setting { node, storage, state, network, founds, .. } = setting;
+    let (standing, durability) = (setting.standing, setting.durability);
+    let (behind, heard) = (setting.behind, setting.heard);
     let stopped = |why: &dyn std::fmt::Display| Error::Stopped { why: why.to_string() };
     let mut beside = Vec::new();
     if storage.is_inline {
@@ -190,7 +195,11 @@ async fn begin<S: Apply>(setting: Setting<S>) -> Result<(Engine<S>, Vec<AbortHan
         let now = told.borrow_and_update();
         let members = now.membership_config.membership();
         storage.onlookers.see(members.get_joint_config(), members.nodes().count());
+        storage.disk.is_shared(members.voter_ids().any(|voter| voter != node));
     }
+    let disk = Arc::clone(&storage.disk);
+    let watching = abdication::watch(node, engine.clone(), disk, network.clone(), heard);
+    beside.push(tokio::spawn(watching).abort_handle());
     let is_alone = voters == [node];
     if is_alone {
         standing.is_clean_from_here();
@@ -212,11 +221,9 @@ async fn begin<S: Apply>(setting: Setting<S>) -> Result<(Engine<S>, Vec<AbortHan
         // The membership that it campaigns under is durable.
         engine.runtime_config().elect(true);
     }
-    {
-        let (engine, storage) = (engine.clone(), Arc::downgrade(&storage));
-        let finding = durability::find(node, engine, storage, network, durability);
-        beside.push(tokio::spawn(finding).abort_handle());
-    }
+    let finding =
+        durability::find(node, engine.clone(), Arc::downgrade(&storage), network, durability);
+    beside.push(tokio::spawn(finding).abort_handle());
     if is_alone {
         engine.trigger().elect(true).await.map_err(|e| stopped(&e))?;
     }

@@ -9,9 +9,11 @@
 //! **Guarded**: with no more healthy voters than a bare majority, one power cut beside the failure that
 //! there is already would be a majority's. So what is committed is not called so before it is durable on a
 //! quorum, until a while after all is well again; and for as long as whoever opened the group says that one failure may
-//! take a majority.
+//! take a majority. A voter is not healthy that is away, may have forgotten what it acknowledged, has no room for records,
+//! or whose disk is slow: what the leader has had for longer than that disk may be behind is not durable there.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -27,7 +29,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::apply::Apply;
 use super::level::Level;
-use super::message::{Answer, AskDurable, Request};
+use super::message::{Answer, AskDurable, Fitness, Request};
 use super::network::Network;
 use super::quorum;
 use super::record::{from_log, to_log};
@@ -44,6 +46,8 @@ const OFTEN: Duration = Duration::from_millis(50);
 const SELDOM: Duration = Duration::from_millis(250);
 /// A voter that was not heard for so long is not healthy.
 const HEALTHY: Duration = Duration::from_secs(1);
+/// How finely it is noted where the log ended when.
+const ENDS_MAX: u32 = 64;
 /// For how long all must have been well before the group is guarded no more.
 const CALM: Duration = Duration::from_secs(10);
 
@@ -59,13 +63,41 @@ pub(crate) struct Durability {
     is_exposed: AtomicBool,
     /// The other voters that are level, where this replica leads.
     level: Mutex<BTreeSet<u64>>,
+    /// Of the voters, while this replica leads.
+    unwell: Mutex<BTreeMap<u64, Unwell>>,
+    /// No majority has room for records.
+    lacks_room: AtomicBool,
+}
+
+/// What is wrong with a voter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unwell {
+    /// It was not heard lately.
+    Away,
+    /// It may have forgotten what it acknowledged.
+    InDoubt,
+    /// Its disk has no room for records: it takes none.
+    Full,
+    /// Its disk does not keep up.
+    Slow,
+}
+
+impl fmt::Display for Unwell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Away => "away",
+            Self::InDoubt => "in doubt",
+            Self::Full => "no room on its disk",
+            Self::Slow => "its disk does not keep up",
+        })
+    }
 }
 
 impl Default for Durability {
     fn default() -> Self {
         let (known, wanted) = (watch::Sender::new(None), watch::Sender::new(None));
-        let (calm_in, is_exposed, level) = Default::default();
-        Self { known, wanted, calm_in, is_exposed, level }
+        let (calm_in, is_exposed, level, unwell, lacks_room) = Default::default();
+        Self { known, wanted, calm_in, is_exposed, level, unwell, lacks_room }
     }
 }
 
@@ -121,6 +153,32 @@ impl Durability {
     pub(crate) fn level(&self) -> MutexGuard<'_, BTreeSet<u64>> {
         self.level.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    /// Which voters are not well.
+    pub(crate) fn unwell(&self) -> BTreeMap<u64, Unwell> {
+        self.unwell.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Whether no majority has room for records.
+    pub(crate) fn lacks_room(&self) -> bool {
+        self.lacks_room.load(Ordering::Relaxed)
+    }
+
+    /// How the voters are, of each set of which a majority must agree; nothing where this replica does not lead.
+    fn found(&self, unwell: BTreeMap<u64, Unwell>, voters: &[BTreeSet<u64>]) {
+        let is_full = |voter: &&u64| unwell.get(voter) == Some(&Unwell::Full);
+        let lacks = |set: &BTreeSet<u64>| {
+            set.len() > 1 && set.iter().filter(is_full).count() >= set.len().div_ceil(2)
+        };
+        self.lacks_room.store(voters.iter().any(lacks), Ordering::Relaxed);
+        let mut known = self.unwell.lock().unwrap_or_else(PoisonError::into_inner);
+        if *known != unwell {
+            for (voter, why) in unwell.iter().filter(|(voter, why)| known.get(voter) != Some(why)) {
+                tracing::info!(voter, %why, "a voter is not well");
+            }
+            *known = unwell;
+        }
+    }
 }
 
 /// What a leader knows of the others.
@@ -129,8 +187,10 @@ struct Leading {
     term: u64,
     /// The last index of this leader's log that is durable at each.
     reports: BTreeMap<u64, u64>,
-    /// Who was heard when, and whether it votes.
-    heard: BTreeMap<u64, (Instant, bool)>,
+    /// Who was heard when, and how it was.
+    heard: BTreeMap<u64, (Instant, Fitness)>,
+    /// Where the log ended when, as far back as a disk may be behind.
+    ends: VecDeque<(Instant, u64)>,
     asked: BTreeMap<u64, Instant>,
     under_way: BTreeSet<u64>,
     calm_since: Option<Instant>,
@@ -142,10 +202,10 @@ impl Leading {
         Self { term, ..Self::default() }
     }
 
-    fn hear(&mut self, node: u64, answer: Option<(Option<u64>, bool)>, now: Instant) {
+    fn hear(&mut self, node: u64, answer: Option<(Option<u64>, Fitness)>, now: Instant) {
         self.under_way.remove(&node);
-        let Some((through, votes)) = answer else { return };
-        self.heard.insert(node, (now, votes));
+        let Some((through, how)) = answer else { return };
+        self.heard.insert(node, (now, how));
         if let Some(through) = through {
             let report = self.reports.entry(node).or_insert(through);
             *report = through.max(*report);
@@ -154,14 +214,47 @@ impl Leading {
 
     /// Whether another was heard lately, and votes.
     fn is_healthy(&self, voter: u64, now: Instant) -> bool {
-        self.heard.get(&voter).is_some_and(|(when, votes)| *votes && now - *when < HEALTHY)
+        self.heard.get(&voter).is_some_and(|(when, how)| how.votes && now - *when < HEALTHY)
+    }
+
+    /// Notes where the log ends now.
+    fn ends_at(&mut self, last: u64, slow_after: Option<Duration>, now: Instant) {
+        let Some(slow_after) = slow_after else { return };
+        let pause = slow_after / ENDS_MAX;
+        if self.ends.back().is_none_or(|(when, end)| last > *end && now - *when >= pause) {
+            self.ends.push_back((now, last));
+        }
+        // The newest that is old enough stands for all before it.
+        while self.ends.get(1).is_some_and(|(when, _)| now - *when >= slow_after) {
+            self.ends.pop_front();
+        }
+    }
+
+    /// What is wrong with a voter, if anything is.
+    fn unwell(&self, voter: u64, slow_after: Option<Duration>, now: Instant) -> Option<Unwell> {
+        let Some((when, how)) = self.heard.get(&voter) else { return Some(Unwell::Away) };
+        let old = self.ends.front().filter(|(when, _)| Some(now - *when) >= slow_after);
+        let is_behind = |end: u64| self.reports.get(&voter).is_none_or(|report| *report < end);
+        match how {
+            _ if now - *when >= HEALTHY => Some(Unwell::Away),
+            Fitness { votes: false, .. } => Some(Unwell::InDoubt),
+            Fitness { has_room: false, .. } => Some(Unwell::Full),
+            _ => {
+                let is_slow = slow_after.is_some() && old.is_some_and(|(_, end)| is_behind(*end));
+                is_slow.then_some(Unwell::Slow)
+            }
+        }
     }
 
     /// Whether what is committed must be durable before anybody hears of it.
-    fn is_guarded(&mut self, node: u64, voters: &[BTreeSet<u64>], now: Instant) -> bool {
-        let is_healthy = |voter: &u64| *voter == node || self.is_healthy(*voter, now);
+    fn is_guarded(
+        &mut self,
+        unwell: &BTreeMap<u64, Unwell>,
+        voters: &[BTreeSet<u64>],
+        now: Instant,
+    ) -> bool {
         let is_bare = |set: &BTreeSet<u64>| {
-            let healthy = set.iter().filter(|voter| is_healthy(voter)).count();
+            let healthy = set.iter().filter(|voter| !unwell.contains_key(voter)).count();
             set.len() > 1 && healthy <= set.len() / 2 + 1
         };
         // Of two voters both are the majority: nothing would ever be well.
@@ -171,21 +264,18 @@ impl Leading {
             && self.calm_since.is_none_or(|since| now - since < CALM)
     }
 
-    fn is_due(&self, node: u64, last: u64, syncs: bool, now: Instant) -> bool {
-        let behind = self.reports.get(&node).is_none_or(|report| *report < last);
-        let every = match behind {
-            true if syncs => AT_ONCE,
-            true => OFTEN,
-            false => SELDOM,
-        };
+    fn is_due(&self, node: u64, last: u64, every: Duration, now: Instant) -> bool {
+        let is_behind = self.reports.get(&node).is_none_or(|report| *report < last);
+        let every = if is_behind { every } else { SELDOM };
         let rested = self.asked.get(&node).is_none_or(|asked| now - *asked >= every);
         !self.under_way.contains(&node) && rested
     }
 }
 
-type Heard = (u64, u64, Option<(Option<u64>, bool)>);
+type Heard = (u64, u64, Option<(Option<u64>, Fitness)>);
 
-/// Finds D while this replica leads, until the group ends.
+/// Finds D while this replica leads, and how the voters are, until the group ends. Where an entry is durable before it counts only the
+/// latter is of use.
 pub(crate) async fn find<S: Apply>(
     node: u64,
     engine: Engine<S>,
@@ -195,16 +285,11 @@ pub(crate) async fn find<S: Apply>(
 ) {
     let mut asks = FuturesUnordered::<BoxFuture<'static, Heard>>::new();
     let mut leading = Leading::default();
-    // Where what counts as being here is durable, nobody waits for D: it is only looked who is level.
-    let is_durable = storage.upgrade().is_some_and(|storage| storage.promise == Ack::Durable);
     let mut wanted = durability.wanted.subscribe();
+    let mut rests = OFTEN;
     loop {
         let is_awaited = *wanted.borrow() > durability.known();
-        let rest = match is_awaited {
-            true => AT_ONCE,
-            false if is_durable => SELDOM,
-            false => OFTEN,
-        };
+        let rest = if is_awaited { AT_ONCE } else { rests };
         let look = Instant::now() + rest;
         tokio::select! {
             biased;
@@ -217,6 +302,7 @@ pub(crate) async fn find<S: Apply>(
             () = sleep_until(look) => {}
         }
         let Some(storage) = storage.upgrade() else { return };
+        rests = if storage.promise == Ack::Durable { SELDOM } else { OFTEN };
         let (vote, voters, committed, matched) = {
             let metrics = engine.metrics();
             let now = metrics.borrow_watched();
@@ -237,6 +323,7 @@ pub(crate) async fn find<S: Apply>(
             leading = Leading::default();
             durability.level().clear();
             durability.calm_in.store(0, Ordering::Relaxed);
+            durability.found(BTreeMap::new(), &[]);
             continue;
         };
         if leading.term != vote.leader_id.term {
@@ -249,7 +336,14 @@ pub(crate) async fn find<S: Apply>(
         let durable = quorum::durable(&voters, &leading.reports).min(committed);
         durability.learn(durable);
         let now = Instant::now();
-        let is_calm = !leading.is_guarded(node, &voters, now);
+        let how = Fitness { votes: true, has_room: !storage.disk.is_full() };
+        leading.heard.insert(node, (now, how));
+        leading.ends_at(last.index, storage.slow_after, now);
+        let all = voters.iter().flatten().copied().collect::<BTreeSet<_>>();
+        let of = |voter: &u64| Some((*voter, leading.unwell(*voter, storage.slow_after, now)?));
+        let unwell = all.iter().filter_map(of).collect();
+        let is_calm = !leading.is_guarded(&unwell, &voters, now);
+        durability.found(unwell, &voters);
         durability.calm_in.store(if is_calm { leading.term } else { 0 }, Ordering::Relaxed);
         leading.level.turn(committed, now);
         let is_level = |voter: &u64| {
@@ -258,8 +352,9 @@ pub(crate) async fn find<S: Apply>(
         };
         *durability.level() = voters.iter().flatten().copied().filter(is_level).collect();
         let syncs = *wanted.borrow_and_update() > durable;
-        for voter in voters.iter().flatten().copied().collect::<BTreeSet<_>>() {
-            if !leading.is_due(voter, last.index, syncs, now) {
+        let every = if syncs { AT_ONCE } else { rests };
+        for voter in all {
+            if !leading.is_due(voter, last.index, every, now) {
                 continue;
             }
             let term = leading.term;
@@ -272,7 +367,7 @@ pub(crate) async fn find<S: Apply>(
                     leading.under_way.insert(node);
                     asks.push(Box::pin(async move {
                         let through = synced.await.is_ok().then_some(last.index);
-                        (node, term, Some((through, true)))
+                        (node, term, Some((through, how)))
                     }));
                 }
                 continue;
@@ -288,11 +383,11 @@ fn ask(
     network: &Network,
     to: u64,
     ask: AskDurable,
-) -> impl Future<Output = Option<(Option<u64>, bool)>> + Send + use<> {
+) -> impl Future<Output = Option<(Option<u64>, Fitness)>> + Send + use<> {
     let asked = network.ask(to, &Request::Durable(ask));
     async move {
         match asked.await {
-            Ok(Answer::Durable(through, votes)) => Some((through, votes)),
+            Ok(Answer::Durable(through, how)) => Some((through, how)),
             _ => None,
         }
     }
@@ -314,4 +409,81 @@ pub(crate) async fn answer(
         storage.log.wait(to_log(end), Ack::Durable).ok()?.await.ok()?;
     }
     from_log(storage.log.durable()).map(|durable| durable.min(end))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SLOW_AFTER: Option<Duration> = Some(Duration::from_secs(3));
+    const WELL: Fitness = Fitness { votes: true, has_room: true };
+
+    /// A leader whose log grows by an entry each 100 ms, and is durable on three disks `late` behind that: what it
+    /// finds wrong with each after ten seconds.
+    fn after_ten_seconds(late: [Duration; 3], how: [Fitness; 3]) -> Vec<Option<Unwell>> {
+        let (mut leading, begun) = (Leading::of(1), Instant::now());
+        let step = Duration::from_millis(100);
+        let mut now = begun;
+        for last in 0..100_u64 {
+            now = begun + step * u32::try_from(last).unwrap();
+            leading.ends_at(last, SLOW_AFTER, now);
+            for (node, (late, how)) in (1..).zip(late.into_iter().zip(how)) {
+                let behind = u64::try_from(late.as_millis() / step.as_millis()).unwrap();
+                leading.hear(node, Some((last.checked_sub(behind), how)), now);
+            }
+        }
+        assert!(leading.ends.len() < 3 * ENDS_MAX as usize, "{}", leading.ends.len());
+        (1..=3).map(|node| leading.unwell(node, SLOW_AFTER, now)).collect()
+    }
+
+    #[test]
+    fn a_disk_that_takes_longer_is_well_until_it_does_not_keep_up() {
+        let late = [0, 2_800, 3_500].map(Duration::from_millis);
+        assert_eq!(after_ten_seconds(late, [WELL; 3]), [None, None, Some(Unwell::Slow)]);
+    }
+
+    #[test]
+    fn one_that_is_full_or_in_doubt_is_not_well_however_fast_its_disk_is() {
+        let (full, doubts) =
+            (Fitness { has_room: false, ..WELL }, Fitness { votes: false, ..WELL });
+        let found = after_ten_seconds([Duration::ZERO; 3], [WELL, full, doubts]);
+        assert_eq!(found, [None, Some(Unwell::Full), Some(Unwell::InDoubt)]);
+    }
+
+    #[test]
+    fn a_log_that_does_not_grow_makes_no_disk_slow() {
+        let (mut leading, begun) = (Leading::of(1), Instant::now());
+        leading.ends_at(7, SLOW_AFTER, begun);
+        leading.hear(2, Some((Some(7), WELL)), begun + HEALTHY * 100);
+        assert_eq!(leading.unwell(2, SLOW_AFTER, begun + HEALTHY * 100), None);
+        assert_eq!(leading.unwell(3, SLOW_AFTER, begun), Some(Unwell::Away));
+    }
+
+    #[test]
+    fn acknowledgements_wait_for_disks_from_when_one_is_not_well_until_all_were_for_a_while() {
+        let (mut leading, begun) = (Leading::of(1), Instant::now());
+        let voters = [BTreeSet::from([1, 2, 3])];
+        let mut is_guarded = |unwell: &[(u64, Unwell)], at| {
+            leading.is_guarded(&unwell.iter().copied().collect(), &voters, begun + at)
+        };
+        assert!(is_guarded(&[], Duration::ZERO), "it has just begun");
+        assert!(!is_guarded(&[], CALM));
+        assert!(is_guarded(&[(3, Unwell::Slow)], CALM * 2));
+        assert!(is_guarded(&[], CALM * 2 + HEALTHY));
+        assert!(is_guarded(&[], CALM * 3));
+        assert!(!is_guarded(&[], CALM * 4));
+    }
+
+    #[test]
+    fn records_are_refused_where_no_majority_has_room() {
+        let durability = Durability::default();
+        let voters = [BTreeSet::from([1, 2, 3])];
+        for (full, lacks) in [(&[3][..], false), (&[1, 3][..], true), (&[2][..], false)] {
+            let unwell = full.iter().map(|voter| (*voter, Unwell::Full)).collect();
+            durability.found(unwell, &voters);
+            assert_eq!(durability.lacks_room(), lacks, "{full:?}");
+        }
+        durability.found(BTreeMap::from([(1, Unwell::Slow), (2, Unwell::Away)]), &voters);
+        assert!(!durability.lacks_room());
+    }
 }

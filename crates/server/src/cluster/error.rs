@@ -112,6 +112,14 @@ pub enum Error {
     #[error("the log of the group failed")]
     Log(#[from] plimsoll_log::Error),
 
+    /// A write or a sync failed, and others vote too: this replica acknowledges nothing any more, and another leads. Close,
+    /// and open again: what the disk still has is read past the cache then.
+    #[error("its disk has failed: {why}")]
+    DiskFailed {
+        /// What failed first.
+        why: String,
+    },
+
     /// The directory, or the file 'identity', failed.
     #[error("the directory of the group failed")]
     Disk(#[from] plimsoll_sync::Error),

@@ -1,7 +1,8 @@
 //! [`Group`]: one consensus group, as a shard sees it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use plimsoll_log::Ack;
 use super::apply::Apply;
 use super::behind::Behind;
 use super::core::Core;
-use super::durability::Durability;
+use super::durability::{Durability, Unwell};
 use super::error::{Error, Result};
 use super::handover::Handing;
 use super::heard::Heard;
@@ -90,11 +91,21 @@ impl<S: Apply> Group<S> {
             let role = roles.borrow_watched();
             (role.current_leader, role.state == ServerState::Leader)
         };
+        if self.storage.disk.has_failed() {
+            // Of a node that has failed only those speak who lead.
+            return self.heard.latest();
+        }
         leader.filter(|leader| match *leader == self.node {
             // Of a term before its start it is named too.
             true => leads,
             false => self.heard.is_lately(*leader),
         })
+    }
+
+    /// The node of this replica.
+    #[must_use]
+    pub fn node(&self) -> u64 {
+        self.node
     }
 
     /// The nodes whose replicas vote, ascending.
@@ -130,6 +141,7 @@ impl<S: Apply> Group<S> {
             newcomer: Arc::clone(&self.newcomer),
             heard: Arc::clone(&self.heard),
             named: Arc::clone(&self.named),
+            disk: Arc::clone(&self.storage.disk),
         }
     }
 
@@ -148,6 +160,23 @@ impl<S: Apply> Group<S> {
     pub fn until_clean(&self) -> impl Future<Output = bool> + Send + use<S> {
         let mut standing = self.standing.watch();
         async move { standing.wait_for(|is_dirty| !is_dirty).await.is_ok() }
+    }
+
+    /// From here on its disk has no room for records while this says so: it takes none, and does not count meanwhile.
+    pub fn refuses_while(&self, is_full: Arc<AtomicBool>) {
+        self.storage.disk.is_full_while(is_full);
+    }
+
+    /// Which voters are not well, and what is wrong with each, as far as this replica knows while it leads.
+    #[must_use]
+    pub fn unwell(&self) -> BTreeMap<u64, Unwell> {
+        self.durability.unwell()
+    }
+
+    /// Whether this replica leads, and too few voters have room for records: what it took would be agreed on by nobody.
+    #[must_use]
+    pub fn lacks_room_elsewhere(&self) -> bool {
+        self.durability.lacks_room()
     }
 
     /// Whether what is committed is durable before anybody is told, as the leader's quorum is so thin, or [exposed](Group::expose).
@@ -468,9 +497,34 @@ impl<S: Apply> Group<S> {
         self.storage.lacks_room()
     }
 
+    /// Why its disk counts as failed: it acknowledges nothing any more. Never of a replica that votes alone.
+    #[must_use]
+    pub fn why_disk_failed(&self) -> Option<String> {
+        self.storage.disk.why()
+    }
+
+    /// Done once its disk has failed: why. The future does not hold the group, and never ends once that has.
+    pub fn until_disk_fails(&self) -> impl Future<Output = String> + Send + use<S> {
+        let mut failed = self.storage.disk.watch();
+        async move {
+            match failed.wait_for(Option::is_some).await {
+                Ok(()) => failed.borrow().clone().unwrap_or_default(),
+                Err(_ended) => std::future::pending().await,
+            }
+        }
+    }
+
+    /// Its disk has failed, as who else uses it has found.
+    pub fn fail_disk(&self, why: &str) {
+        self.storage.disk.fails(|| why.to_owned());
+    }
+
     /// Why it takes no entries now; `None` if it leads, and its log is as it should be.
     #[must_use]
     pub fn why_offline(&self) -> Option<Error> {
+        if let Some(why) = self.storage.disk.why() {
+            return Some(Error::DiskFailed { why });
+        }
         if let Err(why) = self.storage.log.health() {
             return Some(why.into());
         }
@@ -502,7 +556,8 @@ impl<S: Apply> Group<S> {
             let role = roles.borrow_watched();
             (role.state == ServerState::Leader).then_some(role.vote.leader_id.term)?
         };
-        (!self.handing.is_in(term) && !self.is_cut_off()).then_some(term)
+        let may_lead = !self.storage.disk.has_failed() && !self.handing.is_in(term);
+        (may_lead && !self.is_cut_off()).then_some(term)
     }
 
     /// Whether it leads by what it knows, and no quorum has answered it for so long that another may lead by now.

@@ -149,6 +149,6 @@ impl<S: Apply> Group<S> {
         let Some(last) = self.storage.tail().last() else { return false };
         let ask = AskDurable { vote, last, durable: None, syncs: false };
         let asked = self.network.ask(node, &Request::Durable(ask));
-        matches!(timeout(PATIENCE / 4, asked).await, Ok(Ok(Answer::Durable(_, true))))
+        matches!(timeout(PATIENCE / 4, asked).await, Ok(Ok(Answer::Durable(_, how))) if how.votes)
     }
 }

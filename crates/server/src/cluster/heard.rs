@@ -7,17 +7,28 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::settings::ELECTION_MS;
+use super::watch;
 
 /// One that is not heard for so long leads no more, or not here: another would have been elected.
 const LATELY: Duration = Duration::from_millis(2 * ELECTION_MS);
 
-/// Who sent entries, or signs of life, last.
-#[derive(Debug, Default)]
-pub(crate) struct Heard(Mutex<Option<(u64, Instant)>>);
+/// Who sent entries, or signs of life, last; and the latest leader whose term is known.
+#[derive(Debug)]
+pub(crate) struct Heard {
+    last: Mutex<Option<(u64, Instant)>>,
+    /// Its term, and who it is.
+    latest: watch::Sender<(u64, u64)>,
+}
+
+impl Default for Heard {
+    fn default() -> Self {
+        Self { last: Mutex::default(), latest: watch::Sender::new((0, 0)) }
+    }
+}
 
 impl Heard {
     pub(crate) fn hears(&self, leader: u64) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((leader, Instant::now()));
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some((leader, Instant::now()));
     }
 
     /// This node's process is gone: what was heard of it counts no more.
@@ -27,8 +38,30 @@ impl Heard {
 
     /// Whether this node was heard lately.
     pub(crate) fn is_lately(&self, leader: u64) -> bool {
-        let heard = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let heard = *self.last.lock().unwrap_or_else(PoisonError::into_inner);
         heard.is_some_and(|(node, at)| node == leader && at.elapsed() < LATELY)
+    }
+
+    /// That this node leads in this term, though the engine of this replica is not told so.
+    pub(crate) fn hears_of(&self, term: u64, leader: u64) {
+        self.hears(leader);
+        self.latest.send_if_modified(|latest| {
+            let is_later = term > latest.0;
+            *latest = (*latest).max((term, leader));
+            is_later
+        });
+    }
+
+    /// Who leads in the latest term that was [heard of](Self::hears_of), if that was lately.
+    pub(crate) fn latest(&self) -> Option<u64> {
+        let (term, leader) = *self.latest.borrow();
+        (term > 0 && self.is_lately(leader)).then_some(leader)
+    }
+
+    /// Done once somebody does.
+    pub(crate) async fn until_later(&self, term: u64) {
+        // It is here, so it can be changed.
+        self.latest.subscribe().wait_for(|latest| latest.0 > term).await.ok();
     }
 }
 

@@ -14,6 +14,7 @@
 //! * what must be durable and was appended before a vote is durable before it: a founder that was cut
 //!   off between its first membership and its vote has both, the first or neither;
 //! * an entry that was cut off before it was reported never is, and that fails nothing;
+//! * once the disk has failed nothing is reported any more, neither as here nor as failed ([`Disk`]);
 //! * the engine's thread waits for no disk: appends go to the ring, waits call back, and what has
 //!   to be durable on return (votes, cuts) is done on a thread of the runtime for blocking work.
 //!
@@ -30,6 +31,7 @@ use openraft::storage::{IOFlushed, LogState, RaftLogStorage};
 use openraft::{EntryPayload, OptionalSend};
 use plimsoll_log::{Ack, Error as LogError};
 
+use super::disk::Disk;
 use super::error::{Error, Result};
 use super::log_reader::LogReader;
 use super::options::Testimony;
@@ -110,7 +112,8 @@ impl LogStore {
         };
         let testimony =
             self.storage.testimony.get().filter(|_| self.storage.promise != Ack::Durable);
-        let told = Told { callback, testimony: testimony.cloned(), log_index };
+        let disk = Arc::clone(&self.storage.disk);
+        let told = Told { callback, testimony: testimony.cloned(), log_index, disk };
         if level == Ack::Buffered {
             return told.complete(Ok(()));
         }
@@ -126,12 +129,20 @@ struct Told {
     callback: IOFlushed<Types>,
     testimony: Option<Arc<dyn Testimony>>,
     log_index: u64,
+    disk: Arc<Disk>,
 }
 
 impl Told {
     /// What was cut off is not here, and that is no failure: whoever cut it knows.
     fn complete(self, how: plimsoll_log::Result<()>) {
-        let Self { callback, testimony, log_index } = self;
+        let Self { callback, testimony, log_index, disk } = self;
+        if let Err(why) = &how {
+            disk.look_at(why);
+        }
+        if disk.has_failed() {
+            // An error would end the engine, which has to tell the others that it leads no more.
+            return;
+        }
         let index = from_log(log_index).expect("the log counts from 1");
         let how = match how {
             Err(LogError::Truncated { .. }) => return,
@@ -179,7 +190,8 @@ impl RaftLogStorage<Types> for LogStore {
     {
         let mut last = None;
         for entry in entries {
-            last = Some(self.buffer(entry).await?);
+            let index = self.buffer(entry).await;
+            last = Some(index.inspect_err(|why| self.storage.disk.see(why))?);
         }
         match last {
             Some(last) => self.report(last, callback),
@@ -220,6 +232,7 @@ impl LogStore {
         &self,
         work: impl FnOnce(&Storage) -> Result<()> + Send + 'static,
     ) -> io::Result<()> {
+        let work = |storage: &Storage| work(storage).inspect_err(|why| storage.disk.see(why));
         if self.storage.is_inline {
             return Ok(work(&self.storage)?);
         }

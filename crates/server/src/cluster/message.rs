@@ -22,7 +22,7 @@
 //!  2 voted             vote · last log id · u8 1: granted
 //!  4 re-enter          vote of the leader · its last log id
 //!  5 durable           u64 1 + index through which the leader's log is durable here, 0 none ·
-//!                      u8 1: this replica votes
+//!                      u8 1: this replica votes · 2: its disk has no room for records · 3 both
 //!  6 taken             nothing
 //!  7 gone              u8 1: all up to there is here · 0: it is not, and this replica must be seeded
 //!  8 greet             u8 0: it is not known · 1: this leader does not know it as a voter · 2: it votes
@@ -30,7 +30,8 @@
 //!  10 let go           u64 index up to which nothing is in the log any more
 //!  255 refused         u8 why: 1 it does not vote, 2 it does not lead, 3 it cannot be read,
 //!                      4 the engine refused or has stopped, 5 of an incarnation that has ended,
-//!                      6 it has nothing, and does not know yet whether it is new, 7 it is of another generation
+//!                      6 it has nothing, and does not know yet whether it is new, 7 it is of another generation,
+//!                      8 its disk has failed, 9 its disk has no room for records
 //!
 //!  vote                u64 term · u64 node · u8 1: a quorum granted it
 //!  log id              u8 0 none, 1 · u64 term · u64 index
@@ -115,8 +116,8 @@ pub(crate) enum Answer {
     Voted(VoteResponse<Types>),
     /// The leader's vote and the last entry of its log.
     ReEnter(Vote, Option<LogId>),
-    /// The entry of the leader's log up to which all is durable here; whether this replica votes.
-    Durable(Option<u64>, bool),
+    /// The entry of the leader's log up to which all is durable here; how this replica is.
+    Durable(Option<u64>, Fitness),
     Taken,
     /// Whether all that the leader has let go of is here.
     Gone(bool),
@@ -126,6 +127,15 @@ pub(crate) enum Answer {
     /// All up to this entry is not in the log any more.
     LetGo(u64),
     Refused(Refusal),
+}
+
+/// How a replica is, by what it says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Fitness {
+    /// It forgot nothing, or has it again.
+    pub(crate) votes: bool,
+    /// Its disk has room for records.
+    pub(crate) has_room: bool,
 }
 
 /// Why a replica does not do what it is asked.
@@ -145,6 +155,10 @@ pub(crate) enum Refusal {
     HasNothing = 6,
     #[error("it is of another generation")]
     OtherGeneration = 7,
+    #[error("its disk has failed")]
+    DiskFailed = 8,
+    #[error("its disk has no room for records")]
+    NoRoom = 9,
 }
 
 impl Request {
@@ -247,10 +261,10 @@ impl Answer {
                 to.vote(vote);
                 to.log_id(last.as_ref());
             }
-            Self::Durable(through, votes) => {
+            Self::Durable(through, Fitness { votes, has_room }) => {
                 to.kind(DURABLE);
                 to.place(*through);
-                to.u8(u8::from(*votes));
+                to.u8(u8::from(*votes) | u8::from(!*has_room) << 1);
             }
             Self::Taken => to.kind(TAKE_OVER),
             Self::Gone(is_here) => {
@@ -293,7 +307,16 @@ impl Answer {
                 Self::Voted(VoteResponse::new(vote, last, take_flag(&mut from)?))
             }
             RE_ENTER => Self::ReEnter(take_vote(&mut from)?, take_log_id(&mut from)?),
-            DURABLE => Self::Durable(from.u64()?.checked_sub(1), take_flag(&mut from)?),
+            DURABLE => {
+                let through = from.u64()?.checked_sub(1);
+                match from.array::<1>()?[0] {
+                    is @ 0..=3 => {
+                        let (votes, has_room) = (is & 1 == 1, is & 2 == 0);
+                        Self::Durable(through, Fitness { votes, has_room })
+                    }
+                    other => return Err(Malformed::Field("how a replica is", other.into())),
+                }
+            }
             TAKE_OVER => Self::Taken,
             GONE => Self::Gone(take_flag(&mut from)?),
             GREET => Self::Greet(match from.array::<1>()?[0] {
@@ -319,6 +342,8 @@ impl Answer {
                 5 => Refusal::Ended,
                 6 => Refusal::HasNothing,
                 7 => Refusal::OtherGeneration,
+                8 => Refusal::DiskFailed,
+                9 => Refusal::NoRoom,
                 other => return Err(Malformed::Field("a refusal", other.into())),
             }),
             other => return Err(Malformed::Field("the kind of an answer", u64::from(other))),

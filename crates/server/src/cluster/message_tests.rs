@@ -12,7 +12,7 @@ use openraft::raft::{
 use openraft::{BasicNode, EntryPayload};
 use proptest::prelude::*;
 
-use super::message::{Answer, AskDurable, AskEntries, Refusal, Request};
+use super::message::{Answer, AskDurable, AskEntries, Fitness, Refusal, Request};
 use super::newcomer::Greeting;
 use super::types::{Entry, LogId, Members, Payload, Vote, log_id};
 
@@ -89,6 +89,8 @@ fn answers() -> Vec<Answer> {
         Refusal::Engine,
         Refusal::Ended,
         Refusal::HasNothing,
+        Refusal::DiskFailed,
+        Refusal::NoRoom,
     ];
     let mut answers = vec![
         Answer::Appended(AppendEntriesResponse::Success),
@@ -99,8 +101,9 @@ fn answers() -> Vec<Answer> {
         Answer::Voted(VoteResponse::new(vote, last, true)),
         Answer::Voted(VoteResponse::new(vote, None, false)),
         Answer::ReEnter(Vote::new_committed(7, 2), last),
-        Answer::Durable(None, false),
-        Answer::Durable(Some(0), true),
+        Answer::Durable(None, Fitness { votes: false, has_room: true }),
+        Answer::Durable(Some(0), Fitness { votes: true, has_room: true }),
+        Answer::Durable(Some(9), Fitness { votes: true, has_room: false }),
         Answer::Taken,
         Answer::Gone(false),
         Answer::Gone(true),

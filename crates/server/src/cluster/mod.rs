@@ -15,6 +15,7 @@
 //! | `standing`, `reentry` | whether it may vote, and how one that may have forgotten comes to vote again |
 //! | `growth` | who votes: nodes are taken in, and let go |
 //! | `handover` | how a leader has another lead in its place |
+//! | `disk`, `abdication` | whether the disk has failed or is full; what becomes then of a replica that leads |
 //! | `onlookers` | whether others get what one voter commits by its own word |
 //! | `generation` | after which loss it goes on |
 //! | `heard`, `bereft` | which leader was heard lately; what follows where its process is seen to be gone |
@@ -48,9 +49,11 @@
 //! * replicas of different generations do not hear each other (`generation`);
 //! * a replica that has nothing does nothing for others before a leader has said that it does not vote (`newcomer`);
 //! * an acknowledgement is known to the [`Testimony`] before it leaves (`log_store`);
+//! * a replica whose disk has failed acknowledges nothing, and votes for nobody (`disk`, `receiver`, `log_store`);
 //! * a payload commits in the leadership it was proposed in, or not at all (`group`);
 //! * the engine neither snapshots nor purges (`state`, `settings`): whoever has the state does.
 
+mod abdication;
 mod apply;
 mod behind;
 mod bereft;
@@ -58,6 +61,7 @@ mod carrier;
 mod copies;
 mod copy;
 mod core;
+mod disk;
 mod durability;
 mod error;
 mod generation;
@@ -103,6 +107,7 @@ pub use self::apply::{Apply, Stop};
 pub use self::behind::Lack;
 pub use self::carrier::{Answered, Carrier, Nobody, Unreached};
 pub(crate) use self::copy::{Copied, LogCopy, end_of};
+pub use self::durability::Unwell;
 pub use self::error::{Error, Result};
 pub use self::generation::Newer;
 pub use self::group::{Committed, Group};

@@ -5,15 +5,17 @@ use std::sync::{Arc, Weak};
 use bytes::Bytes;
 use openraft::ServerState;
 use openraft::async_runtime::WatchReceiver;
+use openraft::raft::AppendEntriesRequest as Append;
 
 use super::apply::Apply;
 use super::behind::{Behind, Lack};
 use super::carrier::Incarnations;
+use super::disk::Disk;
 use super::durability::{self, Durability};
 use super::generation::Generation;
 use super::heard::Heard;
 use super::level::Named;
-use super::message::{Answer, Refusal, Request};
+use super::message::{Answer, Fitness, Refusal, Request};
 use super::newcomer::{Greeting, Newcomer};
 use super::standing::Standing;
 use super::state::Engine;
@@ -33,6 +35,7 @@ pub struct Receiver<S: Apply> {
     pub(super) newcomer: Arc<Newcomer>,
     pub(super) heard: Arc<Heard>,
     pub(super) named: Arc<Named>,
+    pub(super) disk: Arc<Disk>,
 }
 
 impl<S: Apply> Receiver<S> {
@@ -65,6 +68,12 @@ impl<S: Apply> Receiver<S> {
 
     pub(super) async fn act(&self, request: Request) -> Result<Answer, Refusal> {
         let Self { engine, standing, .. } = self;
+        if self.disk.has_failed() {
+            if let Request::Append(Append { vote, .. }) = &request {
+                self.heard.hears_of(vote.leader_id.term, vote.leader_id.voted_for);
+            }
+            return Err(Refusal::DiskFailed);
+        }
         let is_wounded = self.storage.upgrade().is_some_and(|storage| storage.wounds.are_open());
         let (needs_vote, needs_log) = match request {
             Request::Append(_) | Request::Durable(_) | Request::Give(_) => (false, false),
@@ -75,6 +84,11 @@ impl<S: Apply> Receiver<S> {
             return Err(Refusal::DoesNotVote);
         }
         Ok(match request {
+            // The engine takes an error of its log for its end. So it is not asked; its leader sends it again.
+            Request::Append(request) if self.disk.is_full() && !request.entries.is_empty() => {
+                self.heard.hears(request.vote.leader_id.voted_for);
+                return Err(Refusal::NoRoom);
+            }
             Request::Append(request) => {
                 // Where that is not the leader any more, the engine does not name it.
                 self.heard.hears(request.vote.leader_id.voted_for);
@@ -99,7 +113,8 @@ impl<S: Apply> Receiver<S> {
                 if let Some(through) = through {
                     self.durability.learn(asked.durable.min(Some(through)));
                 }
-                Answer::Durable(through, !standing.is_dirty() && !is_wounded)
+                let votes = !standing.is_dirty() && !is_wounded;
+                Answer::Durable(through, Fitness { votes, has_room: !self.disk.is_full() })
             }
             Request::TakeOver(request) => match engine.handle_transfer_leader(request).await {
                 Ok(Ok(())) => Answer::Taken,
@@ -176,6 +191,7 @@ impl<S: Apply> Clone for Receiver<S> {
             newcomer: Arc::clone(&self.newcomer),
             heard: Arc::clone(&self.heard),
             named: Arc::clone(&self.named),
+            disk: Arc::clone(&self.disk),
         }
     }
 }

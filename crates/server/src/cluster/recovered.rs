@@ -115,6 +115,7 @@ impl Recovered {
         let storage_then = Arc::downgrade(&storage);
         let (incarnations, behind) = (Arc::default(), Arc::<Behind>::default());
         let network = Network { carrier, incarnations, generation, storage: storage_then };
+        let heard = Arc::<Heard>::default();
         let rest = Rest {
             node,
             storage: Arc::clone(&storage),
@@ -124,11 +125,22 @@ impl Recovered {
             network: network.clone(),
             gone,
             newcomer,
-            heard: Arc::default(),
+            heard: Arc::clone(&heard),
             named: Arc::default(),
             behind: Arc::clone(&behind),
         };
-        (Setting { node, storage, state, network, founds, standing, durability, behind }, rest)
+        let setting = Setting {
+            node,
+            storage,
+            state,
+            network,
+            founds,
+            standing,
+            durability,
+            behind,
+            heard,
+        };
+        (setting, rest)
     }
 }
 

@@ -4,10 +4,12 @@
 use std::ops::Range;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
 
-use plimsoll_log::{Ack, Log, Recovery, Retain};
+use plimsoll_log::{Ack, Log, Policy, Recovery, Retain};
 use plimsoll_sync::Dir;
 
+use super::disk::{Disk, Listener};
 use super::error::{Error, Result};
 use super::identity::IdentityFile;
 use super::onlookers::Onlookers;
@@ -26,6 +28,8 @@ pub(crate) struct Storage {
     tail: Mutex<Tail>,
     /// How far an entry is when the engine is told that this replica has it.
     pub(crate) promise: Ack,
+    /// A voter whose disk is so far behind the log is slow.
+    pub(crate) slow_after: Option<Duration>,
     /// Which payloads must be durable first, whatever the promise.
     pub(crate) must_sync: fn(&[u8]) -> bool,
     /// The last record that must be durable before the engine is told of it or of what comes behind
@@ -34,6 +38,7 @@ pub(crate) struct Storage {
     pub(crate) onlookers: Onlookers,
     /// What of the log cannot be read.
     pub(crate) wounds: Wounds,
+    pub(crate) disk: Arc<Disk>,
     /// Who keeps what is acknowledged before it is durable.
     pub(crate) testimony: OnceLock<Arc<dyn Testimony>>,
     /// No other thread works for the log: what waits for the disk does so here.
@@ -44,8 +49,11 @@ impl Storage {
     /// Opens what is there. The identity is durable on return, and no record is behind it: where
     /// there is a log without one, it was lost.
     pub(crate) fn open(dir: &Arc<dyn Dir>, options: Options) -> Result<(Self, Recovery)> {
-        let Options { node, promise, must_sync, log, crew, start: _ } = options;
+        let Options { node, promise, must_sync, mut log, crew, start: _ } = options;
         let is_inline = !log.threads && crew.is_none();
+        let disk = Arc::<Disk>::default();
+        let slow_after = slow_after(log.policy).filter(|_| promise != Ack::Durable);
+        log.observer = Some(Arc::new(Listener::new(&disk, log.observer.take())));
         let (log, recovery) = match crew {
             Some(crew) => crew.open_in(Arc::clone(dir), log)?,
             None => Log::open_in(Arc::clone(dir), log)?,
@@ -53,7 +61,7 @@ impl Storage {
         let identity = IdentityFile::open(&**dir, node, log.last_index() == 0)?;
         let storage = Self::of(log, identity, promise, must_sync)?;
         storage.check_ends()?;
-        Ok((Self { is_inline, ..storage }, recovery))
+        Ok((Self { is_inline, disk, slow_after, ..storage }, recovery))
     }
 
     fn of(
@@ -78,10 +86,12 @@ impl Storage {
             identity,
             tail,
             promise,
+            slow_after: None,
             must_sync,
             must_be_durable,
             onlookers,
             wounds,
+            disk: Arc::default(),
             testimony,
             is_inline,
         })
@@ -122,7 +132,7 @@ impl Storage {
     /// As [`Self::purge`], up to an index; nothing if that is not in the log any more. What is gone by now.
     pub(crate) fn purge_to(&self, index: u64) -> Result<Option<LogId>> {
         if let Some(entry) = self.read(index..index + 1, 1)?.first() {
-            self.purge(entry.log_id)?;
+            self.purge(entry.log_id).inspect_err(|why| self.disk.see(why))?;
         }
         Ok(self.identity.known().purged)
     }
@@ -226,6 +236,17 @@ impl Storage {
         self.tail().purge(purged);
         self.log.truncate_before(Retain::From(to_log(purged.index + 1)))?;
         Ok(())
+    }
+}
+
+/// How far a disk may be behind what its log's policy promises. A log takes nothing more once what it has is twice as old as it
+/// should be (decision 0017), so one that is thrice as far behind does not keep up.
+fn slow_after(policy: Policy) -> Option<Duration> {
+    const LEAST: Duration = Duration::from_secs(1);
+    match policy {
+        Policy::Always => Some(LEAST),
+        Policy::Interval { max_age, .. } => Some(max_age.saturating_mul(3).max(LEAST)),
+        Policy::Never => None,
     }
 }
 

@@ -1,5 +1,7 @@
 //! Is it well, and may it be given work?
 
+use std::collections::BTreeMap;
+
 use hyper::StatusCode;
 use serde::Serialize;
 
@@ -23,6 +25,9 @@ struct ShardHealth<'a> {
     leads: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     leader: Option<u64>,
+    is_guarded: bool,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    unwell: &'a BTreeMap<u64, String>,
     is_offline: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     why: Option<&'a str>,
@@ -54,6 +59,8 @@ fn said(shards: &[ShardOverview], well: &'static str, warning: Option<String>) -
         holds: shard.holds,
         leads: shard.leads,
         leader: shard.leader,
+        is_guarded: shard.is_guarded,
+        unwell: &shard.unwell,
         is_offline: shard.offline.is_some(),
         why: shard.offline.as_deref(),
         seeding: shard.seeding.as_deref(),
@@ -75,6 +82,7 @@ mod tests {
             is_in_doubt: false,
             is_guarded: false,
             is_exposed: false,
+            unwell: BTreeMap::new(),
             offline: offline.map(str::to_owned),
             seeding: None,
             committed: 0,
@@ -101,6 +109,16 @@ mod tests {
                 (&false.into(), &3.into())
             );
         }
+    }
+
+    #[test]
+    fn a_leader_says_which_voters_are_not_well_and_is_well_itself() {
+        let unwell = BTreeMap::from([(3, "no room on its disk".to_owned())]);
+        let reply = health(&[ShardOverview { is_guarded: true, unwell, ..shard(2, None) }], None);
+        let said: serde_json::Value = serde_json::from_slice(&reply.body).unwrap();
+        assert_eq!(reply.status, StatusCode::OK);
+        assert_eq!(said["shards"][0]["unwell"]["3"], "no room on its disk");
+        assert_eq!(said["shards"][0]["is_guarded"], true);
     }
 
     #[test]

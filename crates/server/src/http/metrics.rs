@@ -185,6 +185,9 @@ fn of_shards(text: &mut Text, shards: &[ShardOverview]) {
         "1 if it leads it, and what is acknowledged is durable on a majority first",
         |shard| Some(if shard.is_guarded { 1.0 } else { 0.0 }),
     );
+    gauge("plimsoll_shard_unwell_voters", "Voters that are not well, if it leads it", |shard| {
+        Some(float(shard.unwell.len() as u64))
+    });
     gauge("plimsoll_shard_leader", "The node that leads it, if one does", |shard| {
         shard.leader.map(float)
     });

@@ -31,6 +31,14 @@ pub(super) fn three_in(
     racks: [Option<&str>; 3],
 ) -> BTreeMap<u64, Broker> {
     let cluster = found(&root.join("1")).unwrap();
+    three_of(&cluster, |id, seat| {
+        let options = Options { seat: Some(seat), ..options.clone() };
+        Node::open(&root.join(id.to_string()), options).unwrap()
+    })
+}
+
+/// The same, each opened where the caller has it.
+pub(super) fn three_of(cluster: &str, open: impl Fn(u64, Seat) -> Node) -> BTreeMap<u64, Broker> {
     let held = [1, 2, 3].map(|id| (id, TcpListener::bind("127.0.0.1:0").unwrap()));
     let members: BTreeMap<u64, SocketAddr> =
         held.iter().map(|(id, held)| (*id, held.local_addr().unwrap())).collect();
@@ -40,15 +48,14 @@ pub(super) fn three_in(
         let address = listener.local_addr().unwrap();
         drop(listener);
         let seat = Seat {
-            cluster: cluster.clone(),
+            cluster: cluster.to_owned(),
             node: *id,
             members: members.iter().map(|(id, at)| (*id, at.to_string())).collect(),
             listen: *listen,
             clients: (address.ip().to_string(), address.port()),
             rack: rack.map(str::to_owned),
         };
-        let options = Options { seat: Some(seat), ..options.clone() };
-        let node = Node::open(&root.join(id.to_string()), options).unwrap();
+        let node = open(*id, seat);
         let listener = node.runtime().block_on(Listener::bind(address, Limits::default()));
         (*id, Broker::serve(node, listener.unwrap()))
     });

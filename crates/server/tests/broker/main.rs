@@ -7,6 +7,7 @@ mod chapters;
 mod damage;
 mod disks;
 mod forwarded;
+mod full;
 mod gate;
 mod members;
 mod nearest;

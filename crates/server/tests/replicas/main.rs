@@ -17,6 +17,7 @@
 
 mod changes;
 mod clients;
+mod disks;
 mod glance;
 mod ledger;
 mod life;
