@@ -94,8 +94,8 @@ All but doctor and mark need Linux and root."
 
 Ctrl-C and SIGTERM: no new work, all that was acknowledged is made durable, and it ends.
 
-Exit status: 0 stopped, all is durable; 2 it cannot run here, or what was
-acknowledged may not all be durable.")]
+Exit status: 0 stopped, all is durable; 1 its disk has failed, and other brokers lead what it led: start it
+again, or replace the disk; 2 it cannot run here, or what was acknowledged may not all be durable.")]
     Serve(Box<ServeArgs>),
     /// Make, change and look at the topics of a broker, Plimsoll's or Kafka's
     #[command(

@@ -50,7 +50,10 @@ impl Exit {
         let is_damage =
             |error: &ChapterError| !matches!(error, ChapterError::Disk(_) | ChapterError::Stopped);
         if chapter.is_some_and(is_damage)
-            || matches!(error.downcast_ref::<Failed>(), Some(Failed::Damaged(_)))
+            || matches!(
+                error.downcast_ref::<Failed>(),
+                Some(Failed::Damaged(_) | Failed::Disk { .. })
+            )
         {
             return Self::CheckFailed;
         }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, bail};
 use plimsoll_log::Policy;
-use plimsoll_server::broker::{Member, Node, Options, Promise, Seat};
+use plimsoll_server::broker::{Failed, Member, Node, Options, Promise, Seat};
 use plimsoll_server::http::Http;
 use plimsoll_server::net::Listener;
 use plimsoll_server::seed::Seeding;
@@ -118,11 +118,18 @@ fn run_once(
         drop(runtime.block_on(answering));
     }
     let opens_again = seeding.end() && !*asked.borrow();
-    output::news("stopping: what was acknowledged is being made durable");
     let lost = node.lost();
+    if !matches!(lost, Some(Failed::Disk { .. })) {
+        output::news("stopping: what was acknowledged is being made durable");
+    }
     let node = Arc::into_inner(node).ok_or_else(|| anyhow!("a connection is still open"))?;
     let synced = node.close();
     served.context("the task that serves has failed")?.context("the address is gone")?;
+    // It has ended as by a crash, and says why.
+    let synced = match synced {
+        Err(failed @ Failed::Disk { .. }) => return Err(failed.into()),
+        synced => synced,
+    };
     synced.context("what was acknowledged may not all be durable")?;
     lost.map_or(Ok(opens_again), |lost| Err(lost.into()))
 }
