@@ -51,7 +51,14 @@ impl Cluster {
 
     pub(crate) fn start(&self, node: usize) -> Broker {
         let config = self.dir.path().join("cluster.toml");
-        self.start_as(node, &config, &["--node", &node.to_string()])
+        self.start_as(node, &config, &["--node", &node.to_string()], Broker::member)
+    }
+
+    /// One whose disk can be made to fail.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn start_limited(&self, node: usize) -> Broker {
+        let config = self.dir.path().join("cluster.toml");
+        self.start_as(node, &config, &["--node", &node.to_string()], Broker::limited)
     }
 
     /// One that was told by these settings who it is.
@@ -59,15 +66,21 @@ impl Cluster {
         let config = self.dir.path().join(format!("node-{node}.toml"));
         let rest = "[groups]\ninitial-rebalance-delay = \"0s\"\n";
         fs::write(&config, settings.to_owned() + rest).unwrap();
-        self.start_as(node, &config, &[])
+        self.start_as(node, &config, &[], Broker::member)
     }
 
-    fn start_as(&self, node: usize, config: &Path, named: &[&str]) -> Broker {
+    fn start_as(
+        &self,
+        node: usize,
+        config: &Path,
+        named: &[&str],
+        begin: fn(&Path, &str, &[&str]) -> Broker,
+    ) -> Broker {
         let listen = format!("127.0.0.1:{}", self.clients[node - 1]);
         let mut more = vec!["--config", config.to_str().unwrap()];
         more.extend(named);
         more.extend(self.more.iter().map(String::as_str));
-        Broker::member(&self.data(node), &listen, &more)
+        begin(&self.data(node), &listen, &more)
     }
 
     pub(crate) fn data(&self, node: usize) -> std::path::PathBuf {

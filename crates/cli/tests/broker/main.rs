@@ -6,6 +6,8 @@ mod chapters;
 mod client;
 mod cluster;
 mod cluster_scrub;
+#[cfg(target_os = "linux")]
+mod disks;
 mod joining;
 mod loss;
 mod operator;

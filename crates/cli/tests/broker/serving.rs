@@ -63,8 +63,20 @@ impl Broker {
 
     /// Where clients find it there.
     pub(crate) fn member(dir: &Path, listen: &str, more: &[&str]) -> Self {
+        Self::by(plimsoll(&["serve", "--dir"]), dir, listen, more)
+    }
+
+    /// The same; its disk can be made to [fail](Self::fail_disk) later.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn limited(dir: &Path, listen: &str, more: &[&str]) -> Self {
+        let mut serve = Command::new("env");
+        // A limit that is met is an error, as of a disk, and not the end of the process.
+        serve.args(["--ignore-signal=XFSZ", env!("CARGO_BIN_EXE_plimsoll"), "serve", "--dir"]);
+        Self::by(serve, dir, listen, more)
+    }
+
+    fn by(mut serve: Command, dir: &Path, listen: &str, more: &[&str]) -> Self {
         let anywhere = ["--listen", listen, "--http", "127.0.0.1:0", "--memory", "none"];
-        let mut serve = plimsoll(&["serve", "--dir"]);
         let mut child =
             serve.arg(dir).args(anywhere).args(more).stderr(Stdio::piped()).spawn().unwrap();
         let mut news = BufReader::new(child.stderr.take().unwrap());
@@ -88,6 +100,14 @@ impl Broker {
             }
         });
         Self { child, addr, http, news: heard, dir: None }
+    }
+
+    /// From here on each of its writes to a file fails. It was started as [limited](Self::limited).
+    #[cfg(target_os = "linux")]
+    pub(crate) fn fail_disk(&self) {
+        let pid = self.child.id().to_string();
+        let limited = Command::new("prlimit").args(["--pid", &pid, "--fsize=1"]).status();
+        assert!(limited.unwrap().success());
     }
 
     /// What it has said since it served.
