@@ -59,7 +59,7 @@ pub(crate) async fn watch<S: Apply>(
     engine.runtime_config().heartbeat(false);
     engine.runtime_config().elect(false);
     let Some((own, others)) = leading else { return };
-    let others = by_what_they_have(&engine, others);
+    let others = by_what_they_have(&engine, &others);
     for (to, has) in std::iter::repeat_n(&others, ROUNDS).flatten() {
         let request = TransferLeaderRequest::new(own, *to, *has);
         // Whether it was taken shows in what is heard of a later term.
@@ -74,7 +74,7 @@ pub(crate) async fn watch<S: Apply>(
 }
 
 /// The other voters, each with what it is known to have of this leader's log, those with most first.
-fn by_what_they_have<S: Apply>(engine: &Engine<S>, voters: Vec<u64>) -> Vec<(u64, Option<LogId>)> {
+fn by_what_they_have<S: Apply>(engine: &Engine<S>, voters: &[u64]) -> Vec<(u64, Option<LogId>)> {
     let metrics = engine.metrics();
     let now = metrics.borrow_watched();
     let matched = |voter: &u64| now.replication.as_ref().and_then(|all| *all.get(voter)?);

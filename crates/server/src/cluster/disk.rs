@@ -118,10 +118,10 @@ impl Observer for Listener {
     fn observe(&self, event: Event<'_>) {
         match &event {
             Event::OutOfSpace => self.lacked_room.store(true, Ordering::Relaxed),
-            Event::FailedOver { segment, .. } => {
-                if !self.lacked_room.swap(false, Ordering::Relaxed) {
-                    self.disk.fails(|| format!("a write or a sync of {segment} failed"));
-                }
+            Event::FailedOver { segment, .. }
+                if !self.lacked_room.swap(false, Ordering::Relaxed) =>
+            {
+                self.disk.fails(|| format!("a write or a sync of {segment} failed"));
             }
             Event::Stopped => self.disk.fails(|| "its log has stopped".to_owned()),
             _ => {}

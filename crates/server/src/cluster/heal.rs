@@ -249,7 +249,7 @@ mod tests {
     use plimsoll_sync::{Access, Dir};
 
     use super::*;
-    use crate::cluster::message::{AskDurable, Refusal};
+    use crate::cluster::message::{AskDurable, Fitness, Refusal};
     use crate::cluster::types::Vote;
     use crate::cluster::{
         Answered, Begin, Carrier, Group, Options, Receiver, Recovered, Stop, Unreached,
@@ -459,11 +459,17 @@ mod tests {
                 })
             };
             let answer = nodes[1].act(asked()).await.unwrap();
-            assert!(matches!(answer, Answer::Durable(None, false)), "{answer:?}");
+            assert!(
+                matches!(answer, Answer::Durable(None, Fitness { votes: false, .. })),
+                "{answer:?}"
+            );
             *net.heard() = heard;
             nodes[1].until_healed(1).await;
             let answer = nodes[1].act(asked()).await.unwrap();
-            assert!(matches!(answer, Answer::Durable(Some(_), true)), "{answer:?}");
+            assert!(
+                matches!(answer, Answer::Durable(Some(_), Fitness { votes: true, .. })),
+                "{answer:?}"
+            );
             assert!(nodes[1].act(Request::PreVote(ask())).await.is_ok());
         });
         net.heard().clear();

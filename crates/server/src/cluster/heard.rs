@@ -33,7 +33,8 @@ impl Heard {
 
     /// This node's process is gone: what was heard of it counts no more.
     pub(crate) fn is_gone(&self, leader: u64) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take_if(|(node, _)| *node == leader);
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        last.take_if(|(node, _)| *node == leader);
     }
 
     /// Whether this node was heard lately.

@@ -129,17 +129,8 @@ impl Recovered {
             named: Arc::default(),
             behind: Arc::clone(&behind),
         };
-        let setting = Setting {
-            node,
-            storage,
-            state,
-            network,
-            founds,
-            standing,
-            durability,
-            behind,
-            heard,
-        };
+        let setting =
+            Setting { node, storage, state, network, founds, standing, durability, behind, heard };
         (setting, rest)
     }
 }

@@ -32,7 +32,8 @@ pub(super) fn three_in(
 ) -> BTreeMap<u64, Broker> {
     let cluster = found(&root.join("1")).unwrap();
     three_of(&cluster, |id, seat| {
-        let options = Options { seat: Some(seat), ..options.clone() };
+        let rack = racks[usize::try_from(id).unwrap() - 1].map(str::to_owned);
+        let options = Options { seat: Some(Seat { rack, ..seat }), ..options.clone() };
         Node::open(&root.join(id.to_string()), options).unwrap()
     })
 }
@@ -43,7 +44,7 @@ pub(super) fn three_of(cluster: &str, open: impl Fn(u64, Seat) -> Node) -> BTree
     let members: BTreeMap<u64, SocketAddr> =
         held.iter().map(|(id, held)| (*id, held.local_addr().unwrap())).collect();
     drop(held);
-    let brokers = members.iter().zip(racks).map(|((id, listen), rack)| {
+    let brokers = members.iter().map(|(id, listen)| {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         drop(listener);
@@ -53,7 +54,7 @@ pub(super) fn three_of(cluster: &str, open: impl Fn(u64, Seat) -> Node) -> BTree
             members: members.iter().map(|(id, at)| (*id, at.to_string())).collect(),
             listen: *listen,
             clients: (address.ip().to_string(), address.port()),
-            rack: rack.map(str::to_owned),
+            rack: None,
         };
         let node = open(*id, seat);
         let listener = node.runtime().block_on(Listener::bind(address, Limits::default()));
