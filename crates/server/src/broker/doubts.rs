@@ -2,6 +2,7 @@
 //! runs or not. Nothing is changed.
 
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
 
 use plimsoll_sync::Dir;
 
@@ -22,7 +23,7 @@ pub(crate) fn doubts_of(dir: &dyn Dir, ends: &BTreeMap<u32, u64>) -> Result<Vec<
         );
     }
     for (number, end) in ends {
-        if has(&layout::seeded(*number)) || has(&layout::seed(*number)) {
+        if has(&layout::seeded(*number)) || has_dir(dir, &layout::seed(*number))? {
             doubts.push(format!("shard {number} is being given to it by another broker"));
         }
         let known = if has(&layout::known(*number)) { known::read(dir, *number) } else { None };
@@ -33,6 +34,14 @@ pub(crate) fn doubts_of(dir: &dyn Dir, ends: &BTreeMap<u32, u64>) -> Result<Vec<
         }
     }
     Ok(doubts)
+}
+
+/// Whether a directory is there: lists name files only.
+fn has_dir(dir: &dyn Dir, name: &str) -> Result<bool, Failed> {
+    match dir.open_dir(name) {
+        Err(why) if why.kind() == Some(ErrorKind::NotFound) => Ok(false),
+        found => found.map(|_| true).map_err(Failed::Directory),
+    }
 }
 
 #[cfg(test)]

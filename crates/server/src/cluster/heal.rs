@@ -29,8 +29,6 @@ use super::state::Engine;
 use super::storage::Storage;
 use super::types::{Entry, LogId};
 
-/// How often it is looked whether there are others to ask.
-const LOOK: Duration = Duration::from_secs(1);
 /// The others may have by then what they have not yet.
 const REST_AFTER_FAILURE: Duration = Duration::from_secs(2);
 /// Bytes of entries that are given at once, at most, and the entry that goes beyond: a frame has room for them.
@@ -51,8 +49,13 @@ pub(crate) async fn heal<S: Apply>(healing: Healing<S>) {
     let Some(mut found) = healing.storage.upgrade().map(|storage| storage.wounds.watch()) else {
         return;
     };
+    let mut members = healing.engine.server_metrics();
     loop {
-        let others = healing.others();
+        let others: Vec<u64> = {
+            let now = members.borrow_and_update();
+            let nodes = now.membership_config.membership().nodes().map(|(id, _)| *id);
+            nodes.filter(|id| *id != healing.node).collect()
+        };
         let Some(storage) = healing.storage.upgrade() else { return };
         storage.wounds.set_tended(!others.is_empty());
         drop(storage);
@@ -64,8 +67,12 @@ pub(crate) async fn heal<S: Apply>(healing: Healing<S>) {
             found.open.first().copied()
         };
         let Some(noted) = noted.filter(|_| !others.is_empty()) else {
-            // Nobody is left who could note anything: the group has ended.
-            if let Ok(Err(_ended)) = timeout(LOOK, found.changed()).await {
+            // Once nobody is left who could note anything the group has ended.
+            let has_ended = tokio::select! {
+                changed = found.changed() => changed.is_err(),
+                changed = members.changed() => changed.is_err(),
+            };
+            if has_ended {
                 return;
             }
             continue;
@@ -86,14 +93,6 @@ pub(crate) async fn heal<S: Apply>(healing: Healing<S>) {
 }
 
 impl<S: Apply> Healing<S> {
-    /// The nodes that have replicas too.
-    fn others(&self) -> Vec<u64> {
-        let metrics = self.engine.metrics();
-        let now = metrics.borrow_watched();
-        let nodes = now.membership_config.membership().nodes().map(|(id, _)| *id);
-        nodes.filter(|id| *id != self.node).collect()
-    }
-
     /// Heals the segment that has this entry. How many entries were damaged.
     async fn tend(&self, noted: u64, others: &[u64]) -> Result<u64> {
         let find = move |storage: &Storage| Ok(storage.log.find_damage(to_log(noted))?);

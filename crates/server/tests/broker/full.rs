@@ -54,7 +54,10 @@ fn a_leader_whose_disk_is_full_has_another_lead_and_follows_again_once_it_has_ro
     let behind = brokers[&1].node.shards()[SHARED].committed;
     let has = brokers[&leader].node.shards()[SHARED].committed;
     assert!(behind < has, "{behind} of {has}");
+    // Open, it would keep its room.
+    drop(others);
     disk.remove("others").unwrap();
+    disk.sync().unwrap();
     until("it catches up by itself", || {
         brokers[&1].node.shards()[SHARED].committed
             >= brokers[&leader].node.shards()[SHARED].committed

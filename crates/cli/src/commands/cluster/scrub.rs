@@ -385,7 +385,7 @@ mod tests {
         let report = |nodes| Report::of(nodes, Some(&begun()));
         let good = report(vec![node(1), node(2)]);
         assert_eq!(good.state, State::Good);
-        assert!(good.text().ends_with("good: 40.0 MiB of 2 brokers\n"), "{}", good.text());
+        assert!(good.text().ends_with("good: 40 MiB of 2 brokers\n"), "{}", good.text());
 
         let changed = |change: &dyn Fn(&mut Shard)| {
             let mut nodes = vec![node(1), node(2)];
