@@ -142,7 +142,7 @@ impl Cluster {
         let deadline = Instant::now() + self.timeout;
         loop {
             let question =
-                InitProducerIdRequest { transactional_id: None, transaction_timeout_ms: i32::MAX };
+                InitProducerIdRequest { transaction_timeout_ms: i32::MAX, ..Default::default() };
             let answer = self.named.call(question)?;
             if answer.error_code == ErrorCode::CoordinatorLoadInProgress
                 && Instant::now() < deadline

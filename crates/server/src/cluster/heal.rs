@@ -16,7 +16,7 @@ use std::time::Duration;
 use openraft::ServerState;
 use openraft::async_runtime::WatchReceiver;
 use plimsoll_log::Error as LogError;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 use super::apply::Apply;
 use super::behind::{Behind, Lack};
@@ -246,6 +246,7 @@ mod tests {
     use plimsoll_log::{Ack, Dumped, Kind, SegmentState, View};
     use plimsoll_simdisk::SimDir;
     use plimsoll_sync::{Access, Dir};
+    use tokio::time::timeout;
 
     use super::*;
     use crate::cluster::message::{AskDurable, Fitness, Refusal};

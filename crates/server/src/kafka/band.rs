@@ -184,7 +184,7 @@ band! {
     CreateTopics = 19: told 2..=4, served 2..=4; CreateTopicsRequest -> CreateTopicsResponse
     DeleteTopics = 20: told 1..=3, served 1..=3; DeleteTopicsRequest -> DeleteTopicsResponse
     DeleteRecords = 21: told 0..=1, served 0..=1; DeleteRecordsRequest -> DeleteRecordsResponse
-    InitProducerId = 22: told 0..=1, served 0..=1;
+    InitProducerId = 22: told 0..=4, served 0..=4;
         InitProducerIdRequest -> InitProducerIdResponse
     OffsetsForLeaderEpoch = 23: told 2..=3, served 2..=3;
         OffsetsForLeaderEpochRequest -> OffsetsForLeaderEpochResponse
@@ -224,6 +224,7 @@ impl Api {
             Self::Produce | Self::Metadata => version >= 9,
             Self::Fetch => version >= 12,
             Self::ApiVersions => version >= 3,
+            Self::InitProducerId => version >= 2,
             Self::DescribeCluster
             | Self::AlterPartitionReassignments
             | Self::ListPartitionReassignments => true,

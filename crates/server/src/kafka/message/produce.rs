@@ -69,6 +69,8 @@ message! {
     InitProducerIdRequest {
         0.. transactional_id: Option<String>,
         0.. transaction_timeout_ms: i32,
+        3.. producer_id: i64 = -1,
+        3.. producer_epoch: i16 = -1,
     }
 
     InitProducerIdResponse {
