@@ -6,6 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::FutureExt;
 use tokio::sync::oneshot;
+use tokio::time::{Instant, timeout_at};
 
 use super::Answer;
 use super::hints::Hints;
@@ -31,6 +32,16 @@ struct Submitted {
     append_time: Option<u64>,
     /// How many voters must have it, where that is more than being committed takes.
     copies: Option<usize>,
+}
+
+/// A batch that was appended.
+struct Taken {
+    base_offset: i64,
+    append_time: Option<u64>,
+    /// Where its partition begins.
+    start: i64,
+    /// When its shard takes more.
+    takes_at: Instant,
 }
 
 /// Submits all batches as it is called; the future waits for them.
@@ -59,19 +70,22 @@ pub(super) fn produce(session: &Session, request: ProduceRequest, version: i16) 
     async move {
         // The broker's clock, not the client's: a negative timeout waits not at all.
         let timeout = Duration::from_millis(u64::try_from(timeout_ms).unwrap_or(0));
-        let deadline = tokio::time::Instant::now() + timeout;
+        let deadline = Instant::now() + timeout;
         let (mut response, mut hints) = (ProduceResponse::default(), Hints::default());
+        let mut takes_at = Instant::now();
         for (name, partitions) in submitted {
             let mut topic = ProducedTopic { name, ..ProducedTopic::default() };
             for (index, submitted) in partitions {
                 let outcome = match submitted {
-                    Ok(submitted) => match tokio::time::timeout_at(deadline, wait(submitted)).await
-                    {
+                    Ok(submitted) => match timeout_at(deadline, wait(submitted)).await {
                         Ok(outcome) => outcome,
                         Err(_elapsed) => Err(ErrorCode::RequestTimedOut.into()),
                     },
                     Err(problem) => Err(problem),
                 };
+                if let Ok(taken) = &outcome {
+                    takes_at = takes_at.max(taken.takes_at);
+                }
                 let told = told(index, outcome);
                 let leader = || session.leader(&topic.name, index);
                 let current_leader = hints.of(told.error_code, leader);
@@ -80,6 +94,9 @@ pub(super) fn produce(session: &Session, request: ProduceRequest, version: i16) 
             response.responses.push(topic);
         }
         response.node_endpoints = hints.endpoints();
+        // Kafka's clients send nothing more for so long.
+        let pause = takes_at.duration_since(Instant::now());
+        response.throttle_time_ms = i32::try_from(pause.as_millis()).unwrap_or(i32::MAX);
         // Whoever asked for no answer gets none.
         (acks != 0).then(|| Response::from(response).into())
     }
@@ -133,12 +150,12 @@ fn stamped(mut batch: Batch, time: u64) -> Bytes {
     batch.pieces().concat().into()
 }
 
-/// The base offset, the time if it is not the producer's, and where the partition begins.
-async fn wait(submitted: Submitted) -> Result<(i64, Option<u64>, i64), Problem> {
+async fn wait(submitted: Submitted) -> Result<Taken, Problem> {
     let Submitted { at, appended, append_time, copies } = submitted;
     let storage = || Problem::from(ErrorCode::KafkaStorageError);
     let not_leader = || Problem::from(ErrorCode::NotLeaderOrFollower);
-    let Appended { answer, index } = appended.await.map_err(|_gone| storage())?;
+    let Appended { answer, index, pause } = appended.await.map_err(|_gone| storage())?;
+    let takes_at = Instant::now() + pause;
     let base_offset = match answer {
         shard::Answer::Appended { base_offset, .. } | shard::Answer::Repeated { base_offset } => {
             base_offset
@@ -180,7 +197,7 @@ async fn wait(submitted: Submitted) -> Result<(i64, Option<u64>, i64), Problem> 
     // A topic that went meanwhile had the batch.
     let gone = || Problem::from(ErrorCode::UnknownTopicOrPartition);
     let start = at.shard.start(at.opening).ok_or_else(gone)?;
-    Ok((base_offset, append_time, start))
+    Ok(Taken { base_offset, append_time, start, takes_at })
 }
 
 fn told_of(refused: Refused) -> Problem {
@@ -195,13 +212,14 @@ fn told_of(refused: Refused) -> Problem {
     Problem::new(code, refused.to_string())
 }
 
-fn told(index: i32, outcome: Result<(i64, Option<u64>, i64), Problem>) -> ProducedPartition {
+fn told(index: i32, outcome: Result<Taken, Problem>) -> ProducedPartition {
     match outcome {
-        Ok((base_offset, time, log_start_offset)) => ProducedPartition {
+        Ok(Taken { base_offset, append_time, start, .. }) => ProducedPartition {
             index,
             base_offset,
-            log_append_time_ms: time.map_or(-1, |time| i64::try_from(time).unwrap_or(i64::MAX)),
-            log_start_offset,
+            log_append_time_ms: append_time
+                .map_or(-1, |time| i64::try_from(time).unwrap_or(i64::MAX)),
+            log_start_offset: start,
             ..ProducedPartition::default()
         },
         Err(Problem { code, message }) => ProducedPartition {

@@ -35,9 +35,7 @@ use super::task::Task;
 use crate::chapter::Shelf;
 use crate::cluster::{self, Group, Recovered, Testimony};
 use crate::run::Run;
-use crate::shard::{
-    Answer, BATCH_OVERHEAD_BYTES, Entry, Fence, Item, Opening, Partition, Proposer, State,
-};
+use crate::shard::{BATCH_OVERHEAD_BYTES, Entry, Fence, Item, Opening, Partition, Proposer, State};
 
 /// A shard of records.
 #[derive(Debug)]
@@ -385,7 +383,7 @@ impl DataShard {
         let ask = Ask::Append { connection, opening, batch, reply };
         if let Err(mpsc::error::SendError(Ask::Append { reply, .. })) = self.asks.send(ask) {
             // Who asked is told.
-            reply.send(Appended { answer: Answer::NotLeader, index: None }).ok();
+            reply.send(Appended::NOT_LEADER).ok();
         }
         appended
     }

@@ -55,6 +55,14 @@ pub(crate) struct Appended {
     pub(crate) answer: Answer,
     /// The shard's index of the entry that it waited for, if it waited for one.
     pub(crate) index: Option<u64>,
+    /// For how long nothing more is taken, as it stands now.
+    pub(crate) pause: Duration,
+}
+
+impl Appended {
+    /// It was not, by who does not lead.
+    pub(super) const NOT_LEADER: Self =
+        Self { answer: Answer::NotLeader, index: None, pause: Duration::ZERO };
 }
 
 /// Who waits for acts; told nothing where the shard has failed.
@@ -117,7 +125,7 @@ impl Lead for Leads {
         // Who does not wait any more misses nothing.
         match ask {
             Ask::Append { reply, .. } => {
-                reply.send(Appended { answer: Answer::NotLeader, index: None }).ok();
+                reply.send(Appended::NOT_LEADER).ok();
             }
             Ask::Act { reply, .. } => {
                 reply.send(Err(Failed::NotLeader { number: self.number })).ok();
@@ -419,17 +427,18 @@ impl<'a> Leader<'a> {
     }
 
     fn answer(&mut self, answers: Vec<(u64, Answer)>, index: Option<u64>) {
+        let pause = self.throttle.pause(Instant::now());
         for (ticket, answer) in answers {
             let reply = self.replies.remove(&ticket).expect("each ticket is answered once");
             // A connection that is gone asks for nothing.
-            reply.send(Appended { answer, index }).ok();
+            reply.send(Appended { answer, index, pause }).ok();
         }
     }
 
     /// Tells all who wait that another leads. What is on its way may be agreed on all the same.
     fn resign(self) {
         for reply in self.replies.into_values() {
-            reply.send(Appended { answer: Answer::NotLeader, index: None }).ok();
+            reply.send(Appended::NOT_LEADER).ok();
         }
         let sent = self.sent.into_iter().map(|sent| match sent {
             Sent::Asked(reply) => reply,

@@ -10,6 +10,9 @@ pub(super) const UNSETTLED_MAX: usize = 4;
 /// Chapters that may wait before producers are slowed down.
 const UNSLOWED_MAX: usize = 2;
 
+/// What a producer is told to wait at most.
+const PAUSE_MAX: Duration = Duration::from_secs(1);
+
 /// How fast records are taken.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Pace {
@@ -89,6 +92,16 @@ impl Throttle {
         }
     }
 
+    /// For how long nothing is taken; no longer than [`PAUSE_MAX`], as it is seen again by then.
+    pub(super) fn pause(&self, now: Instant) -> Duration {
+        let pause = match self.pace {
+            Pace::Free => Duration::ZERO,
+            Pace::Slow(_) => self.free_at.map_or(Duration::ZERO, |at| at.duration_since(now)),
+            Pace::Stopped => PAUSE_MAX,
+        };
+        pause.min(PAUSE_MAX)
+    }
+
     /// Waits until what was taken is paid for; for ever where nothing is to be.
     pub(super) async fn paid(&self) {
         match self.free_at.filter(|_| matches!(self.pace, Pace::Slow(_))) {
@@ -125,9 +138,15 @@ mod tests {
         throttle.took(1 << 19, begun);
         assert!(!throttle.takes(after(499)));
         assert!(throttle.takes(after(500)));
+        // What producers are told.
+        let pauses = [0, 200, 500, 600].map(|ms| throttle.pause(after(ms)).as_millis());
+        assert_eq!(pauses, [500, 300, 0, 0]);
         throttle.took(1 << 20, after(900));
         assert!(!throttle.takes(after(1_899)), "time in which nothing came is not saved up");
         throttle.turn(Pace::Free, 0);
         assert!(throttle.takes(after(901)));
+        assert_eq!(throttle.pause(after(901)), Duration::ZERO);
+        throttle.turn(Pace::Stopped, 5);
+        assert_eq!(throttle.pause(after(901)), PAUSE_MAX);
     }
 }
