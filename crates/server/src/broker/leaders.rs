@@ -20,7 +20,7 @@ use super::company::Company;
 use super::coordinator::Coordinator;
 use super::data::DataShard;
 use super::layout::{CONTROL, GROUPS};
-use super::operators::{self, Request};
+use super::operators::{self, Request, Said};
 use super::topics::Topics;
 use crate::cluster::{self, Apply, Group};
 
@@ -169,13 +169,8 @@ pub enum NotLed {
     #[error("nobody leads shard {0} just now: try again in a moment")]
     NoLeader(u32),
     /// A node says why, or was not reached.
-    #[error("node {node}: {why}")]
-    Said {
-        /// Which.
-        node: u64,
-        /// What it says.
-        why: String,
-    },
+    #[error(transparent)]
+    Said(#[from] Said),
     /// It is led by whom it was led by.
     #[error(transparent)]
     Group(#[from] cluster::Error),
@@ -242,7 +237,8 @@ impl Leaders {
             None => Err(NotLed::NoLeader(number)),
             Some(leader) if leader == to => Ok(()),
             Some(leader) => {
-                operators::ask(&self.company, leader, Request::Move { number, to }).await.map(drop)
+                operators::ask(&self.company, leader, Request::Move { number, to }).await?;
+                Ok(())
             }
         }
     }

@@ -16,7 +16,7 @@ use futures_util::future::BoxFuture;
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
-use super::read::Reading;
+use super::reading::Reading;
 use super::repair::{Answer, Request, Wanted, are_of};
 use crate::chapter::{Broken, Error, Shelf};
 use crate::shard::Opening;

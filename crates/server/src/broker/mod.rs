@@ -24,7 +24,8 @@
 //! | `data.rs` | a shard of records: its group, its replica, its leader's door |
 //! | `replica.rs` | what a shard's entries have made here, and who waits for more |
 //! | `leadership.rs` | how a replica of a shard comes to lead, and stops |
-//! | `leaders.rs`, `operators.rs` | which node leads which shard, and having another do so; what nodes ask each other for that, drawn |
+//! | `leaders.rs` | which node leads which shard, and having another do so |
+//! | `operators.rs`, `operators_door.rs` | what nodes ask each other for an operator's sake, drawn; who answers it |
 //! | `recovery.rs`, `roll.rs`, `decided.rs`, `known.rs` | a shard goes on after a loss; what each node says of it, drawn; what was decided, and what was known before, as files |
 //! | `registrar.rs` | which nodes the cluster has: who comes, and who goes |
 //! | `leader.rs` | has a shard of records agree on batches and acts, while it leads |
@@ -38,7 +39,7 @@
 //! | `settler.rs` | the task that writes chapters, and has go what is past its retention in them |
 //! | `room.rs` | whether the disk has room for records |
 //! | `ailing.rs` | the disk has failed under one shard: all lead elsewhere |
-//! | `read.rs` | reading a partition, from memory or from the log |
+//! | `read.rs`, `reading.rs` | reading a partition, from memory or from the log; what is asked for |
 //! | `lately.rs` | what was read from the log lately |
 //! | `topics.rs` | the control shard: what topics there are to be |
 //! | `controller.rs`, `desk.rs` | what other nodes ask the controller for, drawn; and how it does that |
@@ -90,9 +91,11 @@ mod mender;
 mod node;
 mod opening;
 mod operators;
+mod operators_door;
 mod options;
 mod overview;
 mod read;
+mod reading;
 mod recovery;
 mod registrar;
 mod repair;
@@ -128,13 +131,15 @@ pub(crate) use self::leadership::Leader;
 pub use self::look::{Names, chapters_in, names_in, snapshot_of};
 pub use self::members::{Member, Members};
 pub use self::node::Node;
-pub use self::options::{Options, Promise, Seat};
+pub use self::operators::Said;
+pub use self::options::{OnMajorityDirty, Options, Promise, Seat};
 pub use self::overview::{
     ChaptersOverview, GapOverview, GroupOverview, PartitionOverview, SettingOverview,
     ShardOverview, TopicDetails, TopicOverview, Totals,
 };
-pub(crate) use self::read::{Read, Reading};
-pub use self::recovery::{GoesOn, NotRecovered, OnMajorityDirty};
+pub(crate) use self::read::Read;
+pub(crate) use self::reading::Reading;
+pub use self::recovery::{GoesOn, NotRecovered};
 pub use self::registrar::{Joined, NotChanged};
 pub use self::roll::{Condition, Roll, Row};
 pub use self::scrubbed::Scrubbed;

@@ -29,7 +29,7 @@ use super::leaders::{Drained, Leaders};
 use super::leadership::Leader;
 use super::members::{Member, Members};
 use super::memory::{RING, RING_BYTES_MIN, forget_ring, has_room, memory, ring_left};
-use super::operators::Operators;
+use super::operators_door::OperatorsDoor;
 use super::options::{Options, Promise};
 use super::recovery::{Own, Recovery};
 use super::registrar::Registrar;
@@ -221,7 +221,7 @@ impl Node {
         let recovery = Recovery::new(&company, &topics, &groups, dir, own);
         let registrar = Registrar::new(&company, &topics);
         let scrubs = Scrubs::new(&company, &topics);
-        let operators = Operators {
+        let operators = OperatorsDoor {
             leaders: Arc::downgrade(&leaders),
             recovery: Arc::downgrade(&recovery),
             registrar: Arc::downgrade(&registrar),

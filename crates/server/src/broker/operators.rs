@@ -27,22 +27,14 @@
 //! Little-endian; text is length u16 · UTF-8, nothing behind it.
 
 use std::num::NonZeroU64;
-use std::sync::Weak;
 use std::time::Duration;
 
-use bytes::Bytes;
-use futures_util::future::{BoxFuture, FutureExt};
 use tokio::time::timeout;
 
-use super::company::{Company, Door, OPERATORS};
+use super::company::{Company, OPERATORS};
 use super::decided::{self, Decided};
-use super::leaders::{Leaders, NotLed};
-use super::recovery::Recovery;
-use super::registrar::Registrar;
 use super::roll::Row;
-use super::scrubs::Scrubs;
 use crate::cursor::{Cursor, Malformed, push_text};
-use crate::peer::Peer;
 
 const VERSION: u8 = 1;
 /// What is said of why, in bytes.
@@ -117,7 +109,7 @@ impl Request {
         }
     }
 
-    fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
+    pub(super) fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
         let mut from = Cursor::new(bytes, "what a node asks for an operator");
         let [version, kind] = from.array()?;
         let request = match (version, kind) {
@@ -150,7 +142,8 @@ impl Request {
     }
 }
 
-fn encode(answer: &Result<Vec<u8>, String>) -> Vec<u8> {
+/// What is answered, as bytes.
+pub(super) fn encode(answer: &Result<Vec<u8>, String>) -> Vec<u8> {
     match answer {
         Ok(said) => [&[VERSION, 1], &said[..]].concat(),
         Err(why) => {
@@ -193,9 +186,19 @@ pub(super) fn rows_in(bytes: &[u8]) -> Result<Vec<Row>, Malformed> {
     Ok(rows)
 }
 
+/// Why a node does not do what it was asked, as it says itself, or why it was not reached.
+#[derive(Debug, thiserror::Error)]
+#[error("node {node}: {why}")]
+pub struct Said {
+    /// Which.
+    pub node: u64,
+    /// What it says.
+    pub why: String,
+}
+
 /// Asks a node, once.
-pub(super) async fn ask(company: &Company, node: u64, request: Request) -> Result<Vec<u8>, NotLed> {
-    let said = |why: String| NotLed::Said { node, why };
+pub(super) async fn ask(company: &Company, node: u64, request: Request) -> Result<Vec<u8>, Said> {
+    let said = |why: String| Said { node, why };
     let asked = company.ask(node, OPERATORS, request.encode());
     let answer = match timeout(PATIENCE, asked).await {
         Ok(answer) => answer.map_err(|why| said(why.to_string()))?,
@@ -203,45 +206,6 @@ pub(super) async fn ask(company: &Company, node: u64, request: Request) -> Resul
     };
     let answer = decode(&answer).map_err(|_why| said("it knows of no such request".to_owned()))?;
     answer.map_err(said)
-}
-
-/// Where other nodes ask. It does not hold what it asks.
-#[derive(Debug)]
-pub(super) struct Operators {
-    pub(super) leaders: Weak<Leaders>,
-    pub(super) recovery: Weak<Recovery>,
-    pub(super) registrar: Weak<Registrar>,
-    pub(super) scrubs: Weak<Scrubs>,
-}
-
-impl Door for Operators {
-    fn answer(&self, _: Peer, request: &Bytes) -> BoxFuture<'static, Vec<Bytes>> {
-        let (leaders, recovery) = (self.leaders.upgrade(), self.recovery.upgrade());
-        let (registrar, scrubs) = (self.registrar.upgrade(), self.scrubs.upgrade());
-        let request = Request::decode(request);
-        async move {
-            let (Some(leaders), Some(recovery)) = (leaders, recovery) else { return Vec::new() };
-            let (Some(registrar), Some(scrubs)) = (registrar, scrubs) else { return Vec::new() };
-            match request {
-                Ok(request @ (Request::May | Request::Move { .. })) => {
-                    let answer = leaders.answer(request).await;
-                    vec![encode(&answer.map(|()| Vec::new())).into()]
-                }
-                Ok(request @ (Request::Join { .. } | Request::Remove(_))) => {
-                    vec![encode(&registrar.answer(request).await).into()]
-                }
-                Ok(request @ (Request::Scrub { .. } | Request::StopScrub(_) | Request::Scrubs)) => {
-                    vec![encode(&scrubs.answer(&request)).into()]
-                }
-                Ok(request) => vec![encode(&recovery.answer(request).await).into()],
-                Err(why) => {
-                    tracing::warn!(%why, "a node asks for what is not understood");
-                    Vec::new()
-                }
-            }
-        }
-        .boxed()
-    }
 }
 
 #[cfg(test)]

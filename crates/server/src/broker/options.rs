@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use plimsoll_log::{Policy, Ring};
 
-use super::recovery::OnMajorityDirty;
 use crate::groups;
 
 /// What a node is opened with. The defaults are right for most.
@@ -53,6 +52,16 @@ pub struct Options {
     pub allows_one_domain: bool,
     /// Its seat in a cluster; none: it is alone.
     pub seat: Option<Seat>,
+}
+
+/// What is done where a majority may have forgotten.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum OnMajorityDirty {
+    /// Nothing: an operator decides.
+    #[default]
+    Refuse,
+    /// After ten seconds the shard goes on with what the disks have.
+    AutoFence,
 }
 
 /// A node's seat in a cluster.

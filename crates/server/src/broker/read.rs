@@ -1,4 +1,4 @@
-//! [`Reading`]: reading a partition, from memory, from the log, or from chapters where it is settled.
+//! [`Read`]: what is read of a partition, from memory, from the log, or from chapters where it is settled.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -9,6 +9,7 @@ use super::data::DataShard;
 use super::error::Failed;
 use super::lately::Run;
 use super::mender::Mender;
+use super::reading::Reading;
 use crate::kafka;
 use crate::shard::{Batch, Fetched, Held, Opening, Partition, fetch};
 
@@ -16,18 +17,6 @@ use crate::shard::{Batch, Fetched, Held, Opening, Partition, fetch};
 const LOOKS_MAX: u32 = 4;
 /// Bytes of the log that are read at once for a partition that is behind the tail.
 const AHEAD_BYTES: usize = 1 << 20;
-
-/// What is to be read of a partition.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Reading {
-    pub(crate) opening: Opening,
-    /// The first offset.
-    pub(crate) from: i64,
-    /// The offset behind the last.
-    pub(crate) end: i64,
-    /// At most so many bytes, but at least a batch.
-    pub(crate) bytes_max: usize,
-}
 
 /// What was read.
 #[derive(Debug, Default)]

@@ -25,6 +25,7 @@ use super::decided::{Decided, RECORDS};
 use super::known;
 use super::layout::{CONTROL, DURABLE, GROUPS, SHARED};
 use super::operators::{self, Request};
+use super::options::OnMajorityDirty;
 use super::roll::{Condition, Roll, Row};
 use super::topics::Topics;
 use crate::cluster::{Newer, Outline};
@@ -33,16 +34,6 @@ use crate::cluster::{Newer, Outline};
 const LOOK: Duration = Duration::from_secs(1);
 /// For how long a shard must have been the same before what was declared is done.
 const CALM: Duration = Duration::from_secs(10);
-
-/// What is done where a majority may have forgotten.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum OnMajorityDirty {
-    /// Nothing: an operator decides.
-    #[default]
-    Refuse,
-    /// After ten seconds the shard goes on with what the disks have.
-    AutoFence,
-}
 
 /// Why a shard does not go on.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -20,7 +20,7 @@
 
 use bytes::Bytes;
 
-use super::read::Reading;
+use super::reading::Reading;
 use crate::chapter::Piece;
 use crate::cursor::{Cursor, Malformed};
 use crate::kafka::batch;

@@ -4,11 +4,9 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use openraft::async_runtime::WatchReceiver;
-use openraft::{Instant, ServerState};
+use openraft::{Instant, RaftMetrics, ServerState};
 
-use super::apply::Apply;
-use super::group::Group;
+use super::types::{LogId, Types};
 
 /// A replica that answered so lately is there.
 const LATELY: Duration = Duration::from_secs(2);
@@ -30,31 +28,25 @@ impl Behind {
     pub(crate) fn learn(&self, lack: Lack) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(lack);
     }
+
+    pub(crate) fn lack(&self) -> Option<Lack> {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
-impl<S: Apply> Group<S> {
-    /// What this replica lacks and its leader has let go of, if that has said so: it must be seeded.
-    #[must_use]
-    pub fn lack(&self) -> Option<Lack> {
-        *self.behind.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Whether this replica leads, and another that answered lately lacks this entry.
-    #[must_use]
-    pub fn is_lacking(&self, index: u64) -> bool {
-        let metrics = self.engine.metrics();
-        let now = metrics.borrow_watched();
-        let (Some(matched), Some(heard)) = (&now.replication, &now.heartbeat) else { return false };
-        let is_here = |node: &u64| {
-            let heard = heard.get(node).copied().flatten();
-            heard.is_some_and(|heard| heard.elapsed() < LATELY)
-        };
-        let lacks = |(node, has): (&u64, &Option<_>)| {
-            let has: Option<u64> = has.as_ref().map(|has: &super::types::LogId| has.index);
-            *node != self.node && is_here(node) && has < Some(index)
-        };
-        now.state == ServerState::Leader && matched.iter().any(lacks)
-    }
+/// Whether a replica leads by what its engine says, and another that answered lately lacks this entry.
+pub(crate) fn is_lacking(own: u64, engine: &RaftMetrics<Types>, index: u64) -> bool {
+    let (Some(matched), Some(heard)) = (&engine.replication, &engine.heartbeat) else {
+        return false;
+    };
+    let is_here = |node: &u64| {
+        let heard = heard.get(node).copied().flatten();
+        heard.is_some_and(|heard| heard.elapsed() < LATELY)
+    };
+    let lacks = |(node, has): (&u64, &Option<LogId>)| {
+        *node != own && is_here(node) && has.map(|has| has.index) < Some(index)
+    };
+    engine.state == ServerState::Leader && matched.iter().any(lacks)
 }
 
 #[cfg(test)]
@@ -70,7 +62,9 @@ mod tests {
     use tokio::time::timeout;
 
     use super::*;
-    use crate::cluster::{Answered, Begin, Carrier, Options, Receiver, Recovered, Stop, Unreached};
+    use crate::cluster::{
+        Answered, Apply, Begin, Carrier, Group, Options, Receiver, Recovered, Stop, Unreached,
+    };
 
     const PATIENCE: Duration = Duration::from_secs(60);
 

@@ -15,11 +15,6 @@ use std::sync::{Mutex, PoisonError};
 
 use bytes::Bytes;
 
-use super::apply::Apply;
-use super::error::Result;
-use super::group::Group;
-use super::recovered::Recovered;
-
 const BYTES: usize = 8;
 
 /// Of a replica: its own, and the newest that it has met.
@@ -43,6 +38,14 @@ impl Generation {
         Self { own, newer: Mutex::default() }
     }
 
+    pub(crate) fn own(&self) -> u64 {
+        self.own
+    }
+
+    pub(crate) fn newer(&self) -> Option<Newer> {
+        *self.newer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// A message of this replica.
     pub(crate) fn seal(&self, mut message: Vec<Bytes>) -> Vec<Bytes> {
         message.insert(0, Bytes::copy_from_slice(&self.own.to_le_bytes()));
@@ -60,39 +63,6 @@ impl Generation {
             }
         }
         (generation == self.own).then(|| sealed.slice(BYTES..))
-    }
-}
-
-impl Recovered {
-    /// Which generation it is of.
-    #[must_use]
-    pub fn generation(&self) -> u64 {
-        self.storage.identity.known().generation
-    }
-
-    /// Has it be of this generation, if that is newer than its own. Durable on return.
-    ///
-    /// # Errors
-    /// [`Error::Disk`](super::Error::Disk).
-    pub fn rise(&self, generation: u64) -> Result<()> {
-        if self.generation() >= generation {
-            return Ok(());
-        }
-        self.storage.identity.save(|identity| identity.generation = generation)
-    }
-}
-
-impl<S: Apply> Group<S> {
-    /// Which generation this replica is of.
-    #[must_use]
-    pub fn generation(&self) -> u64 {
-        self.network.generation.own
-    }
-
-    /// A newer generation that it has met: it must be opened again, [in that](Recovered::rise).
-    #[must_use]
-    pub fn newer(&self) -> Option<Newer> {
-        *self.network.generation.newer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -18,7 +18,7 @@ use super::behind::Behind;
 use super::core::Core;
 use super::durability::{Durability, Unwell};
 use super::error::{Error, Result};
-use super::handover::Handing;
+use super::handing::Handing;
 use super::heard::Heard;
 use super::level::Named;
 use super::network::Network;

@@ -1,6 +1,7 @@
 //! Who votes in a group: nodes are taken in, and let go.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use openraft::async_runtime::WatchReceiver;
 use openraft::errors::{ClientWriteError, RaftError};
@@ -10,6 +11,7 @@ use plimsoll_log::Ack;
 use super::apply::Apply;
 use super::error::{Error, Result};
 use super::group::{Group, why_stopped};
+use super::newcomer;
 use super::receiver::Receiver;
 use super::state::Engine;
 use super::storage::Storage;
@@ -49,6 +51,15 @@ impl<S: Apply> Group<S> {
             true => set_voters(&self.engine, voters).await,
             false => forget(&self.engine, BTreeSet::from([node])).await,
         }
+    }
+
+    /// Asks those nodes that `others` names until it is known whether this replica may take part. Whether it may: if not,
+    /// it votes in this group, and has lost what it had of it. The future does not hold the group.
+    pub fn until_it_takes_part<F: Fn() -> Vec<u64> + Send + Sync>(
+        &self,
+        others: F,
+    ) -> impl Future<Output = bool> + Send + use<S, F> {
+        newcomer::until_it_takes_part(Arc::clone(&self.newcomer), self.network.clone(), others)
     }
 
     /// Adds the replica of a node, which gets the log and does not vote yet. It has all of it on return.

@@ -4,7 +4,6 @@
 //! one crashes at that moment, and a third lacks an entry, nobody could be elected. So the leader stays what it is
 //! until the other's vote has come, and goes on in its term where none does.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use openraft::RaftState;
@@ -21,25 +20,6 @@ use super::types::{LogId, Types};
 
 /// How long the other may take, with two syncs of a slow disk in it: meanwhile nobody leads.
 const PATIENCE: Duration = Duration::from_secs(2);
-
-/// The term in which a leadership is being handed over; 0: none.
-#[derive(Debug, Default)]
-pub(super) struct Handing(AtomicU64);
-
-impl Handing {
-    pub(super) fn is_in(&self, term: u64) -> bool {
-        self.0.load(Ordering::Relaxed) == term
-    }
-}
-
-/// The leadership is handed over as long as this is there.
-struct Hands<'a>(&'a Handing);
-
-impl Drop for Hands<'_> {
-    fn drop(&mut self) {
-        self.0.0.store(0, Ordering::Relaxed);
-    }
-}
 
 impl<S: Apply> Group<S> {
     /// Has the replica of another node lead in place of this one: it does on return. Meanwhile this one
@@ -68,8 +48,7 @@ impl<S: Apply> Group<S> {
             if !self.would_vote(to).await {
                 return Err(not_taken("it is away, or may have forgotten what it acknowledged"));
             }
-            self.handing.0.store(term, Ordering::Relaxed);
-            let _hands = Hands(&self.handing);
+            let _hands = self.handing.hands(term);
             let last = self.last().await?;
             self.until_applied(led, last).await?;
             self.until_matched(to, last).await?;

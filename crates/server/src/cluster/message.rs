@@ -47,7 +47,6 @@ use openraft::raft::{
     AppendEntriesRequest, AppendEntriesResponse, TransferLeaderRequest, VoteRequest, VoteResponse,
 };
 
-use super::newcomer::Greeting;
 use super::record;
 use super::types::{Entry, LeaderId, LogId, Payload, Types, Vote, log_id};
 use crate::cursor::{Cursor, Malformed};
@@ -127,6 +126,17 @@ pub(crate) enum Answer {
     /// All up to this entry is not in the log any more.
     LetGo(u64),
     Refused(Refusal),
+}
+
+/// What another replica knows of one that has nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Greeting {
+    /// Nothing that counts: it does not lead.
+    Unknown = 0,
+    /// It leads, and the other does not vote.
+    New = 1,
+    /// The other votes.
+    Votes = 2,
 }
 
 /// How a replica is, by what it says.

@@ -12,8 +12,7 @@ use openraft::raft::{
 use openraft::{BasicNode, EntryPayload};
 use proptest::prelude::*;
 
-use super::message::{Answer, AskDurable, AskEntries, Fitness, Refusal, Request};
-use super::newcomer::Greeting;
+use super::message::{Answer, AskDurable, AskEntries, Fitness, Greeting, Refusal, Request};
 use super::types::{Entry, LogId, Members, Payload, Vote, log_id};
 
 /// Each message with its length before it, as it has been written since version 1.

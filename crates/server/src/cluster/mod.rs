@@ -14,7 +14,7 @@
 //! | `receiver` | what a replica does that another asks for |
 //! | `standing`, `reentry` | whether it may vote, and how one that may have forgotten comes to vote again |
 //! | `growth` | who votes: nodes are taken in, and let go |
-//! | `handover` | how a leader has another lead in its place |
+//! | `handover`, `handing` | how a leader has another lead in its place |
 //! | `disk`, `abdication` | whether the disk has failed or is full; what becomes then of a replica that leads |
 //! | `onlookers` | whether others get what one voter commits by its own word |
 //! | `generation` | after which loss it goes on |
@@ -67,6 +67,7 @@ mod error;
 mod generation;
 mod group;
 mod growth;
+mod handing;
 mod handover;
 mod heal;
 mod heard;

@@ -11,9 +11,8 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use tokio::time::{sleep, timeout};
 
-use super::apply::Apply;
-use super::group::Group;
-use super::message::{Answer, Request};
+use super::message::{Answer, Greeting, Request};
+use super::network::Network;
 
 /// How long the others may take to answer.
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -30,17 +29,6 @@ enum Known {
     /// It has something, or is new.
     TakesPart,
     Lost,
-}
-
-/// What another replica knows of one that has nothing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Greeting {
-    /// Nothing that counts: it does not lead.
-    Unknown = 0,
-    /// It leads, and the other does not vote.
-    New = 1,
-    /// The other votes.
-    Votes = 2,
 }
 
 impl Newcomer {
@@ -61,33 +49,26 @@ impl Newcomer {
     }
 }
 
-impl<S: Apply> Group<S> {
-    /// Asks those nodes that `others` names until it is known whether this replica may take part. Whether it may: if not,
-    /// it votes in this group, and has lost what it had of it. The future does not hold the group.
-    pub fn until_it_takes_part<F: Fn() -> Vec<u64> + Send + Sync>(
-        &self,
-        others: F,
-    ) -> impl Future<Output = bool> + Send + use<S, F> {
-        let (network, newcomer) = (self.network.clone(), Arc::clone(&self.newcomer));
-        async move {
-            while newcomer.known() == Known::Nothing {
-                let asks = others().into_iter().map(|other| {
-                    let asked = network.ask(other, &Request::Greet);
-                    async move { timeout(PATIENCE, asked).await.ok()?.ok() }
-                });
-                let answers: Vec<_> = join_all(asks).await.into_iter().flatten().collect();
-                let says = |greeting| {
-                    answers
-                        .iter()
-                        .any(|answer| matches!(answer, Answer::Greet(is) if *is == greeting))
-                };
-                match (says(Greeting::Votes), says(Greeting::New)) {
-                    (true, _) => newcomer.learn(Known::Lost),
-                    (false, true) => newcomer.learn(Known::TakesPart),
-                    (false, false) => sleep(REST).await,
-                }
-            }
-            newcomer.takes_part()
+/// Asks those nodes that `others` names until it is known whether a replica may take part. Whether it may.
+pub(crate) async fn until_it_takes_part<F: Fn() -> Vec<u64>>(
+    newcomer: Arc<Newcomer>,
+    network: Network,
+    others: F,
+) -> bool {
+    while newcomer.known() == Known::Nothing {
+        let asks = others().into_iter().map(|other| {
+            let asked = network.ask(other, &Request::Greet);
+            async move { timeout(PATIENCE, asked).await.ok()?.ok() }
+        });
+        let answers: Vec<_> = join_all(asks).await.into_iter().flatten().collect();
+        let says = |greeting| {
+            answers.iter().any(|answer| matches!(answer, Answer::Greet(is) if *is == greeting))
+        };
+        match (says(Greeting::Votes), says(Greeting::New)) {
+            (true, _) => newcomer.learn(Known::Lost),
+            (false, true) => newcomer.learn(Known::TakesPart),
+            (false, false) => sleep(REST).await,
         }
     }
+    newcomer.takes_part()
 }

@@ -4,7 +4,9 @@ use openraft::async_runtime::WatchReceiver;
 use plimsoll_log::Ack;
 
 use super::apply::Apply;
+use super::behind::{Lack, is_lacking};
 use super::error::Result;
+use super::generation::Newer;
 use super::group::Group;
 use super::record::to_log;
 use super::types::log_id;
@@ -53,6 +55,30 @@ impl<S: Apply> Group<S> {
             is_dirty: self.is_dirty(),
             voters: self.voters(),
         }
+    }
+
+    /// Which generation this replica is of.
+    #[must_use]
+    pub fn generation(&self) -> u64 {
+        self.network.generation.own()
+    }
+
+    /// A newer generation that it has met: it must be opened again, [in that](super::Recovered::rise).
+    #[must_use]
+    pub fn newer(&self) -> Option<Newer> {
+        self.network.generation.newer()
+    }
+
+    /// What this replica lacks and its leader has let go of, if that has said so: it must be seeded.
+    #[must_use]
+    pub fn lack(&self) -> Option<Lack> {
+        self.behind.lack()
+    }
+
+    /// Whether this replica leads, and another that answered lately lacks this entry.
+    #[must_use]
+    pub fn is_lacking(&self, index: u64) -> bool {
+        is_lacking(self.node, &self.engine.metrics().borrow_watched(), index)
     }
 
     /// The term of the last vote that this replica gave, durably; 0 is none.

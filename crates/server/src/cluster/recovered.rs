@@ -12,7 +12,7 @@ use super::durability::Durability;
 use super::error::{Error, Result};
 use super::generation::Generation;
 use super::group::Group;
-use super::handover::Handing;
+use super::handing::Handing;
 use super::heard::Heard;
 use super::level::Named;
 use super::network::Network;
@@ -69,6 +69,23 @@ impl Recovered {
     #[must_use]
     pub fn lacks_room(&self) -> Option<Error> {
         self.storage.lacks_room()
+    }
+
+    /// Which generation it is of.
+    #[must_use]
+    pub fn generation(&self) -> u64 {
+        self.storage.identity.known().generation
+    }
+
+    /// Has it be of this generation, if that is newer than its own. Durable on return.
+    ///
+    /// # Errors
+    /// [`Error::Disk`].
+    pub fn rise(&self, generation: u64) -> Result<()> {
+        if self.generation() >= generation {
+            return Ok(());
+        }
+        self.storage.identity.save(|identity| identity.generation = generation)
     }
 
     /// Begins alone, with a state to apply entries to.

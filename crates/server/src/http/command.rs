@@ -13,7 +13,7 @@ use hyper::header::HeaderMap;
 use serde::Serialize;
 
 use super::reply::Reply;
-use super::route::Wrong;
+use super::wrong::Wrong;
 use crate::broker::{Drained, Joined, Node};
 
 /// The header that a command has, and what it says.

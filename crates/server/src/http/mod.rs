@@ -10,6 +10,7 @@
 //! | `host.rs` | which names a browser may know it by |
 //! | `route.rs` | what is asked for: pure |
 //! | `command.rs` | what an operator has the cluster do |
+//! | `wrong.rs` | why a request asks for nothing that there is |
 //! | `view.rs` | what is looked at: the node, its counters, and the last minutes |
 //! | `answer.rs` | what each route shows of it |
 //! | `reply.rs` | an answer, and how a problem is said |
@@ -33,5 +34,6 @@ mod route;
 mod server;
 mod units;
 mod view;
+mod wrong;
 
 pub use self::server::Http;

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::command::Command;
+use super::wrong::Wrong;
 use crate::broker::Level;
 
 /// How long a wait takes unless it says.
@@ -42,15 +43,6 @@ pub(super) struct Wait {
     pub(super) timeout: Duration,
     /// Whether the disk is asked to have it so.
     pub(super) sync: bool,
-}
-
-/// Nothing can be asked so.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Wrong {
-    /// There is nothing of this name.
-    Path(String),
-    /// What is asked for is not understood.
-    Query(String),
 }
 
 impl Route {

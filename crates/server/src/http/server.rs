@@ -23,8 +23,9 @@ use super::command::{Command, is_operators};
 use super::history::{EVERY, Look};
 use super::host::Hosts;
 use super::reply::Reply;
-use super::route::{Route, TIMEOUT_MAX, Wrong};
+use super::route::{Route, TIMEOUT_MAX};
 use super::view::View;
+use super::wrong::Wrong;
 use crate::broker::Node;
 use crate::net::Counters;
 

@@ -410,7 +410,7 @@ mod tests {
         let healed = changed(&|of| (of.damaged, of.healed) = (1, 1));
         assert_eq!(healed.state, State::Damaged);
         let said = healed.text();
-        assert!(said.contains("damaged: 1 run found in 40.0 MiB, 1 healed, 0 left"), "{said}");
+        assert!(said.contains("damaged: 1 run found in 40 MiB, 1 healed, 0 left"), "{said}");
         let left = changed(&|of| {
             (of.damaged, of.left) = (40, 40);
             of.wounds = vec!["topic orders, partition 1".to_owned()];

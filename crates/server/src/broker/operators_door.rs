@@ -1,0 +1,53 @@
+//! [`OperatorsDoor`]: who answers what another node asks for an operator's sake.
+
+use std::sync::Weak;
+
+use bytes::Bytes;
+use futures_util::future::{BoxFuture, FutureExt};
+
+use super::company::Door;
+use super::leaders::Leaders;
+use super::operators::{self, Request};
+use super::recovery::Recovery;
+use super::registrar::Registrar;
+use super::scrubs::Scrubs;
+use crate::peer::Peer;
+
+/// Where other nodes ask. It does not hold what it asks.
+#[derive(Debug)]
+pub(super) struct OperatorsDoor {
+    pub(super) leaders: Weak<Leaders>,
+    pub(super) recovery: Weak<Recovery>,
+    pub(super) registrar: Weak<Registrar>,
+    pub(super) scrubs: Weak<Scrubs>,
+}
+
+impl Door for OperatorsDoor {
+    fn answer(&self, _: Peer, request: &Bytes) -> BoxFuture<'static, Vec<Bytes>> {
+        let (leaders, recovery) = (self.leaders.upgrade(), self.recovery.upgrade());
+        let (registrar, scrubs) = (self.registrar.upgrade(), self.scrubs.upgrade());
+        let request = Request::decode(request);
+        async move {
+            let (Some(leaders), Some(recovery)) = (leaders, recovery) else { return Vec::new() };
+            let (Some(registrar), Some(scrubs)) = (registrar, scrubs) else { return Vec::new() };
+            match request {
+                Ok(request @ (Request::May | Request::Move { .. })) => {
+                    let answer = leaders.answer(request).await;
+                    vec![operators::encode(&answer.map(|()| Vec::new())).into()]
+                }
+                Ok(request @ (Request::Join { .. } | Request::Remove(_))) => {
+                    vec![operators::encode(&registrar.answer(request).await).into()]
+                }
+                Ok(request @ (Request::Scrub { .. } | Request::StopScrub(_) | Request::Scrubs)) => {
+                    vec![operators::encode(&scrubs.answer(&request)).into()]
+                }
+                Ok(request) => vec![operators::encode(&recovery.answer(request).await).into()],
+                Err(why) => {
+                    tracing::warn!(%why, "a node asks for what is not understood");
+                    Vec::new()
+                }
+            }
+        }
+        .boxed()
+    }
+}
