@@ -55,6 +55,8 @@ pub enum Event<'a> {
         segment: &'a str,
         /// First index of the new one.
         first_index: u64,
+        /// There was no room for what was written to it, and nothing else was wrong.
+        was_full: bool,
     },
     /// There is no room for another segment.
     OutOfSpace,

@@ -27,7 +27,7 @@ impl Writer {
             while active.flying() > 0 {
                 active.land().ok();
             }
-            self.failed = Some(segment);
+            self.failed = Some((segment, error.is_out_of_space()));
         }
         // Under `never` what was written is not in the ring any more.
         if commit.policy == Policy::Never {
@@ -92,8 +92,8 @@ impl Writer {
         self.taken = taken;
         self.since = begun;
         // Whoever waits is told next, and may look.
-        if let Some(failed) = self.failed.take() {
-            commit.tell.happened(Event::FailedOver { segment: &failed, first_index });
+        if let Some((failed, was_full)) = self.failed.take() {
+            commit.tell.happened(Event::FailedOver { segment: &failed, first_index, was_full });
         }
         let took = commit.clock().now().saturating_sub(begun);
         let synced = turn.all_durable(previous, index, taken, took);

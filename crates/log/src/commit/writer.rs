@@ -35,8 +35,8 @@ pub(crate) struct Writer {
     pub(super) since: Duration,
     /// Failures since something last became durable, and what was durable then.
     pub(super) failures: (u32, u64),
-    /// The segment that failed, until another has followed.
-    pub(super) failed: Option<String>,
+    /// The segment that failed, and whether it only had no room, until another has followed.
+    pub(super) failed: Option<(String, bool)>,
     pub(super) flusher: Arc<Flusher>,
     pub(super) staging_bytes: usize,
 }

@@ -114,8 +114,9 @@ fn submit(
     if at.shard.has_failed() {
         return Err(ErrorCode::KafkaStorageError.into());
     }
-    let copies = at.copies_wanted().filter(|_| is_answered && at.shard.is_read_here());
-    if let Some(copies) = copies {
+    let copies = at.copies_wanted().filter(|_| is_answered);
+    // Who is about to lead does not know yet.
+    if let Some(copies) = copies.filter(|_| at.shard.is_read_here()) {
         let in_sync = at.shard.group.in_sync();
         if in_sync < copies {
             let message = format!("min.insync.replicas={copies}, and {in_sync} are in sync");
@@ -165,7 +166,9 @@ async fn wait(submitted: Submitted) -> Result<Taken, Problem> {
         // An idempotent producer sends it again, to whoever leads then.
         shard::Answer::NotLeader => return Err(not_leader()),
     };
-    if at.settings.waits_for_disk {
+    // What was stored before may be in memory alone, also where that does not do now.
+    let is_guarded = index.is_none() && at.shard.group.is_guarded();
+    if at.settings.waits_for_disk || is_guarded {
         // In a shard of its own it is durable by now; a topic that was given this setting later is not
         // in one.
         let index = index.unwrap_or_else(|| at.shard.replica.lock().state.applied());

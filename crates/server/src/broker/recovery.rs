@@ -278,11 +278,21 @@ impl Recovery {
                 let root = Arc::clone(&self.root);
                 let read = spawn_blocking(move || Decided::read(&*root, number)).await;
                 let read = read.map_err(|why| why.to_string())?.map_err(|why| why.to_string())?;
-                let decided = read.ok_or_else(|| "nothing was decided of it".to_owned())?;
+                let decided = read.or_else(|| self.as_it_goes_on(number));
+                let decided = decided.ok_or_else(|| "nothing was decided of it".to_owned())?;
                 Ok(Decided { lifts: false, ..decided }.encode().to_vec())
             }
             _ => Err("that is asked elsewhere".to_owned()),
         }
+    }
+
+    /// What a node says of a generation that it is of, and has no file of: it was restored, and others come to it.
+    fn as_it_goes_on(&self, number: u32) -> Option<Decided> {
+        let topics = self.topics.upgrade()?;
+        let shard = topics.shards().iter().find(|shard| shard.number == number)?;
+        let generation = shard.group.generation();
+        let none = Decided { number, generation, digest: 0, guaranteed: 0, at_ms: 0, lifts: false };
+        (generation > 0).then_some(none)
     }
 
     /// Writes down what was decided, if this node is as whoever decided was shown. Durable on return.

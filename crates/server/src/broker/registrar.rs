@@ -51,6 +51,17 @@ pub enum NotChanged {
         /// Where that is.
         address: String,
     },
+    /// What is found there votes.
+    #[error(
+        "{address} is where node {node} is found, which votes: if it lost its disk, have it come under a number that no node \
+         had, `plimsoll cluster join --node`"
+    )]
+    Votes {
+        /// Which.
+        node: u64,
+        /// Where that is.
+        address: String,
+    },
     /// There is no such node.
     #[error("there is no node {node}; these are: {nodes:?}")]
     NoNode {
@@ -161,8 +172,14 @@ impl Registrar {
         let known = self.addresses(&register);
         let there = |(number, at): (&u64, &String)| (at == address).then_some(*number);
         let node = match (node, known.iter().find_map(there)) {
+            (0, Some(node)) if register.voters.contains(&node) => {
+                return Err(NotChanged::Votes { node, address: address.to_owned() });
+            }
             (0, Some(taken)) => taken,
-            (0, None) => known.keys().next_back().map_or(1, |last| last + 1),
+            // Who was told of has had a number, and may be gone.
+            (0, None) => {
+                known.keys().chain(self.company.told().keys()).max().map_or(1, |last| last + 1)
+            }
             (node, _) => node,
         };
         if node > NODE_MAX {
@@ -185,6 +202,12 @@ impl Registrar {
     async fn strike(&self, node: u64) -> Result<(), NotChanged> {
         let Membership { voters, nodes } = self.register()?;
         if !nodes.contains_key(&node) {
+            let doors = self.company.all_doors();
+            let mut known = doors.iter().filter_map(|(_, door)| door.membership());
+            if known.any(|other| other.voters.contains(&node)) {
+                // It was agreed on, and other shards are about to follow.
+                return Ok(());
+            }
             return Err(NotChanged::NoNode { node, nodes: nodes.into_keys().collect() });
         }
         let here = self.here();

@@ -157,6 +157,12 @@ impl Scrubber {
         }
     }
 
+    /// Whether it reads what an operator asked for, or is about to.
+    pub(super) fn is_an_operators(&self) -> bool {
+        let pass = self.lock();
+        pass.scrub != SCHEDULE && pass.phase.goes_on()
+    }
+
     /// An operator's scrub comes: a pass of the schedule ends for it. Returns whether it does; another operator's stays.
     pub(super) fn expect(&self, scrub: ScrubId) -> bool {
         let mut pass = self.lock();
@@ -203,8 +209,10 @@ impl Scrubber {
                 }
             }
         }
-        self.bytes.store(due_bytes, Ordering::Relaxed);
-        self.ended_ms.store((self.clock)(), Ordering::Release);
+        if self.pass().unread.is_empty() {
+            self.bytes.store(due_bytes, Ordering::Relaxed);
+            self.ended_ms.store((self.clock)(), Ordering::Release);
+        }
         self.change(scrub, |pass| {
             (pass.phase, pass.ended_ms) = (Phase::Ended, (self.clock)());
         });

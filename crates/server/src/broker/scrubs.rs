@@ -119,6 +119,10 @@ impl Scrubs {
     /// Begins to read one shard after the other, where that is not being done for an operator.
     fn scrub(&self, topics: &Topics, scrub: ScrubId, rate: Option<NonZeroU64>) {
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        // One at a time: its task reads one shard after the other.
+        if topics.shards().iter().any(|shard| shard.scrubber.is_an_operators()) {
+            return;
+        }
         let expecting = topics.shards().iter().filter(|shard| shard.scrubber.expect(scrub));
         let expecting: Vec<_> = expecting.map(|shard| Arc::clone(&shard.scrubber)).collect();
         let Some(first) = topics.shards().first().filter(|_| !expecting.is_empty()) else { return };

@@ -37,7 +37,7 @@ impl<S: Apply> Receiver<S> {
             }
             sleep(TURN * turn).await;
             for _ in 0..ROUNDS {
-                let may_campaign = !receiver.standing.is_dirty() && receiver.newcomer.takes_part();
+                let may_campaign = receiver.may_campaign();
                 let still_follows = receiver.follows(node).is_some_and(|(now, ..)| now == vote);
                 if !may_campaign || !still_follows {
                     return;
@@ -49,6 +49,13 @@ impl<S: Apply> Receiver<S> {
                 sleep(TURN * turns).await;
             }
         }
+    }
+
+    /// The engine is not asked here what it was told of that.
+    fn may_campaign(&self) -> bool {
+        let storage = self.storage.upgrade();
+        let is_whole = storage.is_some_and(|storage| storage.is_whole());
+        is_whole && !self.standing.is_dirty() && self.newcomer.takes_part()
     }
 
     /// The vote of the leader on a node, if this replica votes and follows that; and whose turn it is among those that are

@@ -102,25 +102,21 @@ impl Disk {
 /// Hears from the log what its disk does.
 pub(crate) struct Listener {
     disk: Arc<Disk>,
-    /// The log has waited for room since its last segment failed: a disk that is full has not failed.
-    lacked_room: AtomicBool,
     /// Who was to be told before.
     next: Option<Arc<dyn Observer>>,
 }
 
 impl Listener {
     pub(crate) fn new(disk: &Arc<Disk>, next: Option<Arc<dyn Observer>>) -> Self {
-        Self { disk: Arc::clone(disk), lacked_room: AtomicBool::new(false), next }
+        Self { disk: Arc::clone(disk), next }
     }
 }
 
 impl Observer for Listener {
     fn observe(&self, event: Event<'_>) {
         match &event {
-            Event::OutOfSpace => self.lacked_room.store(true, Ordering::Relaxed),
-            Event::FailedOver { segment, .. }
-                if !self.lacked_room.swap(false, Ordering::Relaxed) =>
-            {
+            // A disk that is full has not failed.
+            Event::FailedOver { segment, was_full: false, .. } => {
                 self.disk.fails(|| format!("a write or a sync of {segment} failed"));
             }
             Event::Stopped => self.disk.fails(|| "its log has stopped".to_owned()),
@@ -136,7 +132,8 @@ impl Observer for Listener {
 mod tests {
     use super::*;
 
-    const FAILED_OVER: Event<'static> = Event::FailedOver { segment: "1.log", first_index: 7 };
+    const FAILED_OVER: Event<'static> =
+        Event::FailedOver { segment: "1.log", first_index: 7, was_full: false };
 
     fn disk() -> (Arc<Disk>, Listener) {
         let disk = Arc::new(Disk::default());
@@ -160,8 +157,10 @@ mod tests {
     fn a_disk_that_is_full_has_not_failed() {
         let (disk, listener) = disk();
         listener.observe(Event::OutOfSpace);
-        listener.observe(FAILED_OVER);
+        listener.observe(Event::FailedOver { segment: "1.log", first_index: 7, was_full: true });
         assert!(!disk.has_failed());
+        // Once it has room again it may fail as ever: it did not, as that it was full was remembered.
+        listener.observe(Event::OutOfSpace);
         listener.observe(FAILED_OVER);
         assert!(disk.has_failed());
     }

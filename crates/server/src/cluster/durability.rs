@@ -206,10 +206,17 @@ impl Leading {
         self.under_way.remove(&node);
         let Some((through, how)) = answer else { return };
         self.heard.insert(node, (now, how));
-        if let Some(through) = through {
-            let report = self.reports.entry(node).or_insert(through);
-            *report = through.max(*report);
-        }
+        self.report(node, through);
+    }
+
+    /// So far a voter has this leader's log on its disk; none: what it said before does not hold any more.
+    fn report(&mut self, node: u64, through: Option<u64>) {
+        let Some(through) = through else {
+            self.reports.remove(&node);
+            return;
+        };
+        let report = self.reports.entry(node).or_insert(through);
+        *report = through.max(*report);
     }
 
     /// Whether another was heard lately, and votes.
@@ -329,14 +336,13 @@ pub(crate) async fn find<S: Apply>(
         if leading.term != vote.leader_id.term {
             leading = Leading::of(vote.leader_id.term);
         }
-        let is_whole = !storage.wounds.are_open();
-        if let Some(own) = from_log(storage.log.durable()).filter(|_| is_whole) {
-            leading.reports.insert(node, own.min(last.index));
-        }
+        let is_whole = storage.is_whole();
+        let own = from_log(storage.log.durable()).filter(|_| is_whole);
+        leading.report(node, own.map(|own| own.min(last.index)));
         let durable = quorum::durable(&voters, &leading.reports).min(committed);
         durability.learn(durable);
         let now = Instant::now();
-        let how = Fitness { votes: true, has_room: !storage.disk.is_full() };
+        let how = Fitness { votes: is_whole, has_room: !storage.disk.is_full() };
         leading.heard.insert(node, (now, how));
         leading.ends_at(last.index, storage.slow_after, now);
         let all = voters.iter().flatten().copied().collect::<BTreeSet<_>>();
@@ -417,6 +423,18 @@ mod tests {
 
     const SLOW_AFTER: Option<Duration> = Some(Duration::from_secs(3));
     const WELL: Fitness = Fitness { votes: true, has_room: true };
+
+    /// One that found damage said no more how far its disk has the log, and what it had said before went on counting for D.
+    #[test]
+    fn a_voter_counts_by_what_it_says_now_and_not_by_what_it_said() {
+        let (mut leading, now) = (Leading::of(1), Instant::now());
+        leading.hear(2, Some((Some(60), WELL)), now);
+        leading.hear(3, Some((Some(60), WELL)), now);
+        leading.hear(2, Some((None, WELL)), now);
+        // Who is not heard takes nothing back.
+        leading.hear(3, None, now);
+        assert_eq!(leading.reports, BTreeMap::from([(3, 60)]));
+    }
 
     /// A leader whose log grows by an entry each 100 ms, and is durable on three disks `late` behind that: what it
     /// finds wrong with each after ten seconds.

@@ -50,6 +50,8 @@ pub(crate) async fn heal<S: Apply>(healing: Healing<S>) {
         return;
     };
     let mut members = healing.engine.server_metrics();
+    // The others are tried before it is tried again.
+    let mut failed = None;
     loop {
         let others: Vec<u64> = {
             let now = members.borrow_and_update();
@@ -64,7 +66,8 @@ pub(crate) async fn heal<S: Apply>(healing: Healing<S>) {
             if found.has_ended {
                 return;
             }
-            found.open.first().copied()
+            let next = failed.and_then(|failed| found.open.range(failed + 1..).next());
+            next.or_else(|| found.open.first()).copied()
         };
         let Some(noted) = noted.filter(|_| !others.is_empty()) else {
             // Once nobody is left who could note anything the group has ended.
@@ -79,14 +82,18 @@ pub(crate) async fn heal<S: Apply>(healing: Healing<S>) {
         };
         healing.engine.runtime_config().elect(false);
         match healing.tend(noted, &others).await {
-            Ok(records) => tracing::info!(noted, records, "damaged records of the log are healed"),
+            Ok(records) => {
+                failed = None;
+                tracing::info!(noted, records, "damaged records of the log are healed");
+            }
             Err(why) => {
+                failed = Some(noted);
                 tracing::warn!(noted, %why, "a damaged record of the log is not healed");
                 sleep(REST_AFTER_FAILURE).await;
             }
         }
         let Some(storage) = healing.storage.upgrade() else { return };
-        if !storage.wounds.are_open() && !healing.standing.is_dirty() {
+        if storage.is_whole() && !healing.standing.is_dirty() {
             healing.engine.runtime_config().elect(true);
         }
     }
@@ -133,34 +140,59 @@ impl<S: Apply> Healing<S> {
         Ok(healed)
     }
 
-    /// Asks one node after the other for records that are damaged, and for those behind them to which no reader comes.
+    /// Asks for records that are damaged, and for those behind them to which no reader comes, until it has all: an answer
+    /// has as many as a frame has room for.
     async fn fetch(&self, records: &RangeInclusive<u64>, others: &[u64]) -> Result<()> {
         let not_an_index = || Error::Stopped { why: "a log counts from 1".to_owned() };
-        let first = from_log(*records.start()).ok_or_else(not_an_index)?;
+        let mut first = from_log(*records.start()).ok_or_else(not_an_index)?;
+        let cuts = self.storage()?.wounds.cuts();
         // The log's index is the engine's next.
         let behind = *records.end();
         let proof = self.block(move |storage| Ok(storage.known_from(behind))).await?;
         let Some(proof) = proof else {
             return Err(Error::Stopped { why: "nothing behind it is known".to_owned() });
         };
-        let wanted = first..proof.index.max(behind);
-        let request = Request::Give(AskEntries { first: wanted.start, end: wanted.end, proof });
-        let mut gone = None;
+        let end = proof.index.max(behind);
+        while first < behind {
+            let entries = self.fetch_some(first..end, proof, others).await?;
+            first += entries.len() as u64;
+            if !self.storage()?.wounds.give(entries, cuts) {
+                return Err(Error::Stopped {
+                    why: "some of the log was cut off meanwhile".to_owned(),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Asks one node after the other for the first of these.
+    async fn fetch_some(
+        &self,
+        wanted: Range<u64>,
+        proof: LogId,
+        others: &[u64],
+    ) -> Result<Vec<Entry>> {
+        let first = wanted.start;
+        let request = Request::Give(AskEntries { first, end: wanted.end, proof });
+        let (mut gone, mut is_one_away) = (None, false);
         for &node in others {
             match self.network.ask(node, &request).await {
-                Ok(Answer::Given(entries)) if are_of(&entries, &wanted, behind, proof) => {
-                    self.storage()?.wounds.give(entries);
-                    return Ok(());
+                Ok(Answer::Given(entries)) if are_of(&entries, &wanted, proof) => {
+                    return Ok(entries);
                 }
                 Ok(Answer::LetGo(through)) if through >= first => gone = Some((node, through)),
                 Ok(_) => {}
-                Err(why) => tracing::debug!(node, %why, "it gives no entries"),
+                Err(why) => {
+                    is_one_away = true;
+                    tracing::debug!(node, %why, "it gives no entries");
+                }
             }
         }
-        if let Some((node, through)) = gone {
+        // Who is away may have it.
+        if let Some((node, through)) = gone.filter(|_| !is_one_away) {
             self.is_lost(Some(node), through);
         }
-        let why = format!("nobody who is there has entries {first} to {}", behind - 1);
+        let why = format!("nobody who is there has entry {first}");
         Err(Error::Stopped { why })
     }
 
@@ -192,16 +224,15 @@ impl<S: Apply> Healing<S> {
     }
 }
 
-/// Whether these are entries that were asked for, from the first on and up to `behind` at least, in an order in which a log
-/// has them.
-fn are_of(entries: &[Entry], wanted: &Range<u64>, behind: u64, proof: LogId) -> bool {
+/// Whether these are entries that were asked for, from the first on, in an order in which a log has them.
+fn are_of(entries: &[Entry], wanted: &Range<u64>, proof: LogId) -> bool {
     let follow = (wanted.start..).zip(entries).all(|(index, entry)| entry.log_id.index == index);
     let rise = entries.is_sorted_by_key(|entry| entry.log_id.leader_id.term);
     let end = wanted.start + entries.len() as u64;
     let last = entries.last().map(|last| last.log_id);
     let fits =
         last.is_some_and(|last| last <= proof && (last.index < proof.index || last == proof));
-    follow && rise && fits && (behind..=wanted.end).contains(&end)
+    follow && rise && fits && end <= wanted.end
 }
 
 impl Storage {

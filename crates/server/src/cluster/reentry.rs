@@ -76,8 +76,8 @@ pub(crate) async fn re_enter<S: Apply>(
     }
     standing.is_clean_from_here();
     // Who has lost some of its log campaigns once that is healed.
-    let is_wounded = storage.upgrade().is_some_and(|storage| storage.wounds.are_open());
-    engine.runtime_config().elect(!is_wounded);
+    let is_whole = storage.upgrade().is_none_or(|storage| storage.is_whole());
+    engine.runtime_config().elect(is_whole);
 }
 
 /// Whether all of the log is durable now.

@@ -205,6 +205,11 @@ impl Storage {
         Ok(entries)
     }
 
+    /// Whether it can give all that it has: nothing of its log is known to be damaged, and its disk has not failed.
+    pub(crate) fn is_whole(&self) -> bool {
+        !self.wounds.are_open() && !self.disk.has_failed()
+    }
+
     /// An entry by itself, if it is there; nothing is noted of one that is damaged.
     pub(crate) fn look_up(&self, index: u64) -> Result<Option<Entry>> {
         let in_memory = {

@@ -17,6 +17,8 @@ pub(crate) struct Wounds {
     found: watch::Sender<Found>,
     given: Mutex<BTreeMap<u64, Entry>>,
     healed: AtomicU64,
+    /// How often entries were cut off.
+    cuts: AtomicU64,
 }
 
 /// What was found.
@@ -33,7 +35,7 @@ pub(crate) struct Found {
 impl Default for Wounds {
     fn default() -> Self {
         let (found, given) = (watch::Sender::new(Found::default()), Mutex::default());
-        Self { found, given, healed: AtomicU64::new(0) }
+        Self { found, given, healed: AtomicU64::new(0), cuts: AtomicU64::new(0) }
     }
 }
 
@@ -78,10 +80,22 @@ impl Wounds {
         self.all_given().get(&index).cloned()
     }
 
-    /// From here on these are served until they can be read.
-    pub(crate) fn give(&self, entries: Vec<Entry>) {
-        self.all_given().extend(entries.into_iter().map(|entry| (entry.log_id.index, entry)));
+    /// How often entries were cut off: what is asked for from here on is of the log as it is now.
+    pub(crate) fn cuts(&self) -> u64 {
+        self.cuts.load(Ordering::Relaxed)
+    }
+
+    /// From here on these are served until they can be read, if nothing was cut off since it was asked for them. Whether they
+    /// are.
+    pub(crate) fn give(&self, entries: Vec<Entry>, cuts: u64) -> bool {
+        let mut given = self.all_given();
+        let are_of_this_log = self.cuts() == cuts;
+        if are_of_this_log {
+            given.extend(entries.into_iter().map(|entry| (entry.log_id.index, entry)));
+        }
+        drop(given);
         self.found.send_modify(|_| ());
+        are_of_this_log
     }
 
     /// All can be read now that was noted here, of which so many entries were damaged. What was given for it is not needed
@@ -102,7 +116,11 @@ impl Wounds {
 
     /// Entries from this one on are cut off: others come in their places.
     pub(crate) fn cut_from(&self, index: u64) {
-        self.all_given().split_off(&index);
+        {
+            let mut given = self.all_given();
+            self.cuts.fetch_add(1, Ordering::Relaxed);
+            given.split_off(&index);
+        }
         self.found.send_if_modified(|found| !found.open.split_off(&index).is_empty());
     }
 
@@ -113,5 +131,26 @@ impl Wounds {
 
     fn all_given(&self) -> MutexGuard<'_, BTreeMap<u64, Entry>> {
         self.given.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use openraft::EntryPayload;
+    use openraft::entry::RaftEntry;
+
+    use super::*;
+    use crate::cluster::types::log_id;
+
+    /// An answer that came after a cut brought entries of an older term back.
+    #[test]
+    fn what_was_asked_for_before_a_cut_is_not_served_after_it() {
+        let wounds = Wounds::default();
+        let entry = |term| Entry::new(log_id(term, 9), EntryPayload::Blank);
+        let cuts = wounds.cuts();
+        assert!(wounds.give(vec![entry(1)], cuts) && wounds.given(9).is_some());
+        wounds.cut_from(8);
+        assert!(!wounds.give(vec![entry(1)], cuts) && wounds.given(9).is_none());
+        assert!(wounds.give(vec![entry(2)], wounds.cuts()) && wounds.given(9).is_some());
     }
 }

@@ -193,6 +193,9 @@ impl Report {
                 let shard = of.shard;
                 let unread = of.unread.iter();
                 lacks.extend(unread.map(|why| format!("node {node}, shard {shard}: {why}")));
+                if begun.is_none() && of.whole_ms == 0 {
+                    lacks.push(format!("node {node}, shard {shard}: not since its start"));
+                }
                 if let Some(begun) = begun {
                     let why = match of.phase {
                         _ if of.scrub.as_deref() != begun.of(*node, shard) => {
@@ -406,6 +409,15 @@ mod tests {
         let silent = report(vec![node(1), silent]);
         assert_eq!(silent.state, State::Unfinished);
         assert!(silent.text().contains("node 2 says nothing: is not connected"));
+
+        // Where nothing was begun, what was read last is told, and nothing is none.
+        let last = |whole_ms| {
+            let mut nodes = vec![node(1), node(2)];
+            (nodes[1].shards[0].phase, nodes[1].shards[0].whole_ms) = (Phase::Never, whole_ms);
+            Report::of(nodes, None)
+        };
+        assert_eq!((last(1).state, last(0).state), (State::Good, State::Unfinished));
+        assert!(last(0).text().contains("not all was read: node 2, shard 2: not since its start"));
 
         let healed = changed(&|of| (of.damaged, of.healed) = (1, 1));
         assert_eq!(healed.state, State::Damaged);
