@@ -152,7 +152,7 @@ with connections of its own. A partition was written to once before it is measur
 
 {about['rounds']} rounds of {about['seconds']} s a trial behind a first second. In a round each kind of brokers comes once, with all its loads, and
 the order turns; the others stand still meanwhile, stopped by a signal. Kafka was
-warmed for {about['warm']} s, after which it got no faster, ours for a tenth of that. Once a kind goes on, it is waited until all
+warmed for {about['warm']} s, ours for a tenth of that. Once a kind goes on, it is waited until all
 replicas are in sync and lead where they are preferred, and ten seconds more for ours, which waits for disks so long after a node was
 away. Each trial has a topic of its own, which is deleted behind it. A figure is the median of the rounds, with the
 least and the most in brackets; ratios are taken round by round.
