@@ -166,9 +166,9 @@ async fn wait(submitted: Submitted) -> Result<Taken, Problem> {
         // An idempotent producer sends it again, to whoever leads then.
         shard::Answer::NotLeader => return Err(not_leader()),
     };
-    // What was stored before may be in memory alone, also where that does not do now.
-    let is_guarded = index.is_none() && at.shard.group.is_guarded();
-    if at.settings.waits_for_disk || is_guarded {
+    // It was stored before, and may be in memory alone where that does not do now.
+    let must_be_durable = index.is_none() && !at.shard.group.acknowledges_at_once();
+    if at.settings.waits_for_disk || must_be_durable {
         // In a shard of its own it is durable by now; a topic that was given this setting later is not
         // in one.
         let index = index.unwrap_or_else(|| at.shard.replica.lock().state.applied());

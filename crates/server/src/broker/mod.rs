@@ -17,6 +17,7 @@
 //! | file | what |
 //! | --- | --- |
 //! | `node.rs` | [`Node`]: all of it, opened and closed |
+//! | `chores.rs` | what a node does beside its shards, as long as it is open |
 //! | `task.rs` | work of a shard that ends with it |
 //! | `opening.rs` | waiting for what a node does before anybody can ask it |
 //! | `layout.rs` | the numbers of shards, what lies where, and the name that a directory was given |
@@ -63,6 +64,7 @@
 mod agreed;
 mod ailing;
 mod await_record;
+mod chores;
 mod compactor;
 mod company;
 mod controller;

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
@@ -13,6 +13,7 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 
 use super::ailing;
+use super::chores::{greet, rest, settle, trust_once_clean};
 use super::company::{Company, Door, Witnessed, listen, node_of};
 use super::coordinator::{Asked, Coordinator};
 use super::data::{DataShard, Found};
@@ -22,7 +23,6 @@ use super::desk::Desk;
 use super::domains::{Domains, DomainsOverview};
 use super::error::Failed;
 use super::giver::Giver;
-use super::known;
 use super::layout::{CONTROL, DURABLE, GROUPS, SHARED, cluster_id, is_founder, is_restored};
 use super::leader::ChapterSize;
 use super::leaders::{Drained, Leaders};
@@ -35,16 +35,16 @@ use super::recovery::{Own, Recovery};
 use super::registrar::Registrar;
 use super::room::Room;
 use super::scrubs::Scrubs;
-use super::seeded::{put_in_place, trust};
+use super::seeded::put_in_place;
 use super::task::Task;
 use super::topics::{Control, Topics};
-use crate::cluster::{Apply, Group, Lack};
+use crate::cluster::Lack;
 use crate::control::{Catalog, Topic};
 use crate::groups::Answer;
 use crate::run::{Ends, Run, Start, Verdict};
 use crate::{peer, random};
 
-/// A node of one. Dropping it is as a crash of the process, but that what was acknowledged is written if
+/// A node: alone, or one of a cluster. Dropping it is as a crash of the process, but that what was acknowledged is written if
 /// that is possible; [`Node::close`] ends it in order.
 #[derive(Debug)]
 pub struct Node {
@@ -190,8 +190,10 @@ impl Node {
         company.give(Arc::new(Giver(Arc::downgrade(&topics))));
         let runtime = shared.group.runtime();
         let watching = Task::spawn(runtime, Arc::clone(&room).watch());
-        let resting =
-            Task::spawn(runtime, rest(Arc::clone(dir), Arc::downgrade(&shared), Arc::clone(&run)));
+        let resting = Task::spawn(
+            runtime,
+            rest(Arc::clone(dir), Arc::downgrade(&shared), Arc::clone(&run), now),
+        );
         let groups = Coordinator::open(dir, &crew, &room, &company, options.groups.clone(), now)?;
         let groups = Arc::new(groups);
         // While others are taken in they are in some groups, and not in others: whoever leads knows what is intended.
@@ -247,7 +249,7 @@ impl Node {
             meeting.push(Task::spawn(runtime, Arc::clone(&recovery).watch()));
             meeting.push(Task::spawn(runtime, Arc::clone(&domains).watch()));
             if is_dirty && !is_alone {
-                let settled = settle(Arc::downgrade(&shared), Arc::clone(&run));
+                let settled = settle(Arc::downgrade(&shared), Arc::clone(&run), now);
                 meeting.push(Task::spawn(runtime, settled));
             }
             for number in [CONTROL, GROUPS, SHARED, DURABLE] {
@@ -537,96 +539,6 @@ fn wait_until_gone(topics: &Topics) {
     let is_deleted = |(_, topic): (_, &Topic)| topic.is_deleted;
     let gone = topics.intended().until(|catalog| !catalog.topics().any(is_deleted));
     topics.group().runtime().block_on(async { timeout(PATIENCE, gone).await.ok() });
-}
-
-/// Once the others have given back what may have been lost here, nothing is in doubt any more. Durable.
-async fn settle(shared: Weak<DataShard>, run: Arc<Run>) {
-    let Some(group) = shared.upgrade().map(|shared| Arc::clone(&shared.group)) else { return };
-    group.wait_clean().await;
-    let ends: Ends = [(SHARED, group.synced())].into();
-    drop(group);
-    match tokio::task::spawn_blocking(move || run.fenced(&ends, now())).await {
-        Ok(Ok(())) => tracing::info!("what may have been lost here is back; this node votes again"),
-        Ok(Err(why)) => tracing::error!(%why, "the marks of the run cannot be kept"),
-        Err(_ended) => {}
-    }
-}
-
-/// Where a shard has nothing: asks the others whether it is new, or lost.
-fn greet<S: Apply>(
-    company: Arc<Company>,
-    lost: Arc<OnceLock<u32>>,
-    number: u32,
-    group: &Group<S>,
-) -> impl Future<Output = ()> + Send + use<S> {
-    let takes_part = group.until_it_takes_part(move || company.others());
-    async move {
-        if !takes_part.await {
-            lost.set(number).ok();
-        }
-    }
-}
-
-/// Once a shard that was seeded has re-entered its group it is not in doubt any more. Durable.
-fn trust_once_clean<S: Apply>(
-    dir: Arc<dyn Dir>,
-    number: u32,
-    group: &Group<S>,
-) -> impl Future<Output = ()> + Send + use<S> {
-    let clean = group.until_clean();
-    async move {
-        if !clean.await {
-            return;
-        }
-        match tokio::task::spawn_blocking(move || trust(&*dir, number)).await {
-            Ok(Ok(())) => tracing::info!(shard = number, "it was seeded, and votes again"),
-            Ok(Err(why)) => tracing::error!(shard = number, %why, "its doubt cannot be ended"),
-            Err(_ended) => {}
-        }
-    }
-}
-
-/// How often it is looked whether nobody asks.
-const QUIET: Duration = Duration::from_secs(10);
-
-/// Notes, durably, that nothing was acknowledged which is not durable, as soon as nobody asks any more:
-/// then a power cut leaves no doubt. While somebody asks, notes how far it is durable.
-async fn rest(root: Arc<dyn Dir>, shared: Weak<DataShard>, run: Arc<Run>) {
-    let (mut last, mut noted) = (0, (0, 0));
-    loop {
-        tokio::time::sleep(QUIET).await;
-        let Some(shared) = shared.upgrade() else { return };
-        if shared.group.why_disk_failed().is_some() {
-            return;
-        }
-        let (applied, durable) = (shared.replica.lock().state.applied(), shared.group.synced());
-        let known = shared.group.outline();
-        let known = (known.committed, known.durable);
-        drop(shared);
-        let (is_quiet, has_rest) = (applied == last && durable >= applied, run.rests());
-        last = applied;
-        if known > noted {
-            // It promises nothing.
-            let root = Arc::clone(&root);
-            let written = move || known::write(&*root, SHARED, known).is_ok();
-            if tokio::task::spawn_blocking(written).await.unwrap_or(false) {
-                noted = known;
-            }
-        }
-        if has_rest {
-            continue;
-        }
-        let run = Arc::clone(&run);
-        let note = move || {
-            let ends = [(SHARED, durable)].into();
-            if is_quiet { run.quiesce(&ends, now()).map(drop) } else { run.synced(&ends, now()) }
-        };
-        match tokio::task::spawn_blocking(note).await {
-            Ok(Ok(())) => {}
-            Ok(Err(why)) => return tracing::error!(%why, "the marks of the run cannot be kept"),
-            Err(_ended) => return,
-        }
-    }
 }
 
 /// The time in ms since 1970.

@@ -205,7 +205,7 @@ impl<S: Apply> Group<S> {
     }
 
     /// Whether D is something else than what is committed, or durable here.
-    fn waits_for_quorum(&self) -> bool {
+    pub(super) fn waits_for_quorum(&self) -> bool {
         self.storage.promise != Ack::Durable && !self.is_alone()
     }
 
@@ -549,7 +549,7 @@ impl<S: Apply> Group<S> {
     }
 
     /// The term in which this replica leads.
-    fn leads_in(&self) -> Option<u64> {
+    pub(super) fn leads_in(&self) -> Option<u64> {
         let term = {
             // The engine's other reports go on saying that it leads after it has stopped.
             let roles = self.engine.metrics();

@@ -57,6 +57,13 @@ impl<S: Apply> Group<S> {
         }
     }
 
+    /// Whether what is committed may be acknowledged though it is not durable: this replica leads, and is not guarded.
+    #[must_use]
+    pub fn acknowledges_at_once(&self) -> bool {
+        let leads_in = self.leads_in();
+        leads_in.is_some_and(|term| !self.waits_for_quorum() || !self.durability.is_guarded(term))
+    }
+
     /// Which generation this replica is of.
     #[must_use]
     pub fn generation(&self) -> u64 {

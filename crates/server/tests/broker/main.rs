@@ -12,6 +12,7 @@ mod gate;
 mod members;
 mod nearest;
 mod promises;
+mod repeated;
 mod seeded;
 #[path = "../shared/served.rs"]
 mod served;
