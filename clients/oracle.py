@@ -64,7 +64,7 @@ def check_same(shard, logs, agreed):
     compared = 0
     ends = {number: max(entries, default=0) for number, entries in logs.items()}
     assert min(ends.values()) >= agreed > 0, f"{agreed} was agreed on, and logs of shard {shard} end at {ends}"
-    for one, other in [(1, 2), (2, 3)]:
+    for one, other in [(1, 2), (2, 3), (1, 3)]:
         common = logs[one].keys() & logs[other].keys()
         different = sorted(index for index in common if logs[one][index] != logs[other][index])
         assert not different, f"nodes {one} and {other} have other entries in shard {shard} at {different[:10]}"

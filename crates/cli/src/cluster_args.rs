@@ -37,7 +37,7 @@ Exit status: 0 founded, 2 it could not be, or something is in the directory.")]
   plimsoll serve --config node.toml --dir /var/lib/plimsoll           on the new machine, d
   plimsoll cluster join --address d:9094 && plimsoll cluster remove --node 3     d in place of what was lost
 
-The new broker gets a number that none had. Once it is there and has the log of a shard, it votes in that; in the control shard first.
+The new broker gets a number that none had, as far as the others know. Once it is there and has the log of a shard, it votes in that; in the control shard first.
 The brokers that there are need no other settings: where the new one is stands in the control shard.
 
 Exit status: 0 it may come, 2 it may not, or the broker does not answer.")]
@@ -60,7 +60,7 @@ Exit status: 0 it may come, 2 it may not, or the broker does not answer.")]
         #[arg(long)]
         json: bool,
     },
-    /// Have a broker go, for good: its number is never used again
+    /// Have a broker go, for good: it must never be started again
     #[command(after_help = "Examples:
   plimsoll cluster remove --node 3                                        it was lost
   plimsoll cluster drain --http c:9093 && plimsoll cluster remove --node 3     it is to be switched off

@@ -193,21 +193,18 @@ impl Report {
                 let shard = of.shard;
                 let unread = of.unread.iter();
                 lacks.extend(unread.map(|why| format!("node {node}, shard {shard}: {why}")));
-                if begun.is_none() && of.whole_ms == 0 {
-                    lacks.push(format!("node {node}, shard {shard}: not since its start"));
-                }
-                if let Some(begun) = begun {
-                    let why = match of.phase {
-                        _ if of.scrub.as_deref() != begun.of(*node, shard) => {
-                            "it was started again, or scrubbed anew"
-                        }
-                        Phase::Ended => continue,
-                        Phase::Stopped => "the scrub was stopped",
-                        Phase::Waiting | Phase::Running => "the scrub goes on",
-                        Phase::Never | Phase::Other => "there was none",
-                    };
-                    lacks.push(format!("node {node}, shard {shard}: {why}"));
-                }
+                let why = match (begun, of.phase) {
+                    (None, _) if of.whole_ms == 0 => "not since its start",
+                    (None, _) => continue,
+                    (Some(begun), _) if of.scrub.as_deref() != begun.of(*node, shard) => {
+                        "it was started again, or scrubbed anew"
+                    }
+                    (_, Phase::Ended) => continue,
+                    (_, Phase::Stopped) => "the scrub was stopped",
+                    (_, Phase::Waiting | Phase::Running) => "the scrub goes on",
+                    (_, Phase::Never | Phase::Other) => "there was none",
+                };
+                lacks.push(format!("node {node}, shard {shard}: {why}"));
             }
         }
         let mut shards = nodes.iter().flat_map(|node| &node.shards);
