@@ -176,11 +176,11 @@ class Plimsolls(Of):
 
     @staticmethod
     def is_whole(node):
-        """As the node knows it. Of the voters the one at the shard's number modulo how many they are is preferred."""
+        """As the node knows it. Of the voters the one at half the shard's number, modulo how many they are, is preferred."""
         shards = node.status()
         return bool(shards) and all(
             tuple(shard["voters"]) == NODES
-            and shard["leader"] == NODES[shard["number"] % len(NODES)]
+            and shard["leader"] == NODES[shard["number"] // 2 % len(NODES)]
             and not shard["is_in_doubt"]
             for shard in shards
         )

@@ -132,25 +132,23 @@ Exit status: 0 every shard is led, 1 some are not, 2 the broker does not answer.
         #[arg(long)]
         json: bool,
     },
-    /// Have a fenced shard go on with what the disks have: what is above that is lost
+    /// Have fenced shards go on with what the disks have: what is above that is lost
     #[command(after_help = "Examples:
-  plimsoll cluster status                                            what is guaranteed, left, and in doubt
-  plimsoll cluster recover --shard 2 --digest 5f0c... --dry-run      what would be done
-  plimsoll cluster recover --shard 2 --digest 5f0c...
+  plimsoll cluster status                                               what is guaranteed, left, and in doubt
+  plimsoll cluster recover --digest 5f0c... --digest a3b1... --dry-run  what would be done
+  plimsoll cluster recover --digest 5f0c... --digest a3b1...
 
 First bring back every node that can be: one that forgot nothing has what the others lost. All that was durable on a majority stays;
 of what was acknowledged beyond, what the longest log has. The rest is gone, which the shard's log says from there on: offsets go
 on behind those that were given away, and consumers that had read further are told so as Kafka's brokers tell of a truncation.
-Nodes that do not answer now join when they come back.
+Nodes that do not answer now join when they come back. Shards that one power cut fenced are best told together: the brokers open
+again for it, and then each of the others has another digest.
 
-Exit status: 0 the shard is led, 2 it is not, or what was shown has changed.")]
+Exit status: 0 the shards are led, 2 they are not, or what was shown has changed.")]
     Recover {
-        /// Which shard
-        #[arg(long, value_name = "S")]
-        shard: u32,
-        /// The digest of what `plimsoll cluster status` showed
-        #[arg(long, value_name = "HEX")]
-        digest: String,
+        /// The digest of what `plimsoll cluster status` showed of a shard; once for each
+        #[arg(long = "digest", value_name = "HEX", required = true)]
+        digests: Vec<String>,
         /// Say what would be done, and do nothing
         #[arg(long)]
         dry_run: bool,

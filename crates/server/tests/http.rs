@@ -166,7 +166,7 @@ fn a_node_that_is_well_says_so_and_names_its_shards() {
         let health = broker.json(path);
         assert_eq!(health["status"], word);
         let numbers: Vec<_> = health["shards"].as_array().unwrap().iter().collect();
-        assert_eq!(numbers.len(), 4);
+        assert_eq!(numbers.len(), 6);
         assert!(numbers.iter().all(|shard| shard["is_offline"] == false));
     }
     broker.close();
@@ -403,7 +403,7 @@ fn a_command_is_only_taken_of_an_operators_tool() {
     let broker = Broker::open(dir.path());
     let status = |method: &str, headers: &str| {
         let rest = format!("Host: localhost\r\n{headers}Connection: close\r\n\r\n");
-        broker.ask(&format!("{method} /cluster/recover?shard=2&digest=0 HTTP/1.1\r\n{rest}")).0
+        broker.ask(&format!("{method} /cluster/recover?digest=0 HTTP/1.1\r\n{rest}")).0
     };
     let operator = "X-Plimsoll: operator\r\n";
     assert_eq!(status("POST", ""), 403);

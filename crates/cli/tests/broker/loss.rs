@@ -8,30 +8,40 @@ use serde_json::Value;
 use super::cluster::{Cluster, in_time, numbers, read, run};
 use super::serving::{Broker, plimsoll, text};
 
-/// The shard of records that are acknowledged before they are durable.
-const SHARD: u64 = 2;
+/// The shards of records that are acknowledged before they are durable. The topic has a partition in each of the first two.
+const SHARDS: [u64; 3] = [2, 4, 6];
 
-/// What `cluster status` says of the shard.
-fn status(broker: &Broker) -> Result<Value, String> {
+/// What `cluster status` says of these shards.
+fn status(broker: &Broker) -> Result<Vec<Value>, String> {
     let output = plimsoll(&["cluster", "status", "--json", "--http"]).arg(&broker.http).output();
     let said = text(&output.unwrap().stdout);
     let shards: Value = serde_json::from_str(&said).map_err(|why| why.to_string())?;
-    let shards = shards.as_array().cloned().unwrap_or_default();
-    shards.into_iter().find(|shard| shard["shard"] == SHARD).ok_or(said)
+    let shards = shards.as_array().cloned().unwrap_or_default().into_iter();
+    let is_one = |shard: &Value| SHARDS.iter().any(|number| shard["shard"] == *number);
+    let shards: Vec<Value> = shards.filter(is_one).collect();
+    if shards.len() == SHARDS.len() { Ok(shards) } else { Err(said) }
 }
 
-/// Waits until the shard is fenced, and as many answer: its status.
-fn fenced(broker: &Broker, nodes: usize) -> Value {
-    in_time("it is fenced", || {
+/// Waits until this holds of each of them, as a broker says.
+fn until_each(broker: &Broker, what: &str, holds: impl Fn(&Value) -> bool) -> Vec<Value> {
+    in_time(what, || {
         let now = status(broker)?;
-        let is_all = now["rows"].as_array().map(Vec::len) == Some(nodes);
-        if now["condition"] == "fenced" && is_all { Ok(now) } else { Err(now.to_string()) }
+        if now.iter().all(&holds) { Ok(now) } else { Err(format!("{now:?}")) }
     })
 }
 
-fn recover(broker: &Broker, digest: &str, more: &[&str]) -> (Option<i32>, String) {
-    let mut recover = plimsoll(&["cluster", "recover", "--shard", "2", "--digest", digest]);
-    let output = recover.args(["--http", &broker.http]).args(more).output().unwrap();
+/// Waits until they are fenced, and as many answer: their statuses.
+fn fenced(broker: &Broker, nodes: usize) -> Vec<Value> {
+    until_each(broker, "all are fenced", |now| {
+        let is_all = now["rows"].as_array().map(Vec::len) == Some(nodes);
+        now["condition"] == "fenced" && is_all
+    })
+}
+
+fn recover(broker: &Broker, digests: &[&str], more: &[&str]) -> (Option<i32>, String) {
+    let mut recover = plimsoll(&["cluster", "recover", "--http", &broker.http]);
+    recover.args(digests.iter().flat_map(|digest| ["--digest", digest]));
+    let output = recover.args(more).output().unwrap();
     (output.status.code(), text(&output.stderr))
 }
 
@@ -41,16 +51,10 @@ fn begun(cluster: &Cluster) -> Vec<Broker> {
         run(&brokers[0], "topic create first --partitions 2 --if-not-exists", "")?;
         run(&brokers[0], "topic list", "")
     });
-    in_time("all vote", || {
-        let now = status(&brokers[0])?;
-        if now["voters"] == serde_json::json!([1, 2, 3]) { Ok(()) } else { Err(now.to_string()) }
-    });
+    until_each(&brokers[0], "all vote", |now| now["voters"] == serde_json::json!([1, 2, 3]));
     in_time("records", || run(&brokers[0], "produce first", &numbers(0..100)));
     // All of it is durable on a majority, and known to be.
-    in_time("all is durable", || {
-        let now = status(&brokers[0])?;
-        if now["guaranteed"] == now["committed"] { Ok(()) } else { Err(now.to_string()) }
-    });
+    until_each(&brokers[0], "all is durable", |now| now["guaranteed"] == now["committed"]);
     brokers
 }
 
@@ -61,35 +65,37 @@ fn three_that_may_have_forgotten_stand_still_until_an_operator_who_was_shown_wha
     drop(begun(&cluster));
     let (first, second) = (cluster.start(1), cluster.start(2));
     let shown = fenced(&first, 2);
-    assert_eq!(shown["missing"], serde_json::json!([3]));
+    assert!(shown.iter().all(|shard| shard["missing"] == serde_json::json!([3])), "{shown:?}");
     assert!(run(&first, "produce first", "7\n").is_err(), "nobody takes it");
     let said = plimsoll(&["cluster", "status", "--http"]).arg(&second.http).output().unwrap();
     assert_eq!(said.status.code(), Some(1));
     let said = text(&said.stdout);
-    for part in ["shard 2: FENCED", "no answer of node 3", "in doubt", "cluster recover --shard 2"]
-    {
+    let digests: Vec<&str> = shown.iter().map(|shard| shard["digest"].as_str().unwrap()).collect();
+    let typed = format!("cluster recover --digest {}", digests.join(" --digest "));
+    for part in ["shard 2: FENCED", "no answer of node 3", "in doubt", &typed] {
         assert!(said.contains(part), "{part}:\n{said}");
     }
-    let digest = shown["digest"].as_str().unwrap();
-    let (code, why) = recover(&first, &"0".repeat(32), &[]);
+    let (code, why) = recover(&first, &[digests[0], &"0".repeat(32)], &[]);
     assert_eq!(code, Some(2), "{why}");
-    assert!(why.contains(digest), "{why}");
-    let (code, why) = recover(&first, digest, &["--dry-run"]);
+    assert!(digests.iter().all(|digest| why.contains(digest)), "{why}");
+    let (code, why) = recover(&first, &digests, &["--dry-run"]);
     assert_eq!(code, Some(0), "{why}");
-    assert_eq!(fenced(&first, 2)["generation"], 0, "it was said only");
-    let (code, why) = recover(&first, digest, &[]);
+    assert!(fenced(&first, 2).iter().all(|shard| shard["generation"] == 0), "it was said only");
+    let (code, why) = recover(&first, &digests, &[]);
     assert_eq!(code, Some(0), "{why}");
-    assert!(why.contains("in generation 1, with the logs of nodes 1, 2"), "{why}");
+    for shard in SHARDS {
+        let goes_on = format!("shard {shard} goes on in generation 1, with the logs of nodes 1, 2");
+        assert!(why.contains(&goes_on), "{goes_on}:\n{why}");
+    }
     in_time("records again", || run(&second, "produce first", &numbers(100..200)));
     let found = in_time("all is there", || read(&first));
     assert_eq!(found, (0..200).collect::<Vec<_>>());
     // Who was away hears of it.
     let third = cluster.start(3);
-    in_time("it goes on too", || {
-        let now = status(&third)?;
+    until_each(&third, "it goes on too", |now| {
         let rows = now["rows"].as_array().cloned().unwrap_or_default();
         let is_well = |row: &Value| row["generation"] == 1 && row["is_in_doubt"] == false;
-        if rows.len() == 3 && rows.iter().all(is_well) { Ok(()) } else { Err(now.to_string()) }
+        rows.len() == 3 && rows.iter().all(is_well)
     });
     drop(first);
     in_time("without the first", || run(&third, "produce first", &numbers(200..300)));
@@ -106,6 +112,5 @@ fn three_that_may_have_forgotten_go_on_by_themselves_where_that_was_declared() {
     let found = in_time("all is there", || read(&brokers[1]));
     assert_eq!(found, (0..200).collect::<Vec<_>>());
     // It may just be opening again.
-    let now = in_time("it goes on too", || status(&brokers[0]));
-    assert_eq!(now["generation"], 1);
+    until_each(&brokers[0], "they go on too", |now| now["generation"] == 1);
 }

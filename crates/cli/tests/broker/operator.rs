@@ -22,7 +22,7 @@ fn a_broker_is_asked_how_it_is_and_stops_with_somebody_still_asking() {
     assert!(said.contains("0 topics, 0 partitions, 0 groups"), "{said}");
     let json = run(&["broker", "status", "--http", &broker.http, "--json"]);
     let json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
-    assert_eq!(json["shards"].as_array().unwrap().len(), 4);
+    assert_eq!(json["shards"].as_array().unwrap().len(), 6);
 
     // Somebody keeps a connection, and a wait is under way: neither holds up the end.
     let mut idle = TcpStream::connect(&broker.http).unwrap();

@@ -6,7 +6,7 @@ use tokio::sync::watch;
 
 use super::budget::Budget;
 use super::hints::LeaderHint;
-use crate::broker::{DataShard, Ends, Leader, Member, Node, SHARED};
+use crate::broker::{DataShard, Ends, Leader, Member, Node};
 use crate::control::{Catalog, FlushClass, Topic};
 use crate::kafka::error::ErrorCode;
 use crate::shard::Opening;
@@ -128,10 +128,12 @@ impl Session {
         Some(Broker { id: kafka_id(id), host, port: port.into(), rack: member.rack.clone() })
     }
 
-    /// The nodes that have each partition, in the order of their ids: all that vote on records.
+    /// The nodes that have the partitions of a topic that is to be, in the order of their ids: all that vote in every shard of
+    /// records.
     pub(crate) fn replicas(&self) -> Vec<i32> {
-        let voters = self.node.topics.shard(SHARED).group.voters();
-        voters.into_iter().map(kafka_id).collect()
+        let voters = self.node.topics.shards().iter().map(|shard| shard.group.voters());
+        let fewest = voters.min_by_key(Vec::len).unwrap_or_default();
+        fewest.into_iter().map(kafka_id).collect()
     }
 
     /// Where a partition takes records.

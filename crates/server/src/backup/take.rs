@@ -9,8 +9,8 @@ use super::error::Error;
 use super::head::{Head, NAME, Slot};
 use super::shard::{Source, Taken};
 use super::{Report, Tell};
-use crate::broker::layout::{self, CONTROL, DURABLE};
-use crate::broker::{GROUPS, SHARED, doubts_of};
+use crate::broker::doubts_of;
+use crate::broker::layout::{self, RECORDS, SHARDS};
 use crate::chapter::{MANIFEST, Manifest, Mirror};
 use crate::cluster;
 use crate::control::Change;
@@ -22,10 +22,6 @@ const ROUNDS_MAX: u32 = 20;
 const DAMAGED_MAX: u32 = 3;
 /// How often the logs are read on until no topic went meanwhile.
 const READS_MAX: u32 = 100;
-/// Shards of records.
-const RECORDS: [u32; 2] = [SHARED, DURABLE];
-/// All shards.
-const SHARDS: [u32; 4] = [CONTROL, GROUPS, SHARED, DURABLE];
 /// The file that keeps others out, in a directory that is being written.
 const LOCK: &str = "lock";
 

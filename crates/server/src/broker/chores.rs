@@ -7,28 +7,15 @@ use std::time::Duration;
 use plimsoll_sync::Dir;
 
 use super::company::Company;
-use super::data::DataShard;
 use super::known;
 use super::layout::SHARED;
 use super::seeded::trust;
+use super::topics::Topics;
 use crate::cluster::{Apply, Group};
 use crate::run::{Ends, Run};
 
 /// How often it is looked whether nobody asks.
 const QUIET: Duration = Duration::from_secs(10);
-
-/// Once the others have given back what may have been lost here, nothing is in doubt any more. Durable.
-pub(super) async fn settle(shared: Weak<DataShard>, run: Arc<Run>, clock: fn() -> u64) {
-    let Some(group) = shared.upgrade().map(|shared| Arc::clone(&shared.group)) else { return };
-    group.wait_clean().await;
-    let ends: Ends = [(SHARED, group.synced())].into();
-    drop(group);
-    match tokio::task::spawn_blocking(move || run.fenced(&ends, clock())).await {
-        Ok(Ok(())) => tracing::info!("what may have been lost here is back; this node votes again"),
-        Ok(Err(why)) => tracing::error!(%why, "the marks of the run cannot be kept"),
-        Err(_ended) => {}
-    }
-}
 
 /// Where a shard has nothing: asks the others whether it is new, or lost.
 pub(super) fn greet<S: Apply>(
@@ -45,7 +32,7 @@ pub(super) fn greet<S: Apply>(
     }
 }
 
-/// Once a shard that was seeded has re-entered its group it is not in doubt any more. Durable.
+/// Once a shard that was seeded, or may have forgotten, has re-entered its group it is not in doubt any more. Durable.
 pub(super) fn trust_once_clean<S: Apply>(
     dir: Arc<dyn Dir>,
     number: u32,
@@ -57,48 +44,68 @@ pub(super) fn trust_once_clean<S: Apply>(
             return;
         }
         match tokio::task::spawn_blocking(move || trust(&*dir, number)).await {
-            Ok(Ok(())) => tracing::info!(shard = number, "it was seeded, and votes again"),
+            Ok(Ok(())) => {
+                tracing::info!(shard = number, "what it may have lacked is there; it votes again");
+            }
             Ok(Err(why)) => tracing::error!(shard = number, %why, "its doubt cannot be ended"),
             Err(_ended) => {}
         }
     }
 }
 
+/// A shard, as it was when it was looked at last.
+#[derive(Debug, Clone, Copy, Default)]
+struct Looked {
+    number: u32,
+    applied: u64,
+    /// Its C and its D.
+    known: (u64, u64),
+}
+
 /// Notes, durably, that nothing was acknowledged which is not durable, as soon as nobody asks any more:
 /// then a power cut leaves no doubt. While somebody asks, notes how far it is durable.
 pub(super) async fn rest(
     root: Arc<dyn Dir>,
-    shared: Weak<DataShard>,
+    topics: Weak<Topics>,
     run: Arc<Run>,
     clock: fn() -> u64,
 ) {
-    let (mut last, mut noted) = (0, (0, 0));
+    let mut looked = SHARED.map(|number| Looked { number, ..Looked::default() });
     loop {
         tokio::time::sleep(QUIET).await;
-        let Some(shared) = shared.upgrade() else { return };
-        if shared.group.why_disk_failed().is_some() {
+        let Some(topics) = topics.upgrade() else { return };
+        let shards = SHARED.map(|number| Arc::clone(topics.shard(number)));
+        drop(topics);
+        if shards.iter().any(|shard| shard.group.why_disk_failed().is_some()) {
             return;
         }
-        let (applied, durable) = (shared.replica.lock().state.applied(), shared.group.synced());
-        let known = shared.group.outline();
-        let known = (known.committed, known.durable);
-        drop(shared);
-        let (is_quiet, has_rest) = (applied == last && durable >= applied, run.rests());
-        last = applied;
-        if known > noted {
-            // It promises nothing.
-            let root = Arc::clone(&root);
-            let written = move || known::write(&*root, SHARED, known).is_ok();
-            if tokio::task::spawn_blocking(written).await.unwrap_or(false) {
-                noted = known;
+        let (mut is_quiet, mut ends, mut more) = (true, Ends::new(), Vec::new());
+        for (shard, looked) in shards.iter().zip(&mut looked) {
+            let (applied, durable) = (shard.replica.lock().state.applied(), shard.group.synced());
+            is_quiet &= applied == looked.applied && durable >= applied;
+            looked.applied = applied;
+            ends.insert(shard.number, durable);
+            let known = shard.group.outline();
+            let known = (known.committed, known.durable);
+            if known > looked.known {
+                looked.known = known;
+                more.push(*looked);
             }
         }
-        if has_rest {
+        drop(shards);
+        // It promises nothing.
+        let root = Arc::clone(&root);
+        let written = move || {
+            more.iter().for_each(|of| drop(known::write(&*root, of.number, of.known)));
+        };
+        if tokio::task::spawn_blocking(written).await.is_err() {
+            return;
+        }
+        if run.rests() {
             continue;
         }
         let run = Arc::clone(&run);
         let note = move || {
-            let ends = [(SHARED, durable)].into();
             if is_quiet {
                 run.quiesce(&ends, clock()).map(drop)
             } else {

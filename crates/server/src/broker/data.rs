@@ -170,6 +170,11 @@ impl Found {
 }
 
 impl Opened {
+    /// The number of the shard.
+    pub(super) fn number(&self) -> u32 {
+        self.number
+    }
+
     /// Whether nobody else votes in its group.
     pub(super) fn is_alone(&self) -> bool {
         self.group.is_alone()

@@ -25,7 +25,7 @@ use plimsoll_sync::{Dir, File, SyncMethod};
 use twox_hash::XxHash3_64;
 
 use super::error::Failed;
-use super::layout::{self, DURABLE, SHARED};
+use super::layout::{self, RECORDS};
 use super::seeded::{Stage, trust};
 use crate::cursor::{Cursor, Malformed};
 use crate::whole;
@@ -33,8 +33,6 @@ use crate::whole;
 const MAGIC: [u8; 8] = *b"PLIMLOSS";
 const VERSION: u32 = 1;
 pub(super) const BYTES: usize = 72;
-/// Shards that can go on after a loss: of records.
-pub(super) const RECORDS: [u32; 2] = [SHARED, DURABLE];
 
 /// What was decided of a shard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

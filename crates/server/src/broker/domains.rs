@@ -93,11 +93,15 @@ impl Domains {
     fn look(&self) -> Option<Spread> {
         let racks = self.racks();
         let topics = self.topics.upgrade()?;
-        let group = &topics.shard(SHARED).group;
-        let spread = spread(&group.voters(), &racks);
-        let is_together = matches!(spread, Spread::Together(_));
-        group.expose(is_together && !self.allows_one);
-        Some(spread)
+        let groups = SHARED.map(|number| &topics.shard(number).group);
+        let spreads = groups.map(|group| {
+            let spread = spread(&group.voters(), &racks);
+            group.expose(matches!(spread, Spread::Together(_)) && !self.allows_one);
+            spread
+        });
+        // While nodes come or go they differ for a moment.
+        let worst = spreads.iter().find(|spread| matches!(spread, Spread::Together(_)));
+        Some(worst.unwrap_or(&spreads[0]).clone())
     }
 
     fn racks(&self) -> BTreeMap<u64, String> {
@@ -133,7 +137,7 @@ impl Domains {
     /// As operators are told.
     pub(crate) fn overview(&self) -> DomainsOverview {
         let mut racks = self.racks();
-        let voters = self.topics.upgrade().map(|topics| topics.shard(SHARED).group.voters());
+        let voters = self.topics.upgrade().map(|topics| topics.shard(SHARED[0]).group.voters());
         let voters = voters.unwrap_or_default();
         racks.retain(|node, _| voters.contains(node));
         let warning = self.warning(&spread(&voters, &racks));

@@ -9,6 +9,7 @@ use plimsoll_sync::Dir;
 use super::error::Failed;
 use super::known;
 use super::layout;
+use super::seeded::Stage;
 use crate::run::{Mark, State};
 
 /// Why a broker may lack something, given where the log of each of its shards ends.
@@ -23,7 +24,13 @@ pub(crate) fn doubts_of(dir: &dyn Dir, ends: &BTreeMap<u32, u64>) -> Result<Vec<
         );
     }
     for (number, end) in ends {
-        if has(&layout::seeded(*number)) || has_dir(dir, &layout::seed(*number))? {
+        let stage = if has(&layout::seeded(*number)) { Stage::read(dir, *number)? } else { None };
+        if stage == Some(Stage::Forgot) {
+            doubts.push(format!(
+                "it may have forgotten records of shard {number} that it acknowledged, and has not got them back from the \
+                 others"
+            ));
+        } else if stage.is_some() || has_dir(dir, &layout::seed(*number))? {
             doubts.push(format!("shard {number} is being given to it by another broker"));
         }
         let known = if has(&layout::known(*number)) { known::read(dir, *number) } else { None };

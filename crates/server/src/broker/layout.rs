@@ -13,10 +13,17 @@ use crate::{random, whole};
 pub(crate) const CONTROL: u32 = 0;
 /// The shard of groups.
 pub(crate) const GROUPS: u32 = 1;
-/// The shard of records that are synced in the background.
-pub(crate) const SHARED: u32 = 2;
-/// The shard of records that are durable before they are acknowledged.
+/// The shards of records that are synced in the background: so many that three nodes lead one each. Where a node is alone
+/// all that comes goes into the first, and is synced together.
+pub(crate) const SHARED: [u32; 3] = [2, 4, 6];
+/// The shard of records that are durable before they are acknowledged: what waits for a disk waits together.
 pub(crate) const DURABLE: u32 = 3;
+/// The shards of records.
+pub(crate) const RECORDS: [u32; 4] = [SHARED[0], DURABLE, SHARED[1], SHARED[2]];
+/// All shards.
+pub const SHARDS: [u32; 6] = [CONTROL, GROUPS, RECORDS[0], RECORDS[1], RECORDS[2], RECORDS[3]];
+/// Shards of which something may be given to a node that lacks it: of control every log has all.
+pub(crate) const GIVEN: [u32; 5] = [GROUPS, RECORDS[0], RECORDS[1], RECORDS[2], RECORDS[3]];
 
 /// The id of a node that is alone.
 pub(crate) const ALONE: u64 = 1;

@@ -37,7 +37,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The node that leads a shard where all is well, of those that vote on it, ascending.
 pub(crate) fn preferred(number: u32, voters: &[u64]) -> Option<u64> {
-    let place = usize::try_from(number).ok()?.checked_rem(voters.len())?;
+    // Shards of records that are synced in the background are every other one.
+    let place = usize::try_from(number / 2).ok()?.checked_rem(voters.len())?;
     voters.get(place).copied()
 }
 
@@ -393,14 +394,18 @@ impl Leaders {
 
 #[cfg(test)]
 mod tests {
+    use super::super::layout::{DURABLE, SHARED};
     use super::*;
 
     #[test]
     fn leaders_are_spread_over_those_that_vote() {
-        let of = |voters: &[u64]| [0, 1, 2, 3].map(|number| preferred(number, voters));
-        assert_eq!(of(&[1, 2, 3]), [Some(1), Some(2), Some(3), Some(1)]);
-        assert_eq!(of(&[4, 7]), [Some(4), Some(7), Some(4), Some(7)]);
-        assert_eq!(of(&[5]), [Some(5); 4]);
-        assert_eq!(of(&[]), [None; 4]);
+        let of = |voters: &[u64]| SHARED.map(|number| preferred(number, voters));
+        assert_eq!(of(&[1, 2, 3]), [Some(2), Some(3), Some(1)]);
+        assert_eq!(of(&[4, 7]), [Some(7), Some(4), Some(7)]);
+        assert_eq!(of(&[1, 2, 3, 4, 5]), [Some(2), Some(3), Some(4)]);
+        assert_eq!(of(&[5]), [Some(5); 3]);
+        assert_eq!(of(&[]), [None; 3]);
+        let others = [CONTROL, GROUPS, DURABLE].map(|number| preferred(number, &[1, 2, 3]));
+        assert_eq!(others, [Some(1), Some(1), Some(2)]);
     }
 }

@@ -365,13 +365,15 @@ mod tests {
     use tokio::sync::oneshot;
     use tokio::time::timeout;
 
-    use super::super::layout::SHARED;
     use super::super::leader::{Appended, Ask, ChapterSize, Leads};
     use super::super::replica::{Applier, Replica};
     use super::super::room::Room;
     use super::*;
     use crate::cluster::Options;
     use crate::shard::{Answer, Item, Opening, PartitionId, State, TopicId};
+
+    /// Of the shard.
+    const NUMBER: u32 = 2;
 
     const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -395,7 +397,7 @@ mod tests {
         let (group, _) = Group::open(&dir, options, Applier(Arc::clone(&replica))).unwrap();
         let group = Arc::new(group);
         let leads = Leads {
-            number: SHARED,
+            number: NUMBER,
             group: Arc::clone(&group),
             replica: Arc::clone(&replica),
             intended: Arc::default(),
@@ -429,7 +431,7 @@ mod tests {
     #[test]
     fn who_waits_when_a_leadership_ends_is_told_so() {
         let One { group, mut leads, replica } = one();
-        let lead = wait_to_begin(SHARED, &group).unwrap();
+        let lead = wait_to_begin(NUMBER, &group).unwrap();
         // The engine leads in another term by now.
         let lost = Leadership { term: lead.term + 1, ..lead };
         let (asks, asked) = mpsc::unbounded_channel();
@@ -446,7 +448,7 @@ mod tests {
         assert!(ended.is_err_and(|why| why.is_lost()));
         // What was refused before it was proposed has its own answer.
         assert!(matches!(appended.answer, Answer::Refused(_) | Answer::NotLeader), "{appended:?}");
-        assert!(matches!(done, Err(Failed::NotLeader { number: SHARED })), "{done:?}");
+        assert!(matches!(done, Err(Failed::NotLeader { number: NUMBER })), "{done:?}");
     }
 
     /// Leads until it is asked for something, and then says that it leads no more.
@@ -503,7 +505,7 @@ mod tests {
         let fickle = Fickle { left: 1, began, prepares: Some((prepares, may_go_on)) };
         let asks = Asks::new(asks, mpsc::unbounded_channel().1);
         let runtime = group.runtime().clone();
-        runtime.spawn(lead_whenever(SHARED, Arc::clone(&group), fickle, asks, stands));
+        runtime.spawn(lead_whenever(NUMBER, Arc::clone(&group), fickle, asks, stands));
         runtime.block_on(async {
             preparing.await.unwrap();
             assert_eq!(*standing.borrow_and_update(), Standing::Follows, "it is not prepared");
@@ -521,7 +523,7 @@ mod tests {
         let fickle = Fickle { left: 3, began, prepares: None };
         let asked = Asks::new(asked, mpsc::unbounded_channel().1);
         let task =
-            group.runtime().spawn(lead_whenever(SHARED, Arc::clone(&group), fickle, asked, stands));
+            group.runtime().spawn(lead_whenever(NUMBER, Arc::clone(&group), fickle, asked, stands));
         let ask = || {
             let (reply, answer) = oneshot::channel();
             asks.send(reply).unwrap();

@@ -9,7 +9,7 @@ use plimsoll_log::View;
 use plimsoll_sync::Dir;
 
 use super::error::Failed;
-use super::layout::{self, CONTROL, DURABLE, SHARED};
+use super::layout::{self, CONTROL, RECORDS};
 use super::snapshot::Snapshot;
 use crate::cluster;
 use crate::control::{Catalog, Change};
@@ -41,7 +41,7 @@ impl Names {
 /// # Errors
 /// [`Failed::Directory`]: it cannot be read.
 pub fn chapters_in(dir: &dyn Dir) -> Result<Vec<(u32, Option<Arc<dyn Dir>>)>, Failed> {
-    let chapters = [SHARED, DURABLE].map(|number| {
+    let chapters = RECORDS.map(|number| {
         let found = match dir.open_dir(&layout::chapters(number)) {
             Err(error) if error.kind() == Some(ErrorKind::NotFound) => Ok(None),
             found => found.map(Some),

@@ -5,7 +5,7 @@
 //! DIR/cluster        the id of the cluster, and its checksum
 //! DIR/shard-0        control: what topics there are to be         durable before it is answered
 //! DIR/shard-1        groups: members, and committed offsets       durable before it is answered
-//! DIR/shard-2        records of topics that are synced in the background
+//! DIR/shard-2, 4, 6  records of topics that are synced in the background
 //! DIR/shard-3        records of topics with flush.messages=1      durable before they are answered
 //! DIR/state-N        what the entries of shard N made, up to one of them
 //! DIR/chapters-N     what is settled of shard N: see `chapter/`
@@ -125,7 +125,7 @@ pub(crate) use self::domains::DomainsOverview;
 pub(crate) use self::doubts::doubts_of;
 pub use self::error::Failed;
 pub(crate) use self::layout::{CONTROL, GROUPS, ID_DIGITS as CLUSTER_DIGITS, SHARED};
-pub use self::layout::{cluster_in, found};
+pub use self::layout::{SHARDS, cluster_in, found};
 pub(crate) use self::leader::Appended;
 pub(crate) use self::leaders::preferred;
 pub use self::leaders::{Drained, NotLed};

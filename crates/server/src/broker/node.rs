@@ -13,29 +13,31 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 
 use super::ailing;
-use super::chores::{greet, rest, settle, trust_once_clean};
+use super::chores::{greet, rest, trust_once_clean};
 use super::company::{Company, Door, Witnessed, listen, node_of};
 use super::coordinator::{Asked, Coordinator};
-use super::data::{DataShard, Found};
+use super::data::{DataShard, Found, Opened};
 use super::decided::Decisions;
 use super::deleting;
 use super::desk::Desk;
 use super::domains::{Domains, DomainsOverview};
 use super::error::Failed;
 use super::giver::Giver;
-use super::layout::{CONTROL, DURABLE, GROUPS, SHARED, cluster_id, is_founder, is_restored};
+use super::layout::{
+    CONTROL, DURABLE, GROUPS, RECORDS, SHARDS, SHARED, cluster_id, is_founder, is_restored,
+};
 use super::leader::ChapterSize;
-use super::leaders::{Drained, Leaders};
+use super::leaders::{Drained, Leaders, preferred};
 use super::leadership::Leader;
 use super::members::{Member, Members};
-use super::memory::{RING, RING_BYTES_MIN, forget_ring, has_room, memory, ring_left};
+use super::memory::{RING_BYTES_MIN, forget_ring, has_room, memory, ring, ring_left};
 use super::operators_door::OperatorsDoor;
 use super::options::{Options, Promise};
 use super::recovery::{Own, Recovery};
 use super::registrar::Registrar;
 use super::room::Room;
 use super::scrubs::Scrubs;
-use super::seeded::put_in_place;
+use super::seeded::{Stage, put_in_place};
 use super::task::Task;
 use super::topics::{Control, Topics};
 use crate::cluster::Lack;
@@ -113,37 +115,44 @@ impl Node {
         let memory = memory(&options, &**dir, &cluster_id, node)?;
         // What the ring has of another log is none of this.
         let forgets = |number| {
-            let ring = memory.as_ref().filter(|_| number == SHARED);
-            ring.map_or(Ok(()), forget_ring)
+            let memory = memory.as_ref().filter(|_| SHARED.contains(&number));
+            memory.map_or(Ok(()), |memory| forget_ring(memory, number))
         };
-        let mut in_doubt = put_in_place(dir, node, forgets)?;
+        let doubts = put_in_place(dir, node, forgets)?;
         let decided = Decisions::read(dir)?;
-        in_doubt.retain(|number| !decided.lifts(*number));
+        let in_doubt = doubts.keys().copied().filter(|number| !decided.lifts(*number));
+        let in_doubt: Vec<u32> = in_doubt.collect();
         let company = Company::new(seat.as_ref(), founds, in_doubt.clone());
         let ring_bytes = ring_left(memory.as_ref()).unwrap_or(options.ring_bytes);
         let options = Options { ring_bytes, ..options };
         // A log each, and room for control and groups beside the records'.
         let crew = CrewOptions { threads: 3, ring_bytes: ring_bytes + (32 << 20) };
         let crew = Arc::new(Crew::start(crew).map_err(Failed::Threads)?);
-        let (ring, promise, ack) = match &memory {
-            Some(memory) if has_room(memory, &options) => {
-                (Ring::File(memory.path().join(RING)), Promise::Memory, Ack::Buffered)
-            }
-            _ => (Ring::Memory, Promise::Kernel, Ack::Written),
-        };
+        let rings = memory.as_ref().filter(|memory| has_room(memory, &options));
+        let promise = if rings.is_some() { Promise::Memory } else { Promise::Kernel };
         let held = (company.node(), options.tail_bytes);
-        let shared = options.log(ring, options.flush);
-        let mut shared = Found::open(dir, SHARED, ack, shared, None, held)?;
-        let durable = options.log(Ring::Memory, Policy::everysec());
-        let mut durable =
-            Found::open(dir, DURABLE, Ack::Durable, durable, Some(Arc::clone(&crew)), held)?;
-        for found in [&mut shared, &mut durable] {
-            decided.of(found.number()).map_or(Ok(()), |decided| found.rise(decided))?;
-        }
-        let durable = durable.begin(dir, &company, false, None)?;
+        let found = |number| {
+            let (ring, ack) = match rings {
+                Some(memory) => (Ring::File(memory.path().join(ring(number))), Ack::Buffered),
+                None => (Ring::Memory, Ack::Written),
+            };
+            let mut found = if number == DURABLE {
+                let log = options.log(Ring::Memory, Policy::everysec());
+                Found::open(dir, number, Ack::Durable, log, Some(Arc::clone(&crew)), held)?
+            } else {
+                Found::open(dir, number, ack, options.log(ring, options.flush), None, held)?
+            };
+            decided.of(number).map_or(Ok(()), |decided| found.rise(decided))?;
+            Ok(found)
+        };
+        let shared = SHARED.into_iter().map(found).collect::<Result<Vec<_>, Failed>>()?;
         // What was durable before it was acknowledged cannot be in doubt.
-        let last_index = shared.last_index(durable.runtime())?;
-        let ends = [(SHARED, last_index)].into_iter().filter(|(_, last)| *last > 0).collect();
+        let durable = found(DURABLE)?.begin(dir, &company, false, None)?;
+        let mut ends = Ends::new();
+        for found in &shared {
+            let last = found.last_index(durable.runtime())?;
+            ends.extend((last > 0).then_some((found.number(), last)));
+        }
         let start = Start {
             data: &**dir,
             memory: memory.as_ref().map(|memory| memory as &dyn Dir),
@@ -154,45 +163,64 @@ impl Node {
         // Before anything is added to it: a log that has grown since would hide what it has lost.
         let (run, verdict) = Run::begin(start, &ends)?;
         let run = Arc::new(run);
-        let mut is_dirty = matches!(verdict, Verdict::MayHaveLost(_));
-        if is_dirty && decided.lifts(SHARED) {
+        let loss = match &verdict {
+            Verdict::MayHaveLost(loss) => Some(loss),
+            Verdict::NothingLost(_) => None,
+        };
+        if loss.is_some() && SHARED.iter().all(|number| decided.lifts(*number)) {
             run.fenced(&ends, now())?;
-            is_dirty = false;
         }
         decided.are_done(dir)?;
-        let witnessed = Arc::new(Witnessed { run: Arc::clone(&run), number: SHARED });
-        let shared = shared.begin(dir, &company, is_dirty, Some(witnessed))?;
-        // Where others vote, they may have what this one has lost.
-        let is_alone = shared.is_alone() && durable.is_alone();
-        if let Verdict::MayHaveLost(loss) = &verdict
-            && is_alone
-        {
-            shared.fence(loss.fence(SHARED), now())?;
+        let mut opened = Vec::new();
+        let mut forgot = Vec::new();
+        for found in shared {
+            let number = found.number();
+            let loss = loss.filter(|_| !decided.lifts(number));
+            let witnessed = Arc::new(Witnessed { run: Arc::clone(&run), number });
+            let shard = found.begin(dir, &company, loss.is_some(), Some(witnessed))?;
+            match loss {
+                Some(loss) if shard.is_alone() => {
+                    shard.fence(loss.fence(number), now())?;
+                    ends.insert(number, shard.durable());
+                }
+                // The others may have what this one has lost. From here on the doubt is that shard's own.
+                Some(_) => {
+                    Stage::Forgot.write(&**dir, number)?;
+                    forgot.push(number);
+                }
+                None => {}
+            }
+            opened.push(shard);
+        }
+        let is_alone = durable.is_alone() && opened.iter().all(Opened::is_alone);
+        if let Some(loss) = loss {
             // What was acknowledged after the backup was durable, and is not here.
-            if is_restored(&**dir)? {
+            if is_alone && is_restored(&**dir)? {
                 durable.fence(loss.fence(DURABLE), now())?;
             }
-            run.fenced(&[(SHARED, shared.durable())].into(), now())?;
+            run.fenced(&ends, now())?;
         }
+        opened.push(durable);
+        opened.sort_by_key(Opened::number);
         let room = Arc::new(Room::new(dir, options.reserve_bytes));
         let (bytes, age) = (room.for_chapter(options.chapter_bytes), options.chapter_age);
         let (chapter, every) = (ChapterSize { bytes, age }, options.scrub_every);
         let control = Control::open(dir, &crew, &company)?;
         let intended = Arc::clone(&control.intended);
-        let witness = Some(Arc::clone(&run));
-        let shared = shared.serve(witness, &room, &intended, &company, chapter, every, now);
-        let durable = durable.serve(None, &room, &intended, &company, chapter, every, now);
-        let (shared, durable) = (Arc::new(shared), Arc::new(durable));
-        let shards = vec![Arc::clone(&shared), durable];
+        let serve = |shard: Opened| {
+            let run = SHARED.contains(&shard.number()).then(|| Arc::clone(&run));
+            Arc::new(shard.serve(run, &room, &intended, &company, chapter, every, now))
+        };
+        let shards = opened.into_iter().map(serve).collect();
         let topics = Topics::new(control, shards, options.partitions_max, &company);
         let topics = Arc::new(topics);
         company.serve(Arc::new(Desk(Arc::downgrade(&topics))));
         company.give(Arc::new(Giver(Arc::downgrade(&topics))));
-        let runtime = shared.group.runtime();
+        let runtime = &topics.shard(SHARED[0]).group.runtime().clone();
         let watching = Task::spawn(runtime, Arc::clone(&room).watch());
         let resting = Task::spawn(
             runtime,
-            rest(Arc::clone(dir), Arc::downgrade(&shared), Arc::clone(&run), now),
+            rest(Arc::clone(dir), Arc::downgrade(&topics), Arc::clone(&run), now),
         );
         let groups = Coordinator::open(dir, &crew, &room, &company, options.groups.clone(), now)?;
         let groups = Arc::new(groups);
@@ -217,6 +245,7 @@ impl Node {
         let own = Own {
             incarnation: run.incarnation(),
             verdict: verdict.to_string(),
+            doubts,
             policy: options.on_majority_dirty,
             clock: now,
         };
@@ -248,11 +277,7 @@ impl Node {
             meeting.push(Task::spawn(runtime, spread));
             meeting.push(Task::spawn(runtime, Arc::clone(&recovery).watch()));
             meeting.push(Task::spawn(runtime, Arc::clone(&domains).watch()));
-            if is_dirty && !is_alone {
-                let settled = settle(Arc::downgrade(&shared), Arc::clone(&run), now);
-                meeting.push(Task::spawn(runtime, settled));
-            }
-            for number in [CONTROL, GROUPS, SHARED, DURABLE] {
+            for number in SHARDS {
                 let (company, lost) = (Arc::clone(&company), Arc::clone(&lost));
                 meeting.push(match number {
                     CONTROL => Task::spawn(runtime, greet(company, lost, number, topics.group())),
@@ -260,7 +285,7 @@ impl Node {
                     of => Task::spawn(runtime, greet(company, lost, of, &topics.shard(of).group)),
                 });
             }
-            for number in in_doubt {
+            for number in in_doubt.into_iter().chain(forgot.iter().copied()) {
                 let dir = Arc::clone(dir);
                 meeting.push(match number {
                     GROUPS => Task::spawn(runtime, trust_once_clean(dir, number, &groups.group)),
@@ -269,9 +294,13 @@ impl Node {
             }
         }
         let mut verdict = verdict.to_string();
-        if decided.lifts(SHARED) {
-            verdict += "; after a loss it was decided that the shard goes on";
-        } else if is_dirty && !is_alone {
+        let going_on: Vec<String> =
+            RECORDS.into_iter().filter(|of| decided.lifts(*of)).map(|of| of.to_string()).collect();
+        if !going_on.is_empty() {
+            let shards = going_on.join(", ");
+            verdict += &format!("; after a loss it was decided that these shards go on: {shards}");
+        }
+        if !forgot.is_empty() {
             verdict += "; it asks the other brokers for them, and votes once it has caught up";
         }
         let (root, dir, seeding) = (Arc::clone(dir), path, Mutex::default());
@@ -362,11 +391,7 @@ impl Node {
     /// The largest batch that any of its shards has room for, in bytes.
     #[must_use]
     pub fn batch_bytes_max(&self) -> u64 {
-        [SHARED, DURABLE]
-            .map(|number| self.topics.shard(number).batch_bytes_max())
-            .into_iter()
-            .min()
-            .unwrap_or(0)
+        self.topics.shards().iter().map(|shard| shard.batch_bytes_max()).min().unwrap_or(0)
     }
 
     /// Where it is.
@@ -380,10 +405,14 @@ impl Node {
         now()
     }
 
-    /// The runtime on which requests are best served: that of the shard which most are for.
+    /// The runtime on which requests are best served: that of the shard which most are for, as this node is to lead it.
     #[must_use]
     pub fn runtime(&self) -> &Handle {
-        self.topics.shard(SHARED).group.runtime()
+        let here = Some(self.company.node());
+        let shared = SHARED.map(|number| self.topics.shard(number));
+        let is_for_here =
+            |shard: &&Arc<DataShard>| preferred(shard.number, &shard.group.voters()) == here;
+        shared.into_iter().find(is_for_here).unwrap_or(shared[0]).group.runtime()
     }
 
     /// Hands over all that it leads, and takes no more: it is about to be stopped. What is left to do is what nobody
@@ -493,11 +522,11 @@ impl Node {
         // Until here the others were answered: D comes from them.
         company.part();
         groups?;
-        ends.retain(|number, _| *number == SHARED);
+        ends.retain(|number, _| SHARED.contains(number));
         run.close(&ends, now())?;
         if let Some(memory) = memory {
-            // All that it had is durable. One that stays is opened as it is.
-            memory.remove(RING).ok();
+            // All that they had is durable. One that stays is opened as it is.
+            SHARED.into_iter().for_each(|number| drop(memory.remove(&ring(number))));
         }
         Ok(())
     }

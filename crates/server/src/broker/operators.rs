@@ -12,7 +12,7 @@
 //! 2 scrub     u64  of 8 and 9: its number, never 0
 //! 10 rate     u64  of 8: bytes a second; 0: as fast as the disk is
 //! 2 declared  u8   of 4: 1 by what was declared before
-//! 3 decision  72   of 4, as in `decided.rs`; behind it the row of whoever is asked, as in `roll.rs`
+//! 3 count     u32  of 4: of so many shards the decision 72, as in `decided.rs`, and the row of whoever is asked, as in `roll.rs`
 //!
 //! an answer
 //! 0 version   u8   1
@@ -55,8 +55,8 @@ pub(super) enum Request {
     Move { number: u32, to: u64 },
     /// What its shards are.
     Roll,
-    /// To go on after a loss, if it is as it was shown.
-    Recover { decided: Decided, row: Box<Row>, is_declared: bool },
+    /// To have shards go on after a loss, if they are as they were shown.
+    Recover { of: Vec<(Decided, Row)>, is_declared: bool },
     /// What was decided last of a shard.
     Decided(u32),
     /// To have a node come that is found there; under any number if that is 0.
@@ -82,10 +82,14 @@ impl Request {
                 bytes
             }
             Self::Roll => vec![VERSION, 3],
-            Self::Recover { decided, row, is_declared } => {
+            Self::Recover { of, is_declared } => {
                 let mut bytes = vec![VERSION, 4, u8::from(*is_declared)];
-                bytes.extend_from_slice(&decided.encode());
-                row.encode(&mut bytes);
+                let count = u32::try_from(of.len()).expect("there are few shards");
+                bytes.extend_from_slice(&count.to_le_bytes());
+                for (decided, row) in of {
+                    bytes.extend_from_slice(&decided.encode());
+                    row.encode(&mut bytes);
+                }
                 bytes
             }
             Self::Decided(number) => {
@@ -122,8 +126,15 @@ impl Request {
                     [1] => true,
                     [other] => return Err(Malformed::Field("a flag", other.into())),
                 },
-                decided: Decided::decode(from.bytes(decided::BYTES)?)?,
-                row: Box::new(Row::decode(&mut from)?),
+                of: {
+                    let count =
+                        from.count(decided::BYTES + ROW_BYTES_MIN, "the count of shards")?;
+                    let mut one = || {
+                        let decided = Decided::decode(from.bytes(decided::BYTES)?)?;
+                        Ok((decided, Row::decode(&mut from)?))
+                    };
+                    (0..count).map(|_| one()).collect::<Result<_, Malformed>>()?
+                },
             },
             (VERSION, 5) => Self::Decided(from.u32()?),
             (VERSION, 6) => Self::Join {
@@ -232,7 +243,8 @@ mod tests {
         let moved = Request::Move { number: 2, to: 258 };
         let decided =
             Decided { number: 2, generation: 1, digest: 5, guaranteed: 6, at_ms: 7, lifts: true };
-        let recover = Request::Recover { decided, row: Box::new(row()), is_declared: true };
+        let of = vec![(decided, row()), (Decided { number: 4, ..decided }, row())];
+        let recover = Request::Recover { of, is_declared: true };
         let join = Request::Join { node: 4, address: "d:9094".to_owned() };
         let others = [recover, Request::Decided(2), join, Request::Remove(3)];
         let scrub = Request::Scrub { scrub: 7, rate: NonZeroU64::new(16 << 20) };

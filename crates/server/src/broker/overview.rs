@@ -8,7 +8,7 @@ use plimsoll_log::{Policy, Stats};
 use serde::Serialize;
 
 use super::data::DataShard;
-use super::layout::{CONTROL, DURABLE, GROUPS, SHARED};
+use super::layout::{CONTROL, DURABLE, GROUPS};
 use super::leadership::{Leader, why_failed};
 use super::throttle::UNSETTLED_MAX;
 
@@ -203,9 +203,8 @@ impl Node {
         ];
         for data in &self.topics.shards {
             let holds = match data.number {
-                SHARED => "records",
                 DURABLE => "records, durable first",
-                _ => "",
+                _ => "records",
             };
             let (leader, ring_bytes) = (self.leader_of(data), self.options.ring_bytes);
             let mut shard = self.of_group(data.number, holds, &data.group, leader, ring_bytes);

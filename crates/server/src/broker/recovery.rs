@@ -9,7 +9,7 @@
 //! Safe whoever does it, and how often: with the doubt lifted the group is one whose log is what its disks have, and of these
 //! a majority has all up to D (docs/replication.md).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
@@ -21,9 +21,9 @@ use tokio::time::{Instant, sleep};
 
 use super::company::Company;
 use super::coordinator::Coordinator;
-use super::decided::{Decided, RECORDS};
+use super::decided::Decided;
 use super::known;
-use super::layout::{CONTROL, DURABLE, GROUPS, SHARED};
+use super::layout::{CONTROL, GROUPS, RECORDS, SHARDS};
 use super::operators::{self, Request};
 use super::options::OnMajorityDirty;
 use super::roll::{Condition, Roll, Row};
@@ -38,26 +38,15 @@ const CALM: Duration = Duration::from_secs(10);
 /// Why a shard does not go on.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NotRecovered {
-    /// There is nothing of it that could be lost so, or it is not there.
-    #[error("shard {0} is none of records: what it acknowledges is durable before")]
-    NoShard(u32),
-    /// It needs no decision.
-    #[error("shard {shard} is not fenced: {why}")]
-    NotFenced {
-        /// Which.
-        shard: u32,
-        /// What it is instead.
-        why: &'static str,
-    },
     /// What was shown is not what is there now.
     #[error(
-        "what `plimsoll cluster status` shows of shard {shard} has another digest now, {now}: look again, and \
-         decide on that"
+        "no fenced shard of records has the digest {digest} now; {now}: look again at `plimsoll cluster status`, and decide on \
+         that"
     )]
     Changed {
-        /// Which.
-        shard: u32,
-        /// The digest of what is there now.
+        /// Of what was shown.
+        digest: String,
+        /// What is there now.
         now: String,
     },
     /// Too few of them do it.
@@ -96,6 +85,8 @@ pub struct GoesOn {
 pub(super) struct Own {
     pub(super) incarnation: u64,
     pub(super) verdict: String,
+    /// Why shards are in doubt since an earlier run.
+    pub(super) doubts: BTreeMap<u32, &'static str>,
     pub(super) policy: OnMajorityDirty,
     pub(super) clock: fn() -> u64,
 }
@@ -159,7 +150,7 @@ impl Recovery {
                 Err(why) => tracing::warn!(node, %why, "it says nothing of its shards"),
             }
         }
-        [CONTROL, GROUPS, SHARED, DURABLE]
+        SHARDS
             .map(|shard| Roll::of(shard, rows.iter().filter(|row| row.shard == shard).cloned()))
             .into()
     }
@@ -176,103 +167,95 @@ impl Recovery {
             let whose = (shard, self.company.node(), self.own.incarnation);
             // What is not known any more is nothing that anybody has to know.
             let then = known::read(&*self.root, shard).unwrap_or_default();
-            Row::of(whose, plimsoll_sync::boot_id(), outline, then, &self.own.verdict)
+            let doubts = &self.own.doubts;
+            let said = doubts.get(&shard).map_or(&*self.own.verdict, |why| why);
+            Row::of(whose, plimsoll_sync::boot_id(), outline, then, said)
         };
         outlines.into_iter().map(row).collect()
     }
 
-    /// Has a shard go on with what the disks have of it. `digest` is of what whoever decides was shown; a rehearsal says what
-    /// would be done.
+    /// Has shards go on with what the disks have of them: together, as whoever does it closes in between. Each digest is of what
+    /// whoever decides was shown of one; a rehearsal says what would be done.
     pub(crate) async fn recover(
         &self,
-        shard: u32,
-        digest: &str,
+        digests: &[String],
         is_rehearsal: bool,
-    ) -> Result<GoesOn, NotRecovered> {
-        self.decide(shard, digest, is_rehearsal, false).await
+    ) -> Result<Vec<GoesOn>, NotRecovered> {
+        self.decide(digests, is_rehearsal, false).await
     }
 
     async fn decide(
         &self,
-        shard: u32,
-        digest: &str,
+        digests: &[String],
         is_rehearsal: bool,
         is_declared: bool,
-    ) -> Result<GoesOn, NotRecovered> {
-        if !RECORDS.contains(&shard) {
-            return Err(NotRecovered::NoShard(shard));
-        }
-        let roll = self.call().await.into_iter().find(|roll| roll.shard == shard);
-        let roll = roll.ok_or(NotRecovered::NoShard(shard))?;
-        let why = match roll.condition {
-            Condition::Fenced => None,
-            Condition::Led => Some("it is led"),
-            Condition::Electing => Some("those that forgot nothing are a majority, and elect one"),
-            Condition::Unreached => Some("fewer than a majority of its voters answer"),
-        };
-        if let Some(why) = why {
-            return Err(NotRecovered::NotFenced { shard, why });
-        }
-        if roll.digest != digest {
-            return Err(NotRecovered::Changed { shard, now: roll.digest });
-        }
-        let decided = Decided {
-            number: shard,
-            generation: roll.generation + 1,
-            digest: u128::from_str_radix(&roll.digest, 16).unwrap_or(0),
-            guaranteed: roll.guaranteed,
-            at_ms: (self.own.clock)(),
-            lifts: true,
-        };
-        let here = roll.here();
-        let goes_on = |nodes| GoesOn {
-            shard,
-            generation: decided.generation,
-            nodes,
-            guaranteed: decided.guaranteed,
-            is_rehearsal,
+    ) -> Result<Vec<GoesOn>, NotRecovered> {
+        let rolls = fenced(digests, self.call().await)?;
+        let at_ms = (self.own.clock)();
+        let decisions = || rolls.iter().map(|roll| (roll, decided(roll, at_ms)));
+        let goes_on = |nodes: &dyn Fn(&Roll) -> Vec<u64>| {
+            let goes_on = decisions().map(|(roll, decided)| GoesOn {
+                shard: roll.shard,
+                generation: decided.generation,
+                nodes: nodes(roll),
+                guaranteed: decided.guaranteed,
+                is_rehearsal,
+            });
+            goes_on.collect()
         };
         if is_rehearsal {
-            return Ok(goes_on(here));
+            return Ok(goes_on(&Roll::here));
         }
+        let of = |node| -> Vec<(Decided, Row)> {
+            let rows = decisions().filter(|(roll, _)| roll.here().contains(&node));
+            let row = |(roll, decided): (&Roll, Decided)| {
+                let row = roll.rows.iter().find(|row| row.node == node)?;
+                Some((decided, row.clone()))
+            };
+            rows.filter_map(row).collect()
+        };
         // This node last: once it has done so it does nothing else.
         let own = self.company.node();
-        let others: Vec<&Row> =
-            roll.rows.iter().filter(|row| here.contains(&row.node) && row.node != own).collect();
-        let asks = others.iter().map(|row| async {
-            let request = Request::Recover { decided, row: Box::new((*row).clone()), is_declared };
-            (row.node, operators::ask(&self.company, row.node, request).await)
+        let all: BTreeSet<u64> = rolls.iter().flat_map(Roll::here).collect();
+        let others = all.iter().copied().filter(|node| *node != own);
+        let asks = others.map(|node| {
+            let request = Request::Recover { of: of(node), is_declared };
+            async move { (node, operators::ask(&self.company, node, request).await) }
         });
-        let (mut taken, mut whys) = (Vec::new(), Vec::new());
+        let (mut taken, mut whys) = (BTreeSet::new(), Vec::new());
         for (node, done) in join_all(asks).await {
             match done {
-                Ok(_) => taken.push(node),
+                Ok(_) => drop(taken.insert(node)),
                 Err(why) => whys.push(why.to_string()),
             }
         }
-        let own_row = roll.rows.iter().find(|row| row.node == own && here.contains(&own));
-        if let Some(row) = own_row
-            && taken.len() + 1 > roll.voters.len() / 2
-        {
-            match self.take(decided, row, is_declared).await {
-                Ok(()) => taken.push(own),
+        let by = |taken: &BTreeSet<u64>, roll: &Roll| -> Vec<u64> {
+            roll.here().into_iter().filter(|node| taken.contains(node)).collect()
+        };
+        let is_enough =
+            |taken: &BTreeSet<u64>, roll: &&Roll| by(taken, roll).len() > roll.voters.len() / 2;
+        let mut with_own = taken.clone();
+        with_own.insert(own);
+        let own_rows = of(own);
+        if !own_rows.is_empty() && rolls.iter().all(|roll| is_enough(&with_own, &roll)) {
+            match self.take(own_rows, is_declared).await {
+                Ok(()) => taken = with_own,
                 Err(why) => whys.push(format!("node {own}: {why}")),
             }
         }
-        taken.sort_unstable();
-        if taken.len() <= roll.voters.len() / 2 {
-            let (of, why) = (roll.voters.len(), whys.join("; "));
-            return Err(NotRecovered::TooFew { shard, of, taken, why });
+        if let Some(roll) = rolls.iter().find(|roll| !is_enough(&taken, roll)) {
+            let (shard, of, taken) = (roll.shard, roll.voters.len(), by(&taken, roll));
+            return Err(NotRecovered::TooFew { shard, of, taken, why: whys.join("; ") });
         }
-        Ok(goes_on(taken))
+        Ok(goes_on(&|roll| by(&taken, roll)))
     }
 
     /// What another node asks for.
     pub(super) async fn answer(&self, request: Request) -> Result<Vec<u8>, String> {
         match request {
             Request::Roll => Ok(operators::rows(&self.rows())),
-            Request::Recover { decided, row, is_declared } => {
-                self.take(decided, &row, is_declared).await.map(|()| Vec::new())
+            Request::Recover { of, is_declared } => {
+                self.take(of, is_declared).await.map(|()| Vec::new())
             }
             Request::Decided(number) => {
                 let root = Arc::clone(&self.root);
@@ -296,39 +279,50 @@ impl Recovery {
     }
 
     /// Writes down what was decided, if this node is as whoever decided was shown. Durable on return.
-    async fn take(&self, decided: Decided, shown: &Row, is_declared: bool) -> Result<(), String> {
+    async fn take(&self, of: Vec<(Decided, Row)>, is_declared: bool) -> Result<(), String> {
         if is_declared && self.own.policy != OnMajorityDirty::AutoFence {
             return Err("here an operator decides: --on-majority-dirty says so".to_owned());
         }
-        let own = self.rows().into_iter().find(|row| row.shard == decided.number);
-        let own = own.filter(|_| RECORDS.contains(&decided.number));
-        let own = own.ok_or_else(|| "it has no such shard".to_owned())?;
-        let same = |row: &Row| Row { said: String::new(), synced: 0, ..row.clone() };
-        if same(&own) != same(shown) {
-            return Err("it is not as it was shown any more".to_owned());
+        let rows = self.rows();
+        for (decided, shown) in &of {
+            let own = rows.iter().find(|row| row.shard == decided.number);
+            let own = own.filter(|_| RECORDS.contains(&decided.number));
+            let own = own.ok_or_else(|| "it has no such shard".to_owned())?;
+            let same = |row: &Row| Row { said: String::new(), synced: 0, ..row.clone() };
+            if same(own) != same(shown) {
+                return Err("it is not as it was shown any more".to_owned());
+            }
+            if decided.generation <= own.generation {
+                return Err("it is of that generation already, or a newer one".to_owned());
+            }
         }
-        if decided.generation <= own.generation {
-            return Err("it is of that generation already, or a newer one".to_owned());
-        }
-        self.write(decided).await
+        self.write(of.into_iter().map(|(decided, _)| decided).collect()).await
     }
 
-    async fn write(&self, decided: Decided) -> Result<(), String> {
+    async fn write(&self, all: Vec<Decided>) -> Result<(), String> {
         let root = Arc::clone(&self.root);
-        let write = move || match Decided::read(&*root, decided.number)? {
-            // What it was told itself says more than what others were.
-            Some(known) if known.generation >= decided.generation && !decided.lifts => Ok(()),
-            _ => decided.write(&*root),
+        let written = all.clone();
+        let write = move || {
+            written.into_iter().try_for_each(|decided| {
+                match Decided::read(&*root, decided.number)? {
+                    // What it was told itself says more than what others were.
+                    Some(known) if known.generation >= decided.generation && !decided.lifts => {
+                        Ok(())
+                    }
+                    _ => decided.write(&*root),
+                }
+            })
         };
         let written = spawn_blocking(write).await;
         written.map_err(|why| why.to_string())?.map_err(|why| why.to_string())?;
-        let Decided { number, generation, lifts, .. } = decided;
-        tracing::warn!(
-            shard = number,
-            generation,
-            lifts,
-            "after a loss the shard goes on with what the disks have: it opens again"
-        );
+        for Decided { number, generation, lifts, .. } in all {
+            tracing::warn!(
+                shard = number,
+                generation,
+                lifts,
+                "after a loss the shard goes on with what the disks have: it opens again"
+            );
+        }
         self.reopens.send_replace(true);
         Ok(())
     }
@@ -352,16 +346,19 @@ impl Recovery {
             since.retain(|shard, (digest, _)| {
                 fenced.iter().any(|roll| roll.shard == *shard && roll.digest == *digest)
             });
-            for roll in fenced {
+            let mut calm = Vec::new();
+            for roll in &fenced {
                 let now = Instant::now();
                 let (_, first) = since.entry(roll.shard).or_insert((roll.digest.clone(), now));
                 let is_first = roll.here().first() == Some(&self.company.node());
-                let declared = self.own.policy == OnMajorityDirty::AutoFence;
-                if declared && is_first && first.elapsed() >= CALM {
-                    let done = self.decide(roll.shard, &roll.digest, false, true).await;
-                    if let Err(why) = done {
-                        tracing::warn!(shard = roll.shard, %why, "it does not go on, as declared");
-                    }
+                calm.extend((is_first && first.elapsed() >= CALM).then(|| roll.digest.clone()));
+            }
+            // One power cut fences several: they go on together.
+            let is_due = self.own.policy == OnMajorityDirty::AutoFence && !calm.is_empty();
+            if is_due && calm.len() == fenced.len() {
+                let done = self.decide(&calm, false, true).await;
+                if let Err(why) = done {
+                    tracing::warn!(%why, "what is fenced does not go on, as declared");
                 }
             }
         }
@@ -382,28 +379,60 @@ impl Recovery {
             }
             None => return,
         };
+        let mut all = Vec::new();
         for (number, Newer { node, generation }) in newer {
             let asked = operators::ask(&self.company, node, Request::Decided(number)).await;
             let read = asked.map_err(|why| why.to_string());
             let read =
                 read.and_then(|bytes| Decided::decode(&bytes).map_err(|why| why.to_string()));
-            let done = match read {
+            match read {
                 Ok(decided) if decided.number == number && decided.generation >= generation => {
-                    self.write(Decided { lifts: false, ..decided }).await
+                    all.push(Decided { lifts: false, ..decided });
                 }
-                Ok(_) => Err("it says what was decided before".to_owned()),
-                Err(why) => Err(why),
-            };
-            if let Err(why) = done {
-                tracing::warn!(shard = number, node, %why, "what was decided is not known yet");
+                Ok(_) => tracing::warn!(shard = number, node, "it says what was decided before"),
+                Err(why) => {
+                    tracing::warn!(shard = number, node, %why, "what was decided is not known yet");
+                }
             }
+        }
+        if !all.is_empty()
+            && let Err(why) = self.write(all).await
+        {
+            tracing::warn!(%why, "what was decided cannot be written");
         }
     }
 }
 
+/// What is decided of a fenced shard.
+fn decided(roll: &Roll, at_ms: u64) -> Decided {
+    Decided {
+        number: roll.shard,
+        generation: roll.generation + 1,
+        digest: u128::from_str_radix(&roll.digest, 16).unwrap_or(0),
+        guaranteed: roll.guaranteed,
+        at_ms,
+        lifts: true,
+    }
+}
+
+/// The fenced shards of which these were shown.
+fn fenced(digests: &[String], rolls: Vec<Roll>) -> Result<Vec<Roll>, NotRecovered> {
+    let is_fenced =
+        |roll: &Roll| roll.condition == Condition::Fenced && RECORDS.contains(&roll.shard);
+    let rolls: Vec<Roll> = rolls.into_iter().filter(is_fenced).collect();
+    let shown = |digest: &String| !rolls.iter().any(|roll| roll.digest == *digest);
+    if let Some(digest) = digests.iter().find(|digest| shown(digest)) {
+        let now: Vec<String> =
+            rolls.iter().map(|roll| format!("shard {} has {}", roll.shard, roll.digest)).collect();
+        let now = if now.is_empty() { "none is fenced".to_owned() } else { now.join(", ") };
+        return Err(NotRecovered::Changed { digest: digest.clone(), now });
+    }
+    Ok(rolls.into_iter().filter(|roll| digests.contains(&roll.digest)).collect())
+}
+
 /// Why nobody leads a fenced shard.
 fn sentence(roll: &Roll) -> String {
-    let Roll { guaranteed, missing, shard, .. } = roll;
+    let Roll { guaranteed, missing, digest, .. } = roll;
     let doubts: Vec<u64> =
         roll.rows.iter().filter(|row| row.is_in_doubt).map(|row| row.node).collect();
     let away = match &missing[..] {
@@ -412,6 +441,6 @@ fn sentence(roll: &Roll) -> String {
     };
     format!(
         "FENCED: nodes {doubts:?} may have forgotten what they acknowledged{away}; all up to entry {guaranteed} is \
-         there; `plimsoll cluster status` shows it, `plimsoll cluster recover --shard {shard}` has it go on"
+         there; `plimsoll cluster status` shows it, `plimsoll cluster recover --digest {digest}` has it go on"
     )
 }

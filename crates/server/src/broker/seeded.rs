@@ -5,12 +5,13 @@
 //! DIR/seed-N/state-N               its snapshot
 //! DIR/seed-N/chapters-N/manifest   which files are its chapters
 //! DIR/chapters-N/FILE.seed         these, each under its name and `.seed`
-//! DIR/seeded-N                     that all of it is there; or that it is in place, and the replica in doubt
+//! DIR/seeded-N                     that all of it is there; or that it is in place, and the replica in doubt;
+//!                                  or that nothing was given, and the replica in doubt all the same
 //!
 //!  0 magic     8   "PLIMSEED"
 //!  8 version  u32  1
 //! 12 shard    u32
-//! 16 stage    u32  1 given: to be put in place   2 in doubt
+//! 16 stage    u32  1 given: to be put in place   2 in doubt, as it was given   3 in doubt, as it may have forgotten
 //! 20 zeros     4
 //! 24 checksum u64  XXH3-64 of all before it
 //! ```
@@ -19,7 +20,11 @@
 //! every start puts it in place anew until that is durable, and only then opens the shard: so a crash leaves the old
 //! shard, or the new one. What the old one acknowledged may not be in the new one: so it is *in doubt* until it has
 //! re-entered its group, and that is durable before it is opened. Its node and its vote stay: none is ever given twice.
+//!
+//! A replica that may have forgotten what it acknowledged is in doubt in the same way: what a start knows of its run is of all
+//! shards together, and each of them ends its doubt by itself.
 
+use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::sync::Arc;
 
@@ -36,10 +41,11 @@ use crate::whole;
 const MAGIC: [u8; 8] = *b"PLIMSEED";
 const VERSION: u32 = 1;
 const BYTES: usize = 32;
+/// Why the replica of a shard that was given is in doubt.
+const GIVEN: &str =
+    "what it lacked was given to it by another broker, and it has not caught up since";
 /// What stands behind the name of a chapter that is given.
 pub(crate) const ASIDE: &str = ".seed";
-/// Shards of which something may be given: of control every log has all.
-const SHARDS: [u32; 3] = [layout::GROUPS, layout::SHARED, layout::DURABLE];
 
 /// How far a shard is that was given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,6 +54,8 @@ pub(crate) enum Stage {
     Given = 1,
     /// It is in place, and its replica does not vote.
     InDoubt = 2,
+    /// Its replica may have forgotten what it acknowledged, and does not vote.
+    Forgot = 3,
 }
 
 impl Stage {
@@ -59,7 +67,7 @@ impl Stage {
         };
         let mut bytes = [0; BYTES + 1];
         let read = file.read_at(&mut bytes, 0).map_err(Failed::Directory)?;
-        let all = [Self::Given, Self::InDoubt];
+        let all = [Self::Given, Self::InDoubt, Self::Forgot];
         let found = all.into_iter().find(|stage| bytes[..read] == stage.encode(number));
         found.map(Some).ok_or(Failed::Damaged(name))
     }
@@ -84,27 +92,31 @@ impl Stage {
     }
 }
 
-/// Puts in place what was given of any shard. Those that are in doubt on return, durably; `forgets` is told before the log of
+/// Puts in place what was given of any shard. Those that are in doubt on return, durably, and why; `forgets` is told before the log of
 /// one is another: what memory has of it is to go. The node's lock is held.
 pub(super) fn put_in_place(
     dir: &Arc<dyn Dir>,
     node: u64,
     forgets: impl Fn(u32) -> Result<(), Failed>,
-) -> Result<Vec<u32>, Failed> {
-    let mut in_doubt = Vec::new();
-    for number in SHARDS {
-        match Stage::read(&**dir, number)? {
+) -> Result<BTreeMap<u32, &'static str>, Failed> {
+    let mut in_doubt = BTreeMap::new();
+    for number in layout::GIVEN {
+        let why = match Stage::read(&**dir, number)? {
             None => continue,
             Some(Stage::Given) => {
                 forgets(number)?;
                 put(dir, number, node)?;
                 Stage::InDoubt.write(&**dir, number)?;
                 tracing::info!(shard = number, "what it was given is in place");
+                GIVEN
             }
-            Some(Stage::InDoubt) => {}
-        }
+            Some(Stage::InDoubt) => GIVEN,
+            Some(Stage::Forgot) => {
+                "an earlier run may have lost records, and has not got them all back"
+            }
+        };
         clear(&**dir, number)?;
-        in_doubt.push(number);
+        in_doubt.insert(number, why);
     }
     Ok(in_doubt)
 }

@@ -13,7 +13,6 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{sleep, timeout};
 
 use super::intended::Intended;
-use super::layout::SHARED;
 use super::leader::{Appended, Ask, ChapterSize, Leads};
 use super::leadership::{Asks, Standing, Wishes, hand_over, lead_whenever};
 use super::replica::{Applier, Replica};
@@ -26,6 +25,8 @@ use crate::kafka::compression::Compression;
 use crate::kafka::records::Draft;
 use crate::shard::{Answer, Entry, Opening, State, TopicId};
 
+/// Of the shard.
+const NUMBER: u32 = 2;
 /// Long beside an election.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Who waits longer asks again, and elsewhere.
@@ -108,7 +109,7 @@ impl One {
         let group = Arc::new(recovered.start_as(begin, Applier(Arc::clone(&replica))).unwrap());
         net.0.lock().unwrap().insert(id, Heard(group.receiver()));
         let leads = Leads {
-            number: SHARED,
+            number: NUMBER,
             group: Arc::clone(&group),
             replica: Arc::clone(&replica),
             intended: Arc::clone(intended),
@@ -122,7 +123,7 @@ impl One {
         let (wishes, wished) = mpsc::unbounded_channel();
         let asked = Asks::new(asked, wished);
         let (stands, standing) = watch::channel(Standing::default());
-        let leading = lead_whenever(SHARED, Arc::clone(&group), leads, asked, stands);
+        let leading = lead_whenever(NUMBER, Arc::clone(&group), leads, asked, stands);
         let task = Task::spawn(group.runtime(), leading);
         Self { asks, wishes, standing, _task: task, replica, group }
     }
@@ -150,7 +151,7 @@ fn batch(number: i32) -> Bytes {
 fn intended() -> (Arc<Intended>, Opening) {
     let intended = Arc::<Intended>::default();
     let (name, settings) = ("orders".to_owned(), TopicSettings::default());
-    let create = Change::Create { id: TopicId([7; 16]), name, shards: vec![SHARED], settings };
+    let create = Change::Create { id: TopicId([7; 16]), name, shards: vec![NUMBER], settings };
     intended.apply(&create).unwrap();
     let (opening, _) = intended.catalog().place("orders", 0).unwrap();
     (intended, opening)

@@ -296,23 +296,40 @@ impl Topics {
             self.check_room(partitions)?;
             return Err(Impossible::TooManyPartitions(count).into());
         }
-        Ok(vec![layout::SHARED; count])
+        Ok(vec![layout::SHARED[0]; count])
     }
 
     /// Places what is to be, if there is room.
     fn place(&self, change: &mut Change) -> Result<(), Refused> {
-        let (shards, number) = match change {
-            Change::Create { shards, settings, .. } => (shards, number_of(settings)),
+        let (shards, class) = match change {
+            Change::Create { shards, settings, .. } => (shards, settings.flush_class()),
             Change::Grow { id, shards } => {
                 let catalog = self.catalog();
                 let topic = catalog.topic(*id).ok_or(Impossible::NoSuchTopic)?;
-                (shards, number_of(&topic.settings))
+                (shards, topic.settings.flush_class())
             }
             _ => return Ok(()),
         };
         self.check_room(u32::try_from(shards.len()).unwrap_or(u32::MAX))?;
-        shards.fill(number);
+        // Who waits for syncs waits for others who do.
+        match class {
+            FlushClass::Durable => shards.fill(layout::DURABLE),
+            FlushClass::Shared => place(shards, &mut self.load()),
+        }
         Ok(())
+    }
+
+    /// How many partitions take records in each shard that new ones may come into. A node that is alone has nobody to share its
+    /// work with: there what comes is synced together. Where one is led by nobody just now it takes none, if another is led.
+    fn load(&self) -> Vec<(u32, usize)> {
+        if self.control.group.is_alone() {
+            return vec![(layout::SHARED[0], 0)];
+        }
+        let is_led = |number: &u32| self.shard(*number).group.leader().is_some();
+        let led: Vec<u32> = layout::SHARED.into_iter().filter(is_led).collect();
+        let open = if led.is_empty() { layout::SHARED.to_vec() } else { led };
+        let catalog = self.catalog();
+        open.into_iter().map(|number| (number, catalog.load(number))).collect()
     }
 
     /// Whether there is room for so many more partitions.
@@ -486,10 +503,29 @@ impl Topics {
     }
 }
 
-/// In which shard the partitions of a topic come: who waits for syncs waits for others who do.
-fn number_of(settings: &TopicSettings) -> u32 {
-    match settings.flush_class() {
-        FlushClass::Shared => layout::SHARED,
-        FlushClass::Durable => layout::DURABLE,
+/// Each partition comes into the shard that has the fewest, of these the first.
+fn place(partitions: &mut [u32], load: &mut [(u32, usize)]) {
+    for partition in partitions {
+        let fewest = load.iter_mut().min_by_key(|(_, count)| *count);
+        let (number, count) = fewest.expect("there is a shard of records");
+        *partition = *number;
+        *count += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn partitions_come_where_the_fewest_are() {
+        let placed = |count, load: &[(u32, usize)]| {
+            let mut partitions = vec![0; count];
+            place(&mut partitions, &mut load.to_vec());
+            partitions
+        };
+        assert_eq!(placed(6, &[(2, 0), (4, 0), (6, 0)]), [2, 4, 6, 2, 4, 6]);
+        assert_eq!(placed(5, &[(2, 3), (4, 1), (6, 2)]), [4, 4, 6, 2, 4]);
+        assert_eq!(placed(3, &[(2, 9)]), [2, 2, 2]);
     }
 }

@@ -124,6 +124,14 @@ impl Catalog {
         Some((Opening { partition, number: last.opening }, last))
     }
 
+    /// How many partitions take records in a shard.
+    #[must_use]
+    pub fn load(&self, shard: u32) -> usize {
+        let live = self.topics.values().filter(|topic| !topic.is_deleted);
+        let last = live.flat_map(|topic| topic.partitions.iter().filter_map(|of| of.last()));
+        last.filter(|extent| extent.shard == shard).count()
+    }
+
     /// The next id of an idempotent producer that nobody has.
     #[must_use]
     pub fn next_producer(&self) -> i64 {

@@ -22,11 +22,10 @@ const HEADER: (&str, &str) = ("x-plimsoll", "operator");
 /// A verb, and what it was told.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Command {
-    /// Have a shard go on, most of whose replicas forgot.
+    /// Have shards go on, most of whose replicas forgot.
     Recover {
-        shard: u32,
-        /// Of what the operator was shown.
-        digest: String,
+        /// Of what the operator was shown of each.
+        digests: Vec<String>,
         /// Say what would be done, and do nothing.
         is_rehearsal: bool,
     },
@@ -54,8 +53,11 @@ impl Command {
         let mut told = Told::of(query.unwrap_or_default())?;
         let command = match verb {
             "recover" => Self::Recover {
-                shard: told.need("shard", "the number of a shard")?,
-                digest: told.need("digest", "what `plimsoll cluster status` shows")?,
+                digests: {
+                    let said =
+                        told.need::<String>("digest", "what `plimsoll cluster status` shows")?;
+                    said.split(',').map(str::to_owned).collect()
+                },
                 is_rehearsal: told.take("dry_run", "true or false")?.unwrap_or(false),
             },
             "move" => Self::Move {
@@ -83,8 +85,8 @@ impl Command {
     /// Does it, and says what became of it.
     pub(super) async fn run(self, node: &Arc<Node>) -> Reply {
         match self {
-            Self::Recover { shard, digest, is_rehearsal } => {
-                match node.recovery.recover(shard, &digest, is_rehearsal).await {
+            Self::Recover { digests, is_rehearsal } => {
+                match node.recovery.recover(&digests, is_rehearsal).await {
                     Ok(goes_on) => Reply::json(StatusCode::OK, &goes_on),
                     Err(why) => Reply::problem(StatusCode::CONFLICT, &why.to_string()),
                 }
@@ -204,19 +206,19 @@ mod tests {
     #[test]
     fn a_verb_is_told_what_it_needs_once_and_nothing_else() {
         let of = |query| Command::of("/cluster/recover", Some(query));
-        let told = Command::Recover { shard: 2, digest: "abc".to_owned(), is_rehearsal: false };
-        assert_eq!(of("shard=2&digest=abc"), Ok(told));
-        let told = Command::Recover { shard: 2, digest: "abc".to_owned(), is_rehearsal: true };
-        assert_eq!(of("dry_run=true&digest=abc&shard=2&"), Ok(told));
+        let recover = |digests: &[&str], is_rehearsal| {
+            let digests = digests.iter().map(|digest| (*digest).to_owned()).collect();
+            Ok(Command::Recover { digests, is_rehearsal })
+        };
+        assert_eq!(of("digest=abc"), recover(&["abc"], false));
+        assert_eq!(of("dry_run=true&digest=abc,def&"), recover(&["abc", "def"], true));
         for nonsense in [
             "",
-            "shard=2",
-            "shard=two&digest=abc",
-            "shard=-1&digest=abc",
-            "shard=2&shard=2&digest=abc",
-            "shard=2&digest=abc&dry_run=1",
-            "shard=2&digest=abc&more=1",
-            "shard=2&digest",
+            "dry_run=true",
+            "digest=abc&digest=abc",
+            "digest=abc&dry_run=1",
+            "digest=abc&more=1",
+            "digest",
         ] {
             assert!(matches!(of(nonsense), Err(Wrong::Query(_))), "{nonsense}");
         }

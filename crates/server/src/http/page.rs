@@ -119,7 +119,9 @@ fn verdict(shards: &[ShardOverview]) -> Markup {
 
 /// She stands for the shard that acknowledges before the disk has it.
 fn ship(view: &View, shards: &[ShardOverview], recent: &Recent) -> Markup {
-    let Some(shard) = shards.iter().find(|shard| shard.number == SHARED) else {
+    // The one that carries most; of several the first.
+    let shared = shards.iter().rev().filter(|shard| SHARED.contains(&shard.number));
+    let Some(shard) = shared.max_by_key(|shard| shard.at_risk_bytes) else {
         return Markup::default();
     };
     let (line_bytes, age) = match view.node.flush() {
@@ -141,7 +143,7 @@ fn ship(view: &View, shards: &[ShardOverview], recent: &Recent) -> Markup {
             (load.draw())
             figcaption {
                 p {
-                    "Her cargo is what is acknowledged and not durable. At the load line a sync is due"
+                    "Her cargo is what is acknowledged and not durable, of shard " (shard.number) ". At the load line a sync is due"
                     @if let Some(age) = age {
                         ", or once a record is " (units::micros(u64::try_from(age.as_micros()).unwrap_or(u64::MAX))) " old"
                     }

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
@@ -106,8 +106,17 @@ impl Listener {
                 stop: stop.clone(),
                 ended: ended.clone(),
             };
-            let counters = Arc::clone(&self.counters);
-            connections.spawn(connection::serve(stream, session, self.limits, counters));
+            let (counters, limits) = (Arc::clone(&self.counters), self.limits);
+            let runtime = node.runtime();
+            // It is waited for there too.
+            let stream = stream.into_std();
+            let served = async move {
+                match stream.and_then(TcpStream::from_std) {
+                    Ok(stream) => connection::serve(stream, session, limits, counters).await,
+                    Err(error) => tracing::warn!(%peer, %error, "a connection cannot be served"),
+                }
+            };
+            connections.spawn_on(served, runtime);
         }
         drop(self.listener);
         let all_answered = async { while connections.join_next().await.is_some() {} };

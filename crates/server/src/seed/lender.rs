@@ -12,9 +12,6 @@ use super::message::{Answer, NAME_BYTES_MAX, Request};
 use crate::broker::{Door, layout};
 use crate::peer::Peer;
 
-/// Shards that are given: of control every log has all.
-const SHARDS: [u32; 3] = [layout::GROUPS, layout::SHARED, layout::DURABLE];
-
 /// Reads the directory of this node for others.
 #[derive(Debug)]
 pub(super) struct Lender(pub(super) Arc<dyn Dir>);
@@ -86,10 +83,10 @@ fn is_given(dir: &str, file: Option<&str>) -> bool {
     let is_plain =
         |name: &str| !name.is_empty() && !name.contains(['/', '\\', '\0']) && name != "..";
     match (dir, file) {
-        ("", Some(file)) => SHARDS.iter().any(|number| layout::state(*number) == file),
+        ("", Some(file)) => layout::GIVEN.iter().any(|number| layout::state(*number) == file),
         (dir, file) => {
             let of = |number: &u32| [layout::shard(*number), layout::chapters(*number)];
-            SHARDS.iter().flat_map(of).any(|name| name == dir) && file.is_none_or(is_plain)
+            layout::GIVEN.iter().flat_map(of).any(|name| name == dir) && file.is_none_or(is_plain)
         }
     }
 }

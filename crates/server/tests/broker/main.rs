@@ -17,6 +17,7 @@ mod seeded;
 #[path = "../shared/served.rs"]
 mod served;
 mod settling;
+mod spread;
 
 use std::sync::Arc;
 

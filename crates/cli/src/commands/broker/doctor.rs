@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use plimsoll_lab::environment::{Kind, Mount};
-use plimsoll_server::broker::{Options, cluster_in};
+use plimsoll_server::broker::{Options, SHARDS, cluster_in};
 use plimsoll_sync::{Error, OsDir, space};
 use serde::Serialize;
 
@@ -205,7 +205,7 @@ fn end_of(dir: &Path, rings: &Path) -> Finding {
         Err(error) => return note(format!("whether it runs is not known: {error}")),
         Ok(()) => {}
     }
-    let shards = (0..4).map(|number| format!("shard-{number}"));
+    let shards = SHARDS.into_iter().map(|number| format!("shard-{number}"));
     let (there, missing): (Vec<_>, Vec<_>) = shards.partition(|shard| dir.join(shard).is_dir());
     if !missing.is_empty() {
         let missing = missing.join(", ");
@@ -219,7 +219,7 @@ fn end_of(dir: &Path, rings: &Path) -> Finding {
         let said = "closed: everything was durable".to_owned();
         return Finding { what, state: State::Good, said };
     }
-    let ring = match rings.join("shard-2").exists() {
+    let ring = match SHARDS.iter().any(|number| rings.join(format!("shard-{number}")).exists()) {
         true => "; a start looks in the ring, which is there, for what was acknowledged",
         false => "",
     };

@@ -23,8 +23,8 @@ pub(crate) fn run(command: ClusterCommand) -> Result<Exit> {
         ClusterCommand::Remove { node, http } => remove::run(&http, node),
         ClusterCommand::Drain { http, undo, json } => drain::run(&http, undo, json),
         ClusterCommand::Status { http, json } => status::run(&http, json),
-        ClusterCommand::Recover { shard, digest, dry_run, http, json } => {
-            recover::run(&http, shard, &digest, dry_run, json)
+        ClusterCommand::Recover { digests, dry_run, http, json } => {
+            recover::run(&http, &digests, dry_run, json)
         }
         ClusterCommand::Scrub { rate, report, http, json } => {
             let rate = (!report).then_some(rate);

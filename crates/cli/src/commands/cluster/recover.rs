@@ -1,4 +1,4 @@
-//! `plimsoll cluster recover`: a fenced shard goes on with what the disks have.
+//! `plimsoll cluster recover`: fenced shards go on with what the disks have.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -20,36 +20,42 @@ const LOOK: Duration = Duration::from_millis(250);
 /// What was decided. A newer broker may say more.
 #[derive(Debug, Deserialize)]
 struct GoesOn {
+    shard: u32,
     generation: u64,
     nodes: Vec<u64>,
     guaranteed: u64,
 }
 
-pub(super) fn run(http: &str, shard: u32, digest: &str, dry_run: bool, json: bool) -> Result<Exit> {
-    if digest.len() != 32 || !digest.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+pub(super) fn run(http: &str, digests: &[String], dry_run: bool, json: bool) -> Result<Exit> {
+    let is_one =
+        |digest: &str| digest.len() == 32 && digest.bytes().all(|digit| digit.is_ascii_hexdigit());
+    if let Some(digest) = digests.iter().find(|digest| !is_one(digest)) {
         bail!(
             "{digest:?} is no digest: 32 hexadecimal digits, which plimsoll cluster status shows"
         );
     }
-    let path = format!("/cluster/recover?shard={shard}&digest={digest}&dry_run={dry_run}");
+    let path = format!("/cluster/recover?digest={}&dry_run={dry_run}", digests.join(","));
     let answer = ask::post(http, &path, PATIENCE)?;
-    let read = serde_json::from_str(&answer);
-    let GoesOn { generation, nodes, guaranteed } =
-        read.with_context(|| format!("what {http} answers is no decision"))?;
+    let read: Result<Vec<GoesOn>, _> = serde_json::from_str(&answer);
+    let decided = read.with_context(|| format!("what {http} answers is no decision"))?;
     if json {
         output::text(&answer)?;
     }
-    let nodes: Vec<String> = nodes.iter().map(u64::to_string).collect();
-    let (nodes, would) = (nodes.join(", "), if dry_run { "would go on" } else { "goes on" });
-    output::news(&format!(
-        "shard {shard} {would} in generation {generation}, with the logs of nodes {nodes}; all up to entry {guaranteed} \
-         is there"
-    ));
+    let would = if dry_run { "would go on" } else { "goes on" };
+    for GoesOn { shard, generation, nodes, guaranteed } in &decided {
+        let nodes: Vec<String> = nodes.iter().map(u64::to_string).collect();
+        output::news(&format!(
+            "shard {shard} {would} in generation {generation}, with the logs of nodes {}; all up to entry {guaranteed} is there",
+            nodes.join(", ")
+        ));
+    }
     if dry_run {
         return Ok(Exit::Ok);
     }
-    let leader = wait_until_led(http, shard)?;
-    output::news(&format!("shard {shard} is led by node {leader}"));
+    for GoesOn { shard, .. } in decided {
+        let leader = wait_until_led(http, shard)?;
+        output::news(&format!("shard {shard} is led by node {leader}"));
+    }
     Ok(Exit::Ok)
 }
 

@@ -87,7 +87,16 @@ pub(super) fn read(http: &str, answer: &str) -> Result<Vec<Roll>> {
 }
 
 fn said(rolls: &[Roll]) -> String {
-    rolls.iter().map(one).collect::<Vec<_>>().join("\n")
+    let mut said: Vec<String> = rolls.iter().map(one).collect();
+    let fenced = rolls.iter().filter(|roll| roll.condition == "fenced");
+    let digests: Vec<String> = fenced.map(|roll| format!(" --digest {}", roll.digest)).collect();
+    if !digests.is_empty() {
+        said.push(format!(
+            "bring back the nodes that can be; to go on with what is left:\nplimsoll cluster recover{}\n",
+            digests.concat()
+        ));
+    }
+    said.join("\n")
 }
 
 fn one(roll: &Roll) -> String {
@@ -144,10 +153,7 @@ fn one(roll: &Roll) -> String {
             "  in doubt    what was acknowledged behind entry {guaranteed}: up to entry {committed} at least was, and \
              more may have been"
         ));
-        line(format_args!(
-            "  bring back the nodes that can be; to go on with what is left:\n  \
-             plimsoll cluster recover --shard {shard} --digest {digest}"
-        ));
+        line(format_args!("  digest      {digest}"));
     }
     said
 }
@@ -194,7 +200,8 @@ mod tests {
             "guaranteed  all up to entry 120",
             "best tail   entry 199 of term 4",
             "up to entry 180 at least was",
-            "plimsoll cluster recover --shard 2 --digest 5f0c",
+            "digest      5f0c",
+            "\nplimsoll cluster recover --digest 5f0c\n",
         ] {
             assert!(said.contains(part), "{part}:\n{said}");
         }

@@ -1,0 +1,91 @@
+//! Several shards of records: who leads their partitions, and what each knows of itself after a start.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::fs;
+
+use plimsoll_server::broker::{Node, Options, Seat, ShardOverview, found};
+use plimsoll_server::kafka::error::ErrorCode;
+
+use super::forwarded::{metadata, three, three_of, until};
+use super::{Broker, CreatableTopic, CreateTopicsRequest, UNCOMMITTED, unsynced};
+
+/// One broker led all of them.
+#[test]
+fn partitions_of_a_topic_are_led_by_all_three_brokers() {
+    let root = tempfile::tempdir().unwrap();
+    let mut brokers = three(root.path(), &unsynced());
+    let first = brokers.get_mut(&1).unwrap();
+    let create = |name: &str, num_partitions| CreatableTopic {
+        name: name.to_owned(),
+        num_partitions,
+        replication_factor: 3,
+        ..Default::default()
+    };
+    let topics = vec![create("orders", 6), create("one", 1), create("two", 1), create("three", 1)];
+    let request = CreateTopicsRequest { topics, ..Default::default() };
+    let made = first.client.call(request).unwrap();
+    assert!(made.topics.iter().all(|topic| topic.error_code == ErrorCode::None), "{made:?}");
+    let leaders = |broker: &mut Broker, topic| -> Vec<i32> {
+        let found = metadata(broker, topic, false);
+        found.topics[0].partitions.iter().map(|partition| partition.leader_id).collect()
+    };
+    until("each leads two", || {
+        let mut led = leaders(first, "orders");
+        led.sort_unstable();
+        led == [1, 1, 2, 2, 3, 3]
+    });
+    until("each leads one topic of one partition", || {
+        let mut led = ["one", "two", "three"].map(|topic| leaders(first, topic)[0]);
+        led.sort_unstable();
+        led == [1, 2, 3]
+    });
+    for topic in ["one", "two", "three"] {
+        let leader = leaders(brokers.get_mut(&1).unwrap(), topic)[0];
+        let leads = brokers.get_mut(&u64::try_from(leader).unwrap()).unwrap();
+        assert_eq!(leads.produce(topic, topic).error_code, ErrorCode::None);
+        assert_eq!(leads.consume(topic, UNCOMMITTED), [(0, topic.to_owned())]);
+    }
+    for (_, broker) in brokers {
+        broker.close();
+    }
+}
+
+/// What is known of a run is of all shards, and what it forgot of each: a run that dies in between has lost nothing of its own.
+#[test]
+fn a_replica_that_forgot_is_in_doubt_until_it_has_caught_up_whatever_ends_its_process() {
+    let (root, memory) = (tempfile::tempdir().unwrap(), tempfile::tempdir_in("/dev/shm").unwrap());
+    let (root, memory) = (root.path(), memory.path());
+    let cluster = found(&root.join("1")).unwrap();
+    let seats = RefCell::new(BTreeMap::new());
+    let open = |id: u64, seat: Seat| {
+        let memory = Some(memory.join(id.to_string()));
+        let options = Options { memory, seat: Some(seat), ..unsynced() };
+        Node::open(&root.join(id.to_string()), options).unwrap()
+    };
+    let mut brokers = three_of(&cluster, |id, seat| {
+        seats.borrow_mut().insert(id, seat.clone());
+        open(id, seat)
+    });
+    until("it is taken", || {
+        let leads = metadata(brokers.get_mut(&1).unwrap(), "votes", false);
+        let leads = u64::try_from(leads.topics[0].partitions[0].leader_id).unwrap_or(1);
+        let leads = brokers.get_mut(&leads).unwrap();
+        leads.produce("votes", "1").error_code == ErrorCode::None
+    });
+    brokers.into_values().for_each(|broker| drop(broker.stop()));
+    let second = || open(2, seats.borrow()[&2].clone());
+    let in_doubt = |node: &Node| -> Vec<u32> {
+        let shards = node.shards().into_iter().filter(|shard: &ShardOverview| shard.is_in_doubt);
+        shards.map(|shard| shard.number).collect()
+    };
+    // As by a power cut.
+    fs::remove_dir_all(memory.join("2")).unwrap();
+    let node = second();
+    assert!(node.verdict().starts_with("records may be lost"), "{}", node.verdict());
+    assert_eq!(in_doubt(&node), [2, 4, 6]);
+    drop(node);
+    let node = second();
+    assert!(node.verdict().starts_with("nothing is lost"), "{}", node.verdict());
+    assert_eq!(in_doubt(&node), [2, 4, 6]);
+}
