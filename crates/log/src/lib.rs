@@ -61,6 +61,7 @@ mod stats;
 mod wait;
 
 pub use clock::Clock;
+pub use commit::heal::Checked;
 pub use crew::{Crew, CrewOptions};
 pub use error::{Corruption, Error, Result};
 pub use files::retain::Retain;

@@ -9,6 +9,7 @@ use plimsoll_sync::{Dir, OsDir};
 
 use crate::append::intake::{Accepted, Full, Incoming};
 use crate::commit::Commit;
+use crate::commit::heal::Checked;
 use crate::crew::shared::Shared;
 use crate::error::{Error, Result};
 use crate::files::retain::Retain;
@@ -314,6 +315,17 @@ impl Log {
     pub fn truncate_after(&self, last_index: u64) -> Result<()> {
         self.commit.intake.check_owner()?;
         self.commit.truncate_after(last_index)
+    }
+
+    /// Reads the full segment that has this record again, or the oldest where that is gone: past the page cache, where that is
+    /// possible, so that what its disk has lost is found before anybody wants it. `None`: that segment is not full yet, or not
+    /// all of it is durable. Nothing is changed. Retention and [`Log::truncate_after`] wait meanwhile.
+    ///
+    /// # Errors
+    /// [`Error::Disk`].
+    pub fn check(&self, index: u64) -> Result<Option<Checked>> {
+        self.commit.intake.check_owner()?;
+        self.commit.check(index)
     }
 
     /// Which records of the segment that has this one cannot be read: looked for past the page cache, where

@@ -79,7 +79,7 @@ fn a_scrub_of_a_cluster_heals_what_it_can_names_what_it_cannot_and_ends_with_who
     let (said, why, code) = scrub(&first, &["--rate", "unlimited"]);
     assert_eq!(code, Some(1), "{said}{why}");
     assert!(
-        said.contains("damaged: 1 run found in ") && said.contains(", 1 healed, 0 left"),
+        said.contains("damaged: 1 place found in ") && said.contains(", 1 healed, 0 left"),
         "{said}"
     );
     let (said, why, code) = scrub(&first, &["--rate", "unlimited", "--json"]);
@@ -136,4 +136,45 @@ fn a_scrub_of_a_cluster_heals_what_it_can_names_what_it_cannot_and_ends_with_who
         let is_so = has("plimsoll_peers_connected 1") && refused("damaged", 1);
         if is_so && none.iter().all(|reason| refused(reason, 0)) { Ok(()) } else { Err(said) }
     });
+}
+
+#[test]
+fn a_scrub_of_a_cluster_finds_what_a_disk_has_lost_of_a_log_and_has_it_healed() {
+    let cluster = Cluster::found();
+    let brokers: Vec<_> = (1..=3).map(|node| cluster.start(node)).collect();
+    let first = &brokers[0];
+    until_these_vote(first, &[1, 2, 3]);
+    in_time("a topic", || run(first, "topic create first --if-not-exists", ""));
+    // More than one segment of a log.
+    let lines = format!("{}\n", "x".repeat(100_000)).repeat(100);
+    for _ in 0..9 {
+        in_time("records", || run(first, "produce first", &lines));
+    }
+    let oldest = cluster.data(2).join("shard-2/00000000000000000001.seg");
+    let healed = |said: &str| {
+        let counts = said
+            .lines()
+            .filter(|line| line.starts_with("plimsoll_shard_log_healed_records{shard=\"2\"}"));
+        counts.filter_map(|line| line.rsplit_once(' ')?.1.parse::<u64>().ok()).sum::<u64>()
+    };
+    assert_eq!(healed(&metrics(&brokers[1])), 0);
+    in_time("its oldest segment is full, and read as good", || {
+        let (said, why, code) = scrub(first, &["--rate", "unlimited", "--json"]);
+        let report: Value = serde_json::from_str(&said).unwrap();
+        let read = report["nodes"][1]["shards"][0]["read_bytes"].as_u64();
+        if code == Some(0) && read > Some(32 << 20) { Ok(()) } else { Err(said + &why) }
+    });
+    let file = OpenOptions::new().read(true).write(true).open(&oldest).unwrap();
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, 20 << 20).unwrap();
+    file.write_all_at(&[byte[0] ^ 1], 20 << 20).unwrap();
+    let (said, why, code) = scrub(first, &["--rate", "unlimited"]);
+    assert_eq!(code, Some(1), "{said}{why}");
+    assert!(
+        said.contains("damaged: 1 place found in ") && said.contains(", 1 healed, 0 left"),
+        "{said}"
+    );
+    assert!(healed(&metrics(&brokers[1])) > 0);
+    let (said, why, code) = scrub(first, &["--rate", "unlimited"]);
+    assert_eq!(code, Some(0), "{said}{why}");
 }

@@ -37,14 +37,51 @@ struct Wounded {
     gaps: Vec<Gap>,
 }
 
+/// A full segment, as it was read again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Checked {
+    /// The records that it has.
+    pub records: RangeInclusive<u64>,
+    /// Bytes that were read.
+    pub bytes: u64,
+    /// Records that cannot be read: all of them where more is damaged than records, the segment's header or link.
+    pub damaged: Vec<RangeInclusive<u64>>,
+}
+
 impl Commit {
+    /// Reads the segment that has this record again, if it is full and durable.
+    pub(crate) fn check(&self, index: u64) -> Result<Option<Checked>> {
+        // Nobody takes the segment away meanwhile, nor cuts it.
+        let _retention = self.files.retention_turn();
+        let durable = self.intake.marks.durable.get();
+        let index = index.max(self.files.first_index());
+        let span = self.files.segments.span(index);
+        let span = span.and_then(|span| Some((span.first_index, span.last_index?)));
+        let Some((first, last)) = span.filter(|(_, last)| *last <= durable) else {
+            return Ok(None);
+        };
+        let file = self.files.dir().open(&segment_name(first), self.files.place.method.access)?;
+        let bytes = file.len()?;
+        let records = first..=last;
+        match self.look_at(index) {
+            Ok(wounded) => {
+                let bytes = wounded.records_end.unwrap_or(bytes);
+                let damaged = wounded.missing().collect();
+                Ok(Some(Checked { records, bytes, damaged }))
+            }
+            Err(Error::Corrupt(_)) => {
+                let damaged = vec![records.clone()];
+                Ok(Some(Checked { records, bytes, damaged }))
+            }
+            Err(why) => Err(why),
+        }
+    }
+
     /// Which records of the segment that has this one cannot be read.
     pub(crate) fn find_damage(&self, index: u64) -> Result<Vec<RangeInclusive<u64>>> {
         self.seal(index)?;
         let _retention = self.files.retention_turn();
-        let wounded = self.look_at(index)?;
-        let missing = wounded.gaps.iter().filter(|gap| gap.first < gap.next);
-        Ok(missing.map(|gap| gap.first..=gap.next - 1).collect())
+        Ok(self.look_at(index)?.missing().collect())
     }
 
     /// Exchanges the segment that has this record for one in which all can be read.
@@ -172,6 +209,12 @@ impl Commit {
 }
 
 impl Wounded {
+    /// The records that cannot be read.
+    fn missing(&self) -> impl Iterator<Item = RangeInclusive<u64>> {
+        let missing = self.gaps.iter().filter(|gap| gap.first < gap.next);
+        missing.map(|gap| gap.first..=gap.next - 1)
+    }
+
     fn corrupt(&self, gap: &Gap, damage: Damage) -> Error {
         let last = gap.next.saturating_sub(1).max(gap.first);
         Error::corrupt(segment_name(self.first_index), gap.at, damage, gap.first..=last)

@@ -239,3 +239,26 @@ fn a_disk_that_fails_or_is_full_while_healing_leaves_the_log_as_it_was() {
         expect(&log, 1, LAST + 50);
     }
 }
+
+#[test]
+fn a_check_reads_all_that_is_full_and_says_what_of_it_is_damaged() {
+    let dir = Arc::new(SimDir::new());
+    let log = filled(&dir);
+    let (mut next, mut segments) = (1, 0);
+    while let Some(checked) = log.check(next).unwrap() {
+        assert_eq!((*checked.records.start(), &checked.damaged[..]), (next, &[][..]));
+        assert!(checked.bytes > 4096);
+        (next, segments) = (checked.records.end() + 1, segments + 1);
+    }
+    assert_eq!(segments + 1, log.stats().segments, "all but the one that is written");
+    let at = place_of(&dir, 5);
+    flip(&dir, FIRST, at + 30);
+    let found = log.check(1).unwrap().unwrap();
+    assert_eq!(found.damaged, [5..=5]);
+    heal(&log, 5).unwrap();
+    assert_eq!(log.check(1).unwrap().unwrap().damaged, []);
+    // Where it begins nothing of it can be healed by record.
+    overwrite(&dir, FIRST, 0, &[0x5a; 64]);
+    let found = log.check(1).unwrap().unwrap();
+    assert_eq!(found.damaged, [found.records]);
+}

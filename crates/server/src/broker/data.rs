@@ -274,7 +274,7 @@ impl Opened {
         let mender = Arc::new(Mender::new(number, Arc::clone(&shelf), others));
         let mending = Task::spawn(group.runtime(), Arc::clone(&mender).mend());
         let (whole, heals) = (Arc::clone(&shelf), Arc::clone(&mender));
-        let scrubber = Arc::new(Scrubber::new(number, whole, heals, scrub_every, clock));
+        let scrubber = Arc::new(Scrubber::new(number, whole, heals, &group, scrub_every, clock));
         let scrubbing = Task::spawn(group.runtime(), Arc::clone(&scrubber).keep());
         DataShard {
             number,

@@ -7,11 +7,11 @@
 //!  6 scrub     u64  whose pass it is: 0 the schedule's, or an operator's
 //! 14 begun     u64  ms since 1970; 0: not yet
 //! 22 ended     u64
-//! 30 due       u64  bytes of batches that were to be read
+//! 30 due       u64  bytes that were to be read
 //! 38 read      u64
-//! 46 damaged   u64  runs that this pass found damaged
-//! 54 healed    u64  runs that were healed since it began
-//! 62 left      u64  runs that are damaged now
+//! 46 damaged   u64  places that this pass found damaged: runs of chapters, and stretches of the log
+//! 54 healed    u64  places that were healed since it began
+//! 62 left      u64  places that are damaged now
 //! 70 untried   u64  of these, those that nobody has tried to heal yet
 //! 78 whole     u64  when all of it had last been read, ms since 1970; 0: not since the start
 //! 86 whole     u64  bytes that there were then
@@ -47,15 +47,15 @@ pub struct Scrubbed {
     pub begun_ms: u64,
     /// When it ended.
     pub ended_ms: u64,
-    /// Bytes of batches that there were to be read.
+    /// Bytes that there were to be read.
     pub due_bytes: u64,
     /// Bytes of them that were read.
     pub read_bytes: u64,
-    /// Runs that it found damaged.
+    /// Places that it found damaged: runs of chapters, and stretches of the log.
     pub damaged: u64,
-    /// Runs that were healed since it began.
+    /// Places that were healed since it began.
     pub healed: u64,
-    /// Runs that are damaged now.
+    /// Places that are damaged now.
     pub left: u64,
     /// Of these, those that nobody has tried to heal yet.
     pub untried: u64,

@@ -1,4 +1,5 @@
-//! [`Scrubber`]: reads every chapter of a shard again, past the page cache, so that a disk that forgets is found out.
+//! [`Scrubber`]: reads every chapter of a shard again, and its log, past the page cache, so that a disk that forgets is found
+//! out.
 //!
 //! It does so by itself now and then, slowly, and when an operator asks for it (`scrubs.rs`). One pass reads at a time: an
 //! operator's takes the place of one of the schedule, as it reads all of it too. What is found damaged is noted on the
@@ -7,14 +8,16 @@
 use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
 use super::mender::Mender;
+use super::replica::Applier;
 use crate::chapter::{Error, Reread, Shelf};
+use crate::cluster::Group;
 
 /// A start has more to do than that.
 const REST_AFTER_START: Duration = Duration::from_secs(3600);
@@ -38,6 +41,7 @@ pub(super) struct Scrubber {
     number: u32,
     shelf: Arc<Shelf>,
     mender: Arc<Mender>,
+    log: Weak<Group<Applier>>,
     /// How long the schedule rests; `None`: there is none.
     every: Option<Duration>,
     clock: fn() -> u64,
@@ -46,8 +50,14 @@ pub(super) struct Scrubber {
     pass: Mutex<Pass>,
     /// When it last came to an end, in ms since 1970; 0: not yet.
     ended_ms: AtomicU64,
-    /// Bytes of batches that were there then to be read.
+    /// Bytes that were there then to be read.
     bytes: AtomicU64,
+}
+
+/// Why the log was not read to its end.
+enum NotRead {
+    Stopped,
+    Why(String),
 }
 
 /// A scrub that came to its end.
@@ -65,11 +75,13 @@ pub(super) struct Pass {
     /// In ms since 1970; 0: not yet.
     pub(super) begun_ms: u64,
     pub(super) ended_ms: u64,
-    /// Bytes of batches that were there to be read when it began.
+    /// Bytes that were there to be read when it began.
     pub(super) due_bytes: u64,
     pub(super) read_bytes: u64,
     /// Runs that it found damaged.
     pub(super) damaged: u64,
+    /// Stretches of the log that it found damaged.
+    pub(super) log_damaged: u64,
     /// How many the mender had healed when it began.
     pub(super) healed_before: u64,
     /// Why some of it was not read.
@@ -108,6 +120,7 @@ impl Scrubber {
         number: u32,
         shelf: Arc<Shelf>,
         mender: Arc<Mender>,
+        log: &Arc<Group<Applier>>,
         every: Option<Duration>,
         clock: fn() -> u64,
     ) -> Self {
@@ -115,6 +128,7 @@ impl Scrubber {
             number,
             shelf,
             mender,
+            log: Arc::downgrade(log),
             every,
             clock,
             turn: tokio::sync::Mutex::default(),
@@ -169,9 +183,16 @@ impl Scrubber {
         if pass.scrub != SCHEDULE && pass.phase.goes_on() {
             return false;
         }
-        let due_bytes = self.shelf.size().live_bytes;
+        let due_bytes = self.due_bytes();
         *pass = Pass { scrub, phase: Phase::Waiting, due_bytes, ..Pass::default() };
         true
+    }
+
+    /// Of its chapters, and of the segments of its log that are full, about.
+    fn due_bytes(&self) -> u64 {
+        let segments = self.log.upgrade().map_or(0, |log| log.log_stats().segments);
+        let segment_bytes = plimsoll_log::Options::default().segment_bytes;
+        self.shelf.size().live_bytes + segments.saturating_sub(1) * segment_bytes
     }
 
     /// Ends an operator's scrub, if it is this one.
@@ -184,7 +205,7 @@ impl Scrubber {
     /// Reads all of the shelf, if that is still wanted by then. What is found damaged is noted on the shelf, and said.
     pub(super) async fn scrub(self: &Arc<Self>, scrub: ScrubId, rate: Option<NonZeroU64>) {
         let _turn = self.turn.lock().await;
-        let due_bytes = self.shelf.size().live_bytes;
+        let due_bytes = self.due_bytes();
         let is_wanted = self.change(scrub, |pass| {
             (pass.phase, pass.begun_ms) = (Phase::Running, (self.clock)());
             (pass.due_bytes, pass.healed_before) = (due_bytes, self.mender.healed());
@@ -207,6 +228,14 @@ impl Scrubber {
                         }
                     });
                 }
+            }
+        }
+        match self.scrub_log(scrub, &mut pace).await {
+            Ok(()) => {}
+            Err(NotRead::Stopped) => return,
+            Err(NotRead::Why(why)) => {
+                tracing::error!(shard = self.number, %why, "the log cannot be scrubbed");
+                self.change(scrub, |pass| pass.unread.push(format!("its log: {why}")));
             }
         }
         if self.pass().unread.is_empty() {
@@ -246,6 +275,30 @@ impl Scrubber {
             next = following;
         }
         Ok(())
+    }
+
+    /// Reads what is full of the log, a segment at a time: the rest has just been written, and is read again to be settled.
+    async fn scrub_log(self: &Arc<Self>, scrub: ScrubId, pace: &mut Pace) -> Result<(), NotRead> {
+        let mut next = 0;
+        loop {
+            let (_lives, ends) = channel();
+            let (scrubber, mut paced) = (Arc::clone(self), *pace);
+            let read = spawn_blocking(move || {
+                let log = scrubber.log.upgrade().ok_or(NotRead::Stopped)?;
+                let checked = log.check_log(next).map_err(|why| NotRead::Why(why.to_string()));
+                drop(log);
+                let Some((bytes, damaged, next)) = checked? else { return Ok(None) };
+                scrubber.change(scrub, |pass| pass.log_damaged += damaged as u64);
+                match scrubber.has_read(scrub, bytes, &mut paced, &ends) {
+                    true => Ok(Some((next, paced))),
+                    false => Err(NotRead::Stopped),
+                }
+            });
+            let Some((following, paced)) = read.await.map_err(|_ended| NotRead::Stopped)?? else {
+                return Ok(());
+            };
+            (next, *pace) = (following, paced);
+        }
     }
 
     /// Waits as long as so many bytes may take; whether to read more.

@@ -159,6 +159,13 @@ fn said(topics: &Topics, shard: &DataShard) -> Scrubbed {
             shard.number
         )
     });
+    let (_, of_log) = shard.group.healed();
+    let said_of_log = (of_log > 0).then(|| {
+        format!(
+            "{of_log} stretches of its log (shard-{}): no broker has given them yet",
+            shard.number
+        )
+    });
     Scrubbed {
         shard: shard.number,
         phase: pass.phase,
@@ -167,16 +174,20 @@ fn said(topics: &Topics, shard: &DataShard) -> Scrubbed {
         ended_ms: pass.ended_ms,
         due_bytes: pass.due_bytes,
         read_bytes: pass.read_bytes,
-        damaged: pass.damaged,
+        damaged: pass.damaged + pass.log_damaged,
         healed: match pass.begun_ms {
             0 => 0,
-            _ => mender.healed().saturating_sub(pass.healed_before),
+            _ => {
+                let runs = mender.healed().saturating_sub(pass.healed_before);
+                runs + pass.log_damaged.saturating_sub(of_log)
+            }
         },
-        left: wounds.len() as u64,
-        untried: untried as u64,
+        left: wounds.len() as u64 + of_log,
+        // The log's are tried over and over.
+        untried: untried as u64 + of_log,
         whole_ms: last.map_or(0, |last| last.ended_ms),
         whole_bytes: last.map_or(0, |last| last.bytes),
-        wounds: told.collect(),
+        wounds: told.chain(said_of_log).collect(),
         unread: pass.unread,
     }
 }

@@ -430,6 +430,21 @@ impl<S: Apply> Group<S> {
         self.engine.trigger().purge_log(gone.index).await.map_err(|why| stopped(&why))
     }
 
+    /// Reads the full segment of the log that has this entry again, or the oldest, past the page cache: how many bytes that
+    /// was, how many stretches of it are damaged, and with which entry the next one begins. What is damaged is noted, and
+    /// healed as ever. `None`: it is not full yet. It waits for the disk.
+    ///
+    /// # Errors
+    /// [`Error::Log`].
+    pub fn check_log(&self, from: u64) -> Result<Option<(u64, usize, u64)>> {
+        let Some(checked) = self.storage.log.check(to_log(from))? else { return Ok(None) };
+        for first in checked.damaged.iter().filter_map(|records| from_log(*records.start())) {
+            self.storage.wounds.note(first);
+        }
+        // The log's index is the engine's next.
+        Ok(Some((checked.bytes, checked.damaged.len(), *checked.records.end())))
+    }
+
     /// How many damaged entries of the log were healed by what other replicas have, and how many stretches that are
     /// known to be damaged are not healed.
     #[must_use]

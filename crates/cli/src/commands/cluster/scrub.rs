@@ -1,4 +1,4 @@
-//! `plimsoll cluster scrub`: every broker reads all its chapters from the disk itself.
+//! `plimsoll cluster scrub`: every broker reads all its chapters, and its logs, from the disk itself.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -272,7 +272,7 @@ impl Report {
             State::Unfinished => line(format_args!("unfinished: what was read is good, {read}")),
             State::Damaged => line(format_args!(
                 "damaged: {} found in {read}, {} healed, {} left as {}",
-                counted(sum(|of| of.damaged), "run"),
+                counted(sum(|of| of.damaged), "place"),
                 sum(|of| of.healed),
                 sum(|of| of.left),
                 if sum(|of| of.left) == 1 { "it is" } else { "they are" }
@@ -419,7 +419,7 @@ mod tests {
         let healed = changed(&|of| (of.damaged, of.healed) = (1, 1));
         assert_eq!(healed.state, State::Damaged);
         let said = healed.text();
-        assert!(said.contains("damaged: 1 run found in 40 MiB, 1 healed, 0 left"), "{said}");
+        assert!(said.contains("damaged: 1 place found in 40 MiB, 1 healed, 0 left"), "{said}");
         let left = changed(&|of| {
             (of.damaged, of.left) = (40, 40);
             of.wounds = vec!["topic orders, partition 1".to_owned()];
