@@ -425,6 +425,67 @@ mod tests {
         });
     }
 
+    /// A store with so many entries, none of which is in memory.
+    async fn store_of_old(entries: u64) -> LogStore {
+        let dir = Arc::new(SimDir::new());
+        let mut store = store_on(Arc::clone(&dir), Ack::Written);
+        for index in 0..entries {
+            drop(append(&mut store, normal(index, b"payload")).await);
+        }
+        drive(&store);
+        store_on(Arc::new(dir.crash(Crash::Process, 0)), Ack::Written)
+    }
+
+    /// It was a panic.
+    #[test]
+    fn an_entry_that_is_cut_off_while_it_is_read_is_an_error() {
+        run(async {
+            let storage = store_of_old(6).await.storage;
+            // As a reader finds it that looked what there is before the cut, and reads after it.
+            storage.log.truncate_after(to_log(2)).unwrap();
+            for read in [storage.read(3..4, usize::MAX).map(drop), storage.look_up(3).map(drop)] {
+                let why = read.unwrap_err();
+                assert!(matches!(why, Error::Log(LogError::Truncated { index: 4 })), "{why}");
+            }
+        });
+    }
+
+    /// A replica whose log was cut while it sent old entries, or served them, ended in a panic, or an error ended its engine.
+    #[test]
+    fn what_is_read_while_entries_are_cut_off_is_what_there_was_before_or_after() {
+        const ENTRIES: u64 = 300;
+        for kept in (10..ENTRIES).step_by(20) {
+            run(async {
+                let mut store = store_of_old(ENTRIES).await;
+                let storage = Arc::clone(&store.storage);
+                let begun = Arc::new(std::sync::Barrier::new(2));
+                let reads = {
+                    let begun = Arc::clone(&begun);
+                    move || {
+                        begun.wait();
+                        loop {
+                            let read = storage.read(0..ENTRIES, usize::MAX).unwrap();
+                            let of = |term| {
+                                read.iter().filter(move |it| it.log_id.leader_id.term == term)
+                            };
+                            match (of(1).count() as u64, of(2).count()) {
+                                (ENTRIES, 0) => {}
+                                (first, 0) if first == kept => {}
+                                (first, 1) if first == kept => return,
+                                mixed => panic!("{mixed:?} of {kept} and 1"),
+                            }
+                        }
+                    }
+                };
+                let reader = std::thread::spawn(reads);
+                begun.wait();
+                store.truncate_after(Some(log_id(1, kept - 1))).await.unwrap();
+                drop(append(&mut store, Entry::new_blank(log_id(2, kept))).await);
+                reader.join().unwrap();
+            });
+        }
+    }
+
     #[test]
     fn what_was_purged_stays_so_after_a_power_cut() {
         run(async {

@@ -159,6 +159,23 @@ impl Storage {
     /// The entries that the log has of a range, from its first on, until they have `max_bytes`: at
     /// least one where there is one. Reads the disk for what is not in memory any more.
     pub(crate) fn read(&self, range: Range<u64>, max_bytes: usize) -> Result<Vec<Entry>> {
+        loop {
+            let ends = self.ends();
+            let read = self.try_read(range.clone(), max_bytes);
+            // The disk is read without a lock: what was cut off or let go of meanwhile is not there, or others have its
+            // place.
+            if self.ends() == ends {
+                return read;
+            }
+        }
+    }
+
+    /// Changes with each entry that leaves the log, before the log itself does.
+    fn ends(&self) -> (u64, Option<LogId>) {
+        (self.wounds.cuts(), self.tail().purged())
+    }
+
+    fn try_read(&self, range: Range<u64>, max_bytes: usize) -> Result<Vec<Entry>> {
         let (old, newest) = {
             let tail = self.tail();
             let range = tail.clip(&range);
@@ -267,9 +284,10 @@ fn wait_until_written(log: &Log) -> Result<()> {
     Ok(())
 }
 
-/// The entry that a reader comes to next.
+/// The entry that a reader comes to next. What left the tail is written: if it is not there it was cut off.
 fn next_of(reader: &mut plimsoll_log::Reader, index: u64) -> Result<Entry> {
-    let record = reader.next_record()?.expect("what left the tail is written");
+    let cut_off = || plimsoll_log::Error::Truncated { index: to_log(index) };
+    let record = reader.next_record()?.ok_or_else(cut_off)?;
     record::decode(index, record.payload).map_err(|source| Error::NotAnEntry { index, source })
 }
 
