@@ -210,11 +210,12 @@ impl<S: Apply> Healing<S> {
         self.storage.upgrade().ok_or_else(ended)
     }
 
-    /// Does what waits for the disk.
+    /// Does what waits for the disk, and sees whether that has failed.
     async fn block<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Storage) -> Result<T> + Send + 'static,
     ) -> Result<T> {
+        let work = |storage: &Storage| work(storage).inspect_err(|why| storage.disk.see(why));
         let storage = self.storage()?;
         if storage.is_inline {
             return work(&storage);
@@ -274,12 +275,14 @@ mod tests {
     use bytes::Bytes;
     use futures_util::future::BoxFuture;
     use openraft::raft::VoteRequest;
+    use openraft::storage::RaftLogStorage;
     use plimsoll_log::{Ack, Dumped, Kind, SegmentState, View};
-    use plimsoll_simdisk::SimDir;
+    use plimsoll_simdisk::{Fault, FaultKind, Operation, SimDir};
     use plimsoll_sync::{Access, Dir};
     use tokio::time::timeout;
 
     use super::*;
+    use crate::cluster::log_store::LogStore;
     use crate::cluster::message::{AskDurable, Fitness, Refusal};
     use crate::cluster::types::Vote;
     use crate::cluster::{
@@ -330,12 +333,13 @@ mod tests {
     }
 
     struct One {
-        dir: Arc<dyn Dir>,
+        dir: Arc<SimDir>,
         group: Arc<Group<Nothing>>,
     }
 
     fn start(node: u64, net: &Net) -> One {
-        let dir: Arc<dyn Dir> = Arc::new(SimDir::new());
+        let disk = Arc::new(SimDir::new());
+        let dir: Arc<dyn Dir> = Arc::clone(&disk) as _;
         let log = plimsoll_log::Options { segment_bytes: 5 << 20, ..Default::default() };
         let (promise, must_sync) = (Ack::Buffered, |_: &[u8]| false);
         let options = Options { node, promise, must_sync, start: None, log, crew: None };
@@ -343,7 +347,7 @@ mod tests {
         let begin = Begin { carrier, founds: node == 1, ..Begin::alone() };
         let group = Recovered::open(&dir, options).unwrap().start_as(begin, Nothing).unwrap();
         net.heard().insert(node, group.receiver());
-        One { dir, group: Arc::new(group) }
+        One { dir: disk, group: Arc::new(group) }
     }
 
     impl One {
@@ -359,7 +363,7 @@ mod tests {
 
         /// Damages bytes of the frame of an entry, from there on.
         fn damage(&self, entry: u64, from: u64, bytes: &[u8]) {
-            let view = View::of(Arc::clone(&self.dir)).unwrap();
+            let view = View::of(Arc::clone(&self.dir) as Arc<dyn Dir>).unwrap();
             let mut found = None;
             for segment in view.outline().unwrap() {
                 let see = |dumped: Dumped<'_>| {
@@ -390,7 +394,7 @@ mod tests {
         }
 
         fn is_whole(&self) -> bool {
-            let view = View::of(Arc::clone(&self.dir)).unwrap();
+            let view = View::of(Arc::clone(&self.dir) as Arc<dyn Dir>).unwrap();
             let segments = view.verify(&|_, _| ()).unwrap();
             !segments.iter().any(|found| matches!(found.state, SegmentState::Corrupt(_)))
         }
@@ -543,6 +547,63 @@ mod tests {
             };
             timeout(PATIENCE, lacks).await.expect("it says so");
             assert_eq!(nodes[1].group.lack().map(|lack| lack.through), Some(first + 5));
+        });
+        net.heard().clear();
+    }
+
+    /// It was tried again every two seconds for ever.
+    #[test]
+    fn a_disk_that_fails_while_a_segment_is_healed_counts_as_failed() {
+        const EIO: i32 = 5;
+        for on in [Operation::Create, Operation::Write, Operation::Sync, Operation::Rename] {
+            let net = Net::default();
+            tell(async {
+                let (nodes, last) = three(&net).await;
+                let first = last + 1 - ENTRIES;
+                nodes[1].damage(first + 3, 500_000, &[0xa5]);
+                nodes[1].dir.inject(Fault::new(on, FaultKind::FailRaw(EIO)).sticky());
+                assert!(nodes[1].read(first + 3).is_err());
+                let fails = nodes[1].group.until_disk_fails();
+                let why = timeout(PATIENCE, fails).await.expect("it counts as failed");
+                assert_eq!(Some(why), nodes[1].group.why_disk_failed());
+            });
+            net.heard().clear();
+        }
+    }
+
+    /// A disk that lost a record for good is one from which others take over; what it cannot read it may still be given.
+    #[test]
+    fn a_read_that_fails_while_a_segment_is_healed_is_no_disk_that_fails() {
+        let net = Net::default();
+        tell(async {
+            let (nodes, last) = three(&net).await;
+            let first = last + 1 - ENTRIES;
+            nodes[1].damage(first + 3, 500_000, &[0xa5]);
+            assert!(nodes[1].read(first + 3).is_err());
+            nodes[1].dir.inject(Fault::new(Operation::Read, FaultKind::FailRaw(5)).times(3));
+            nodes[1].until_healed(1).await;
+            assert_eq!(nodes[1].group.why_disk_failed(), None);
+        });
+        net.heard().clear();
+    }
+
+    /// It ended the engine, and nobody was asked for the record.
+    #[test]
+    fn what_is_found_damaged_where_entries_are_cut_off_is_healed_and_then_they_are() {
+        let net = Net::default();
+        tell(async {
+            let (nodes, last) = three(&net).await;
+            let kept = last + 4 - ENTRIES;
+            let storage = &nodes[1].group.storage;
+            let id = storage.look_up(kept).unwrap().unwrap().log_id;
+            nodes[1].damage(kept, 500_000, &[0xa5]);
+            // As its engine does for another leader.
+            let mut store = LogStore::new(Arc::clone(storage));
+            let cut = timeout(PATIENCE, store.truncate_after(Some(id))).await;
+            cut.expect("it is healed").unwrap();
+            nodes[1].until_healed(1).await;
+            assert_eq!(storage.log.last_index(), to_log(kept));
+            assert_eq!(nodes[1].read(kept).unwrap(), Some(payload(3)));
         });
         net.heard().clear();
     }

@@ -2,7 +2,7 @@
 //! and its readers share it, as does the door, which asks it how far the log is durable.
 
 use std::ops::Range;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -43,6 +43,8 @@ pub(crate) struct Storage {
     pub(crate) testimony: OnceLock<Arc<dyn Testimony>>,
     /// No other thread works for the log: what waits for the disk does so here.
     pub(crate) is_inline: bool,
+    /// Entries are to be cut off, and the disk has no room for what that takes.
+    pub(crate) cut_lacks_room: AtomicBool,
 }
 
 impl Storage {
@@ -94,6 +96,7 @@ impl Storage {
             disk: Arc::default(),
             testimony,
             is_inline,
+            cut_lacks_room: AtomicBool::new(false),
         })
     }
 
@@ -116,8 +119,12 @@ impl Storage {
         Ok(())
     }
 
-    /// Why what the log has accepted waits: the disk has no room for it.
+    /// Why what the log has accepted, or is to cut off, waits: the disk has no room for it.
     pub(crate) fn lacks_room(&self) -> Option<Error> {
+        if self.cut_lacks_room.load(Ordering::Relaxed) {
+            let last_index = self.log.durable();
+            return Some(plimsoll_log::Error::OutOfSpace { last_index }.into());
+        }
         match self.log.health() {
             Err(why @ plimsoll_log::Error::OutOfSpace { .. }) => Some(why.into()),
             _ => None,
