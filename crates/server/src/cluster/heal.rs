@@ -117,7 +117,8 @@ impl<S: Apply> Healing<S> {
             }
             Err(why) => {
                 if matches!(why, Error::Log(LogError::Corrupt(_))) {
-                    self.is_lost(others.first().copied(), noted);
+                    let leader = self.engine.metrics().borrow_watched().current_leader;
+                    self.is_lost(leader.or(others.first().copied()), noted);
                 }
                 return Err(why);
             }
@@ -604,6 +605,37 @@ mod tests {
             nodes[1].until_healed(1).await;
             assert_eq!(storage.log.last_index(), to_log(kept));
             assert_eq!(nodes[1].read(kept).unwrap(), Some(payload(3)));
+        });
+        net.heard().clear();
+    }
+
+    /// Any other was named as the leader, be it there or not: whoever seeds asks the one that is named first.
+    #[test]
+    fn where_a_segment_cannot_be_healed_the_replica_is_seeded_by_who_leads() {
+        let net = Net::default();
+        tell(async {
+            let (nodes, last) = three(&net).await;
+            let first = last + 1 - ENTRIES;
+            nodes[0].group.hand_over(3).await.unwrap();
+            while nodes[1].group.leader() != Some(3) {
+                sleep(Duration::from_millis(5)).await;
+            }
+            let away = net.heard().remove(&1);
+            // What a segment follows no other node knows.
+            let view = View::of(Arc::clone(&nodes[1].dir) as Arc<dyn Dir>).unwrap();
+            let name = view.outline().unwrap().remove(0).segment;
+            let segment = nodes[1].dir.open(&name, Access::default()).unwrap();
+            segment.write_at(&[0xa5; 64], 4096).unwrap();
+            nodes[1].damage(first, 500_000, &[0xa5]);
+            assert!(nodes[1].read(first).is_err());
+            let lacks = async {
+                while nodes[1].group.lack().is_none() {
+                    sleep(Duration::from_millis(5)).await;
+                }
+            };
+            timeout(PATIENCE, lacks).await.expect("it says so");
+            assert_eq!(nodes[1].group.lack(), Some(Lack { leader: 3, through: first }));
+            drop(away);
         });
         net.heard().clear();
     }
