@@ -275,7 +275,8 @@ mod tests {
 
     use bytes::Bytes;
     use futures_util::future::BoxFuture;
-    use openraft::raft::VoteRequest;
+    use openraft::entry::RaftEntry;
+    use openraft::raft::{AppendEntriesRequest, VoteRequest};
     use openraft::storage::RaftLogStorage;
     use plimsoll_log::{Ack, Dumped, Kind, SegmentState, View};
     use plimsoll_simdisk::{Fault, FaultKind, Operation, SimDir};
@@ -450,8 +451,13 @@ mod tests {
             nodes[1].damage(first + 1, 0, &[0xa5; 4096]);
             nodes[2].damage(first + 2, 0, &[0; 512]);
             nodes[2].damage(first + 4, 70_000, &[0; 512]);
+            // One that is asked finds its own damage, and may have healed it before it is read here.
+            let heard = std::mem::take(&mut *net.heard());
             for (node, entry) in nodes.iter().zip(first..) {
                 assert!(node.read(entry).is_err());
+            }
+            *net.heard() = heard;
+            for (node, entry) in nodes.iter().zip(first..) {
                 let read = node.group.read_patiently(entry, 1).await.unwrap();
                 let number = entry - first;
                 assert_eq!(read, [(entry, Some(payload(number)))]);
@@ -607,6 +613,49 @@ mod tests {
             assert_eq!(nodes[1].read(kept).unwrap(), Some(payload(3)));
         });
         net.heard().clear();
+    }
+
+    /// The engine waits with it, and must not keep a broker that is asked to stop from stopping.
+    #[test]
+    fn a_replica_that_waits_for_room_to_cut_entries_off_says_so_and_can_be_closed() {
+        let net = Net::default();
+        tell(async {
+            let ([leader, ..], last) = three(&net).await;
+            let group = &leader.group;
+            let agreed = group.storage.look_up(last).unwrap().unwrap().log_id;
+            let leadership = group.wait_to_lead().await.unwrap();
+            net.heard().clear();
+            // Nobody else hears of this one.
+            let alone = group.propose(leadership, payload(0));
+            assert!(timeout(Duration::from_millis(100), alone).await.is_err());
+            let full = FaultKind::Fail(std::io::ErrorKind::StorageFull);
+            leader.dir.inject(Fault::new(Operation::Create, full).sticky());
+            // The first finds a file that is ready; each cuts off what the one before it sent.
+            let waits = async {
+                for term in 100.. {
+                    let id = crate::cluster::types::log_id(term, last + 1);
+                    let request = AppendEntriesRequest {
+                        vote: Vote::new_committed(term, 3),
+                        prev_log_id: Some(agreed),
+                        entries: vec![Entry::new_blank(id)],
+                        leader_commit: None,
+                    };
+                    leader.act(Request::Append(request)).await.unwrap();
+                }
+            };
+            let lacks = async {
+                while group.lacks_room().is_none() {
+                    sleep(Duration::from_millis(5)).await;
+                }
+            };
+            tokio::select! {
+                () = waits => {}
+                told = timeout(PATIENCE, lacks) => told.expect("it waits, and says so"),
+            }
+            let group = Arc::into_inner(leader.group).expect("nobody else has it");
+            let closed = tokio::task::spawn_blocking(|| group.close());
+            timeout(PATIENCE, closed).await.expect("it closes").unwrap().ok();
+        });
     }
 
     /// Any other was named as the leader, be it there or not: whoever seeds asks the one that is named first.
