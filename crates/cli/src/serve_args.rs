@@ -38,7 +38,8 @@ pub(crate) struct Typed {
     /// Where health, metrics and the status page are; 'none': nowhere
     #[arg(long, value_name = "ADDR", env = "PLIMSOLL_HTTP", default_value = "127.0.0.1:9093")]
     pub(crate) http: HttpAddress,
-    /// What clients are told to connect to, where that is not the address that it listens on
+    /// What clients are told to connect to, where that is not the address that it listens on; a node of a cluster that
+    /// listens on all addresses needs it
     #[arg(long, value_name = "HOST:PORT", env = "PLIMSOLL_ADVERTISE")]
     pub(crate) advertise: Option<String>,
     /// Which node of its cluster it is; without members it is alone

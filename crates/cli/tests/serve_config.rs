@@ -159,6 +159,38 @@ fn a_file_that_is_named_must_be_there() {
     assert!(told.contains("cannot read none.toml"), "{told}");
 }
 
+/// The other brokers, and all clients, were told to connect to 0.0.0.0: to themselves.
+#[test]
+fn a_node_of_a_cluster_that_listens_everywhere_must_say_what_others_connect_to() {
+    let dir = tempfile::tempdir().unwrap();
+    let serve = |args: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
+        command.current_dir(dir.path()).args(["serve", "--until-stdin-ends", "--http", "none"]);
+        command.args(["--node", "1", "--members", "1=127.0.0.1:19998", "--allow-anyone"]);
+        command.args(["--cluster-id", "0123456789abcdef0123456789abcdef"]).args(args);
+        let output = command.output().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    for [listen, advertise] in [
+        ["0.0.0.0:19997", ""],
+        ["[::]:19997", ""],
+        ["[::ffff:0.0.0.0]:19997", ""],
+        ["127.0.0.1:19997", "0.0.0.0:9092"],
+        ["127.0.0.1:19997", "[::]:9092"],
+    ] {
+        let of_flag = ["--listen", listen, "--advertise", advertise];
+        let (code, told) = serve(if advertise.is_empty() { &of_flag[..2] } else { &of_flag });
+        assert_eq!(code, Some(2), "{listen} {advertise}: {told}");
+        assert!(
+            told.contains("say where with --advertise HOST:PORT"),
+            "{listen} {advertise}: {told}"
+        );
+        assert!(fs::read_dir(dir.path()).unwrap().next().is_none(), "nothing was made");
+    }
+    let (code, told) = serve(&["--listen", "0.0.0.0:19997", "--advertise", "a.example:9092"]);
+    assert_eq!(code, Some(0), "{told}");
+}
+
 /// It was a panic.
 #[cfg(target_os = "linux")]
 #[test]

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -176,6 +176,13 @@ fn seat(config: &Config, advertised: Option<&(String, u16)>) -> Result<Option<Se
     if clients.1 == 0 {
         bail!("other brokers tell clients where this one is: --listen needs a port of its own");
     }
+    if is_anywhere(&clients.0) {
+        let (host, port) = clients;
+        bail!(
+            "clients and other brokers are told where this one is, and {host} is no place that they can connect to: \
+             say where with --advertise HOST:PORT, for example --advertise broker-{node}.example:{port}"
+        );
+    }
     Ok(Some(Seat {
         cluster: cluster.clone(),
         node,
@@ -208,6 +215,12 @@ fn check_who_may(config: &Config, listen: SocketAddr) -> Result<()> {
         "{listen} can be reached by others, and there is no authentication yet: whoever reaches it may \
          read, write and delete everything; --allow-anyone says that this is wanted"
     )
+}
+
+/// Whether nobody can connect to it from elsewhere: it is where one listens on all addresses of a machine.
+fn is_anywhere(host: &str) -> bool {
+    let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    bare.parse::<IpAddr>().is_ok_and(|address| address.to_canonical().is_unspecified())
 }
 
 fn host_and_port(text: &str) -> Result<(String, u16)> {

@@ -44,11 +44,19 @@ impl Commit {
         }
         // Before anybody waits for us: it takes its time, and on a full disk there may be none.
         let spare = self.files.stock.take_quickly().map_err(|error| self.no_spare(error))?;
+        // While it can be refused: once the marks are back the records are gone from memory.
+        if let Err(error) = self.files.note_cut() {
+            self.files.stock.put_back(spare);
+            let last_index = newest;
+            let is_full = error.is_out_of_space();
+            return Err(if is_full { Error::OutOfSpace { last_index } } else { error });
+        }
         let name = spare.name.clone();
         let cut = self.cut(last_index, first_index, spare);
         if cut.is_err() {
-            // It is of no use then, if it is still there.
+            // It is of no use then, if it is still there. Neither is the note.
             self.files.dir().remove(&name).ok();
+            self.sweep_soon();
         }
         cut
     }

@@ -125,6 +125,13 @@ impl Files {
         Ok(())
     }
 
+    /// Notes that segments that are no part of the log any more may be there from here on. Durable on return; it stays
+    /// until they are swept, which nobody does in the turn of retention or while `cutting` is held.
+    pub(crate) fn note_cut(&self) -> Result<()> {
+        self.is_cut_noted.store(true, SeqCst);
+        notes::begin_cut(self.dir())
+    }
+
     /// Gives the file that is ready under `spare_name` its name as a segment, durably, and opens it by
     /// that. It takes the place of all that came at or after its first index. A cut is noted before: the
     /// files that it replaces stay until they are [swept](Files::sweep).
@@ -139,8 +146,7 @@ impl Files {
     ) -> Result<Option<Arc<dyn File>>> {
         let cutting = is_cut.then(|| self.cutting.lock());
         if is_cut {
-            self.is_cut_noted.store(true, SeqCst);
-            notes::begin_cut(self.dir())?;
+            self.note_cut()?;
         }
         self.stale.claim(first_index);
         let name = segment_name(first_index);

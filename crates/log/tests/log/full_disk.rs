@@ -304,6 +304,28 @@ fn a_cut_on_a_full_disk_happens_or_changes_nothing() {
     }
 }
 
+/// Where the note of a cut found no room the log stopped: by then the records were gone from memory.
+#[test]
+fn a_cut_for_whose_note_there_is_no_room_changes_nothing() {
+    let dir = Arc::new(SimDir::new());
+    let (log, _) = Log::open_in(dir.clone(), driven()).unwrap();
+    append_to(&log, 60);
+    log.sync().unwrap();
+    let full = FaultKind::Fail(std::io::ErrorKind::StorageFull);
+    dir.inject(Fault::new(Operation::Create, full).named("cutting"));
+    let cut = log.truncate_after(50);
+    assert!(matches!(cut, Err(Error::OutOfSpace { .. })), "{cut:?}");
+    log.health().unwrap();
+    expect(&log, 1, 60);
+    log.truncate_after(50).unwrap();
+    append_to(&log, 70);
+    log.sync().unwrap();
+    log.close().unwrap();
+    let (log, recovery) = Log::open_in(dir, driven()).unwrap();
+    assert_eq!((recovery.first_index, recovery.last_index), (1, 70));
+    expect(&log, 1, 70);
+}
+
 /// Three opens that failed once, for want of a descriptor, abandoned two healthy files and stopped the log.
 #[test]
 fn a_process_without_descriptors_stops_no_log() {

@@ -236,7 +236,7 @@ fn a_log_that_stopped_in_a_cut_does_not_close_as_if_nothing_were_wrong() {
     let dir = Arc::new(SimDir::new());
     let (log, _) = Log::open_in(dyn_dir(&dir), story(RARELY)).unwrap();
     (1..=10).for_each(|_| assert!(log.append_with(&[7; 3000], Ack::Durable).is_ok()));
-    dir.inject(Fault::new(Operation::Create, FaultKind::FailRaw(5)).named("cutting"));
+    dir.inject(Fault::new(Operation::Rename, FaultKind::FailRaw(5)));
     assert!(matches!(log.truncate_after(5), Err(Error::Stopped { .. })));
     assert!(matches!(log.close(), Err(Error::Stopped { .. })));
     assert!(!dir.list().unwrap().iter().any(|name| name == "closed"));

@@ -11,10 +11,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use futures_util::future::{BoxFuture, FutureExt};
+use futures_util::future::{BoxFuture, FutureExt, join_all};
 use serde::Serialize;
 use tokio::sync::Mutex;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::company::Company;
 use super::coordinator::Coordinator;
@@ -32,8 +32,12 @@ const CALM: Duration = Duration::from_secs(10);
 const REST: Duration = Duration::from_secs(60);
 /// How often a node that is about to be stopped tries to have another lead.
 const TRIES: u32 = 3;
-/// How long a node that drains waits for its disk and the others'.
+/// How long a node that is about to be stopped takes for all that it leads, at most.
+const PARTS_WITHIN: Duration = Duration::from_secs(60);
+/// How long a node that drains waits for its disk and the others', for all shards together.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// How long a node takes to drain, at most, but for what its disk takes to note what was read: who asks for it waits longer.
+pub const DRAINS_WITHIN: Duration = PARTS_WITHIN.saturating_add(PATIENCE);
 
 /// The node that leads a shard where all is well, of those that vote on it, ascending.
 pub(crate) fn preferred(number: u32, voters: &[u64]) -> Option<u64> {
@@ -283,12 +287,15 @@ impl Leaders {
         self.drains.store(false, Ordering::Relaxed);
     }
 
-    /// Hands over all that this node leads, to whoever can lead it, and takes nothing back.
+    /// Hands over all that this node leads, to whoever can lead it, and takes nothing back. Not for long.
     pub(crate) async fn part(&self) -> Drained {
         self.drains.store(true, Ordering::Relaxed);
         let mut drained = Drained::default();
+        let until = Instant::now() + PARTS_WITHIN;
         for shard in self.all().into_iter().filter(|shard| shard.leads()) {
-            match self.until_given_away(&*shard).await {
+            let given = timeout_at(until, self.until_given_away(&*shard)).await;
+            let late = |_late| Err(format!("nobody else does after {} s", PARTS_WITHIN.as_secs()));
+            match given.unwrap_or_else(late) {
                 Ok(to) => drained.handed.extend(to.map(|to| (shard.number(), to))),
                 Err(why) => drop(drained.kept.insert(shard.number(), why)),
             }
@@ -298,17 +305,8 @@ impl Leaders {
 
     /// The same, and waits until all that is here is durable on a majority.
     pub(crate) async fn drain(&self) -> Drained {
-        let mut drained = self.part().await;
-        for shard in self.all() {
-            let settled = timeout(PATIENCE, shard.votes().settled()).await;
-            let why = match settled {
-                Ok(Ok(())) => continue,
-                Ok(Err(why)) => why.to_string(),
-                Err(_late) => format!("it is not after {} s", PATIENCE.as_secs()),
-            };
-            drained.unsynced.insert(shard.number(), why);
-        }
-        drained
+        let drained = self.part().await;
+        Drained { unsynced: unsynced(&self.all()).await, ..drained }
     }
 
     /// Who leads it then, if that is known. A node that was just started, or a leadership that ends just now, may need a moment.
@@ -392,6 +390,19 @@ impl Leaders {
     }
 }
 
+/// Waits until all that is in these shards is durable on a majority, but not for long: those of which it is not, and why.
+async fn unsynced(shards: &[Arc<dyn Led>]) -> BTreeMap<u32, String> {
+    let each = shards.iter().map(async |shard| {
+        let why = match timeout(PATIENCE, shard.votes().settled()).await {
+            Ok(Ok(())) => return None,
+            Ok(Err(why)) => why.to_string(),
+            Err(_late) => format!("it is not after {} s", PATIENCE.as_secs()),
+        };
+        Some((shard.number(), why))
+    });
+    join_all(each).await.into_iter().flatten().collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::layout::{DURABLE, SHARED};
@@ -407,5 +418,60 @@ mod tests {
         assert_eq!(of(&[]), [None; 3]);
         let others = [CONTROL, GROUPS, DURABLE].map(|number| preferred(number, &[1, 2, 3]));
         assert_eq!(others, [Some(1), Some(1), Some(2)]);
+    }
+    /// A shard that never is durable on a majority.
+    struct Stuck(u32);
+
+    impl Led for Stuck {
+        fn number(&self) -> u32 {
+            self.0
+        }
+
+        fn leads(&self) -> bool {
+            false
+        }
+
+        fn votes(&self) -> &dyn Votes {
+            self
+        }
+
+        fn hand_over(&self, _: u64) -> BoxFuture<'_, cluster::Result<()>> {
+            std::future::pending().boxed()
+        }
+    }
+
+    impl Votes for Stuck {
+        fn leader(&self) -> Option<u64> {
+            None
+        }
+
+        fn voters(&self) -> Vec<u64> {
+            vec![1, 2, 3]
+        }
+
+        fn is_thin(&self) -> bool {
+            true
+        }
+
+        fn is_well(&self, _: u64) -> bool {
+            false
+        }
+
+        fn settled(&self) -> BoxFuture<'static, cluster::Result<()>> {
+            std::future::pending().boxed()
+        }
+    }
+
+    /// It waited for one after the other: longer than whoever had asked.
+    #[test]
+    fn a_node_that_drains_waits_for_the_disks_of_all_its_shards_at_once() {
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        runtime.enable_time().start_paused(true).build().unwrap().block_on(async {
+            let shards = (0..9).map(|number| Arc::new(Stuck(number)) as Arc<dyn Led>);
+            let begun = Instant::now();
+            let unsynced = unsynced(&shards.collect::<Vec<_>>()).await;
+            assert!(begun.elapsed() <= PATIENCE + LOOK, "{:?}", begun.elapsed());
+            assert_eq!(unsynced.len(), 9);
+        });
     }
 }

@@ -128,7 +128,7 @@ pub(crate) use self::layout::{CONTROL, GROUPS, ID_DIGITS as CLUSTER_DIGITS, SHAR
 pub use self::layout::{SHARDS, cluster_in, found};
 pub(crate) use self::leader::Appended;
 pub(crate) use self::leaders::preferred;
-pub use self::leaders::{Drained, NotLed};
+pub use self::leaders::{DRAINS_WITHIN, Drained, NotLed};
 pub(crate) use self::leadership::Leader;
 pub use self::look::{Names, chapters_in, names_in, snapshot_of};
 pub use self::members::{Member, Members};

@@ -4,6 +4,10 @@
 //! It does so by itself now and then, slowly, and when an operator asks for it (`scrubs.rs`). One pass reads at a time: an
 //! operator's takes the place of one of the schedule, as it reads all of it too. What is found damaged is noted on the
 //! shelf, where the mender sees it.
+//!
+//! A pass reads the files that there are when it begins. A file that a merge, a compaction or a heal makes meanwhile is left
+//! to the next pass, as a new chapter is: what it holds was verified while it was copied, later than this pass began, and was
+//! synced before it took the place of others. So at the end of a pass all that there was at its beginning was verified since.
 
 use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -6,7 +6,8 @@
 //! with a tombstone, which is gone by now, may still be in there.
 //!
 //! *A row that is damaged itself* is known by its name alone. It is taken from a peer where nothing of the partition was
-//! compacted here, nor that run there: then it is a function of the log.
+//! compacted here, nor that run there: then it is a function of the log. How long it is only the peer says: what the
+//! partition, and the file, have in all bounds that.
 //!
 //! *What was damaged stays where it is until the other is named.* The run is written into a file of its own, synced, and one
 //! manifest names that file and calls the old place gone: as a compacted run takes the place of another. A power cut leaves
@@ -40,6 +41,8 @@ pub struct Broken {
     span: Span,
     /// Nothing of the partition was compacted here.
     is_plain: bool,
+    /// It has at most so many: so many has its partition, or its file.
+    bytes_max: u64,
 }
 
 /// A run that is written again, as far as it has come. Dropping it takes the file away.
@@ -115,7 +118,9 @@ impl Shelf {
                 last_index: footer.map_or(settled.end, |footer| footer.last_index),
                 time: footer.map_or(0, |footer| footer.time),
             };
-            Broken { opening, chapter, place, run, span, is_plain: of.clean_bytes == 0 }
+            let of_file = footer.map_or(u64::MAX, |footer| footer.batches_bytes());
+            let (is_plain, bytes_max) = (of.clean_bytes == 0, of.bytes.min(of_file));
+            Broken { opening, chapter, place, run, span, is_plain, bytes_max }
         });
         let broken: Vec<Broken> = broken.collect();
         if broken.is_empty() {
@@ -261,7 +266,8 @@ impl Broken {
                 let offsets = |run: &Run| (run.base_offset, run.end_offset);
                 what(ours) == what(theirs) && offsets(ours) == offsets(theirs)
             }
-            None => self.is_plain && theirs.compacted == 0,
+            // Room for all of it is reserved before it has come.
+            None => self.is_plain && theirs.compacted == 0 && theirs.bytes <= self.bytes_max,
         };
         is_same && theirs.key() == (self.opening, u64::from(self.chapter))
     }

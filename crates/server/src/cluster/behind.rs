@@ -14,9 +14,9 @@ const LATELY: Duration = Duration::from_secs(2);
 /// What is not in the leader's log any more, nor here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lack {
-    /// Who said so.
+    /// Who is asked for it first: who said so, or leads.
     pub leader: u64,
-    /// The last entry that it has let go of, as the engine counts.
+    /// The last entry that is not to be had, as the engine counts.
     pub through: u64,
 }
 

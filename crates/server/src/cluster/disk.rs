@@ -53,10 +53,10 @@ impl Disk {
     /// Looks whether this is the disk's failure.
     pub(crate) fn see(&self, why: &Error) {
         match why {
-            Error::Log(why) => self.look_at(why),
-            Error::Disk(why) if why.kind() != Some(ErrorKind::StorageFull) => {
+            Error::Log(LogError::Disk(why)) | Error::Disk(why) if keeps_nothing(why) => {
                 self.fails(|| why.to_string());
             }
+            Error::Log(why) => self.look_at(why),
             _ => {}
         }
     }
@@ -97,6 +97,15 @@ impl Disk {
     pub(crate) fn is_full(&self) -> bool {
         self.is_full.get().is_some_and(|is_full| is_full.load(Ordering::Relaxed))
     }
+}
+
+/// Whether a disk refuses what it is to keep. Not for want of room or of descriptors; and what it cannot read another
+/// replica may give.
+fn keeps_nothing(why: &plimsoll_sync::Error) -> bool {
+    use plimsoll_sync::Error::Io;
+    let is_read = matches!(why, Io { operation: "read" | "open" | "list", .. });
+    let is_full = matches!(why.kind(), Some(ErrorKind::StorageFull | ErrorKind::QuotaExceeded));
+    why.kind().is_some() && !is_read && !is_full && !why.is_out_of_descriptors()
 }
 
 /// Hears from the log what its disk does.

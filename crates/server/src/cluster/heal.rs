@@ -117,7 +117,8 @@ impl<S: Apply> Healing<S> {
             }
             Err(why) => {
                 if matches!(why, Error::Log(LogError::Corrupt(_))) {
-                    self.is_lost(others.first().copied(), noted);
+                    let leader = self.engine.metrics().borrow_watched().current_leader;
+                    self.is_lost(leader.or(others.first().copied()), noted);
                 }
                 return Err(why);
             }
@@ -210,11 +211,12 @@ impl<S: Apply> Healing<S> {
         self.storage.upgrade().ok_or_else(ended)
     }
 
-    /// Does what waits for the disk.
+    /// Does what waits for the disk, and sees whether that has failed.
     async fn block<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Storage) -> Result<T> + Send + 'static,
     ) -> Result<T> {
+        let work = |storage: &Storage| work(storage).inspect_err(|why| storage.disk.see(why));
         let storage = self.storage()?;
         if storage.is_inline {
             return work(&storage);
@@ -273,13 +275,16 @@ mod tests {
 
     use bytes::Bytes;
     use futures_util::future::BoxFuture;
-    use openraft::raft::VoteRequest;
+    use openraft::entry::RaftEntry;
+    use openraft::raft::{AppendEntriesRequest, VoteRequest};
+    use openraft::storage::RaftLogStorage;
     use plimsoll_log::{Ack, Dumped, Kind, SegmentState, View};
-    use plimsoll_simdisk::SimDir;
+    use plimsoll_simdisk::{Fault, FaultKind, Operation, SimDir};
     use plimsoll_sync::{Access, Dir};
     use tokio::time::timeout;
 
     use super::*;
+    use crate::cluster::log_store::LogStore;
     use crate::cluster::message::{AskDurable, Fitness, Refusal};
     use crate::cluster::types::Vote;
     use crate::cluster::{
@@ -330,12 +335,13 @@ mod tests {
     }
 
     struct One {
-        dir: Arc<dyn Dir>,
+        dir: Arc<SimDir>,
         group: Arc<Group<Nothing>>,
     }
 
     fn start(node: u64, net: &Net) -> One {
-        let dir: Arc<dyn Dir> = Arc::new(SimDir::new());
+        let disk = Arc::new(SimDir::new());
+        let dir: Arc<dyn Dir> = Arc::clone(&disk) as _;
         let log = plimsoll_log::Options { segment_bytes: 5 << 20, ..Default::default() };
         let (promise, must_sync) = (Ack::Buffered, |_: &[u8]| false);
         let options = Options { node, promise, must_sync, start: None, log, crew: None };
@@ -343,7 +349,7 @@ mod tests {
         let begin = Begin { carrier, founds: node == 1, ..Begin::alone() };
         let group = Recovered::open(&dir, options).unwrap().start_as(begin, Nothing).unwrap();
         net.heard().insert(node, group.receiver());
-        One { dir, group: Arc::new(group) }
+        One { dir: disk, group: Arc::new(group) }
     }
 
     impl One {
@@ -359,7 +365,7 @@ mod tests {
 
         /// Damages bytes of the frame of an entry, from there on.
         fn damage(&self, entry: u64, from: u64, bytes: &[u8]) {
-            let view = View::of(Arc::clone(&self.dir)).unwrap();
+            let view = View::of(Arc::clone(&self.dir) as Arc<dyn Dir>).unwrap();
             let mut found = None;
             for segment in view.outline().unwrap() {
                 let see = |dumped: Dumped<'_>| {
@@ -390,7 +396,7 @@ mod tests {
         }
 
         fn is_whole(&self) -> bool {
-            let view = View::of(Arc::clone(&self.dir)).unwrap();
+            let view = View::of(Arc::clone(&self.dir) as Arc<dyn Dir>).unwrap();
             let segments = view.verify(&|_, _| ()).unwrap();
             !segments.iter().any(|found| matches!(found.state, SegmentState::Corrupt(_)))
         }
@@ -445,8 +451,13 @@ mod tests {
             nodes[1].damage(first + 1, 0, &[0xa5; 4096]);
             nodes[2].damage(first + 2, 0, &[0; 512]);
             nodes[2].damage(first + 4, 70_000, &[0; 512]);
+            // One that is asked finds its own damage, and may have healed it before it is read here.
+            let heard = std::mem::take(&mut *net.heard());
             for (node, entry) in nodes.iter().zip(first..) {
                 assert!(node.read(entry).is_err());
+            }
+            *net.heard() = heard;
+            for (node, entry) in nodes.iter().zip(first..) {
                 let read = node.group.read_patiently(entry, 1).await.unwrap();
                 let number = entry - first;
                 assert_eq!(read, [(entry, Some(payload(number)))]);
@@ -543,6 +554,137 @@ mod tests {
             };
             timeout(PATIENCE, lacks).await.expect("it says so");
             assert_eq!(nodes[1].group.lack().map(|lack| lack.through), Some(first + 5));
+        });
+        net.heard().clear();
+    }
+
+    /// It was tried again every two seconds for ever.
+    #[test]
+    fn a_disk_that_fails_while_a_segment_is_healed_counts_as_failed() {
+        const EIO: i32 = 5;
+        for on in [Operation::Create, Operation::Write, Operation::Sync, Operation::Rename] {
+            let net = Net::default();
+            tell(async {
+                let (nodes, last) = three(&net).await;
+                let first = last + 1 - ENTRIES;
+                nodes[1].damage(first + 3, 500_000, &[0xa5]);
+                nodes[1].dir.inject(Fault::new(on, FaultKind::FailRaw(EIO)).sticky());
+                assert!(nodes[1].read(first + 3).is_err());
+                let fails = nodes[1].group.until_disk_fails();
+                let why = timeout(PATIENCE, fails).await.expect("it counts as failed");
+                assert_eq!(Some(why), nodes[1].group.why_disk_failed());
+            });
+            net.heard().clear();
+        }
+    }
+
+    /// A disk that lost a record for good is one from which others take over; what it cannot read it may still be given.
+    #[test]
+    fn a_read_that_fails_while_a_segment_is_healed_is_no_disk_that_fails() {
+        let net = Net::default();
+        tell(async {
+            let (nodes, last) = three(&net).await;
+            let first = last + 1 - ENTRIES;
+            nodes[1].damage(first + 3, 500_000, &[0xa5]);
+            assert!(nodes[1].read(first + 3).is_err());
+            nodes[1].dir.inject(Fault::new(Operation::Read, FaultKind::FailRaw(5)).times(3));
+            nodes[1].until_healed(1).await;
+            assert_eq!(nodes[1].group.why_disk_failed(), None);
+        });
+        net.heard().clear();
+    }
+
+    /// It ended the engine, and nobody was asked for the record.
+    #[test]
+    fn what_is_found_damaged_where_entries_are_cut_off_is_healed_and_then_they_are() {
+        let net = Net::default();
+        tell(async {
+            let (nodes, last) = three(&net).await;
+            let kept = last + 4 - ENTRIES;
+            let storage = &nodes[1].group.storage;
+            let id = storage.look_up(kept).unwrap().unwrap().log_id;
+            nodes[1].damage(kept, 500_000, &[0xa5]);
+            // As its engine does for another leader.
+            let mut store = LogStore::new(Arc::clone(storage));
+            let cut = timeout(PATIENCE, store.truncate_after(Some(id))).await;
+            cut.expect("it is healed").unwrap();
+            nodes[1].until_healed(1).await;
+            assert_eq!(storage.log.last_index(), to_log(kept));
+            assert_eq!(nodes[1].read(kept).unwrap(), Some(payload(3)));
+        });
+        net.heard().clear();
+    }
+
+    /// The engine waits with it, and must not keep a broker that is asked to stop from stopping.
+    #[test]
+    fn a_replica_that_waits_for_room_to_cut_entries_off_says_so_and_can_be_closed() {
+        let net = Net::default();
+        tell(async {
+            let ([leader, ..], last) = three(&net).await;
+            let group = &leader.group;
+            let agreed = group.storage.look_up(last).unwrap().unwrap().log_id;
+            let leadership = group.wait_to_lead().await.unwrap();
+            net.heard().clear();
+            // Nobody else hears of this one.
+            let alone = group.propose(leadership, payload(0));
+            assert!(timeout(Duration::from_millis(100), alone).await.is_err());
+            let full = FaultKind::Fail(std::io::ErrorKind::StorageFull);
+            leader.dir.inject(Fault::new(Operation::Create, full).sticky());
+            // The first finds a file that is ready; each cuts off what the one before it sent.
+            let waits = async {
+                for term in 100.. {
+                    let id = crate::cluster::types::log_id(term, last + 1);
+                    let request = AppendEntriesRequest {
+                        vote: Vote::new_committed(term, 3),
+                        prev_log_id: Some(agreed),
+                        entries: vec![Entry::new_blank(id)],
+                        leader_commit: None,
+                    };
+                    leader.act(Request::Append(request)).await.unwrap();
+                }
+            };
+            let lacks = async {
+                while group.lacks_room().is_none() {
+                    sleep(Duration::from_millis(5)).await;
+                }
+            };
+            tokio::select! {
+                () = waits => {}
+                told = timeout(PATIENCE, lacks) => told.expect("it waits, and says so"),
+            }
+            let group = Arc::into_inner(leader.group).expect("nobody else has it");
+            let closed = tokio::task::spawn_blocking(|| group.close());
+            timeout(PATIENCE, closed).await.expect("it closes").unwrap().ok();
+        });
+    }
+
+    /// Any other was named as the leader, be it there or not: whoever seeds asks the one that is named first.
+    #[test]
+    fn where_a_segment_cannot_be_healed_the_replica_is_seeded_by_who_leads() {
+        let net = Net::default();
+        tell(async {
+            let (nodes, last) = three(&net).await;
+            let first = last + 1 - ENTRIES;
+            nodes[0].group.hand_over(3).await.unwrap();
+            while nodes[1].group.leader() != Some(3) {
+                sleep(Duration::from_millis(5)).await;
+            }
+            let away = net.heard().remove(&1);
+            // What a segment follows no other node knows.
+            let view = View::of(Arc::clone(&nodes[1].dir) as Arc<dyn Dir>).unwrap();
+            let name = view.outline().unwrap().remove(0).segment;
+            let segment = nodes[1].dir.open(&name, Access::default()).unwrap();
+            segment.write_at(&[0xa5; 64], 4096).unwrap();
+            nodes[1].damage(first, 500_000, &[0xa5]);
+            assert!(nodes[1].read(first).is_err());
+            let lacks = async {
+                while nodes[1].group.lack().is_none() {
+                    sleep(Duration::from_millis(5)).await;
+                }
+            };
+            timeout(PATIENCE, lacks).await.expect("it says so");
+            assert_eq!(nodes[1].group.lack(), Some(Lack { leader: 3, through: first }));
+            drop(away);
         });
         net.heard().clear();
     }

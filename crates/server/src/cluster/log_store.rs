@@ -15,6 +15,8 @@
 //!   off between its first membership and its vote has both, the first or neither;
 //! * an entry that was cut off before it was reported never is, and that fails nothing;
 //! * once the disk has failed nothing is reported any more, neither as here nor as failed ([`Disk`]);
+//! * what is cut off is gone, durably, before anything is appended in its place, however long that waits for room or
+//!   for another replica;
 //! * the engine's thread waits for no disk: appends go to the ring, waits call back, and what has
 //!   to be durable on return (votes, cuts) is done on a thread of the runtime for blocking work.
 //!
@@ -41,6 +43,8 @@ use super::types::{Entry, LogId, Types, Vote};
 
 /// How long an entry waits before it looks again for room that nobody calls out.
 const LOOK: Duration = Duration::from_millis(1);
+/// The same for a cut: each look makes a file.
+const LOOK_FOR_CUT: Duration = Duration::from_millis(100);
 
 /// The engine's store of entries and votes.
 #[derive(Debug)]
@@ -180,7 +184,7 @@ impl RaftLogStorage<Types> for LogStore {
                 identity.vote = Some(vote);
             })
         };
-        self.block(save).await
+        Ok(self.block(save).await?)
     }
 
     async fn append<I>(&mut self, entries: I, callback: IOFlushed<Types>) -> io::Result<()>
@@ -211,8 +215,7 @@ impl RaftLogStorage<Types> for LogStore {
         };
         self.storage.must_be_durable.fetch_min(next_index, Relaxed);
         self.storage.wounds.cut_from(next_index);
-        // The record before the next entry's.
-        self.block(move |storage| Ok(storage.log.truncate_after(next_index)?)).await?;
+        self.until_cut_off(next_index).await?;
         // Not before: until then some of it may still be acknowledged. Who dies in between is taken for one
         // that forgot.
         match self.storage.testimony.get() {
@@ -222,26 +225,67 @@ impl RaftLogStorage<Types> for LogStore {
     }
 
     async fn purge(&mut self, purged: LogId) -> io::Result<()> {
-        self.block(move |storage| storage.purge(purged)).await
+        Ok(self.block(move |storage| storage.purge(purged)).await?)
     }
 }
 
 impl LogStore {
+    /// Cuts off what the log has from an entry on. Waits, as appends do, while the disk has no room for that; and, as
+    /// readers do, for what is damaged where it ends then, while other replicas are asked for it.
+    async fn until_cut_off(&self, next_index: u64) -> Result<()> {
+        let storage = &self.storage;
+        let mut wounds = storage.wounds.watch();
+        loop {
+            // The record before the next entry's.
+            let cut = move |storage: &Storage| Ok(storage.log.truncate_after(next_index)?);
+            let done = self.block(cut).await;
+            let is_full = matches!(done, Err(Error::Log(LogError::OutOfSpace { .. })));
+            match (storage.cut_lacks_room.swap(is_full, Relaxed), is_full) {
+                (false, true) => tracing::warn!(
+                    next_index,
+                    "entries are to be cut off, and the disk has no room for that: free some"
+                ),
+                (true, false) => tracing::info!(next_index, "there is room to cut entries off"),
+                _ => {}
+            }
+            match done {
+                Err(_full) if is_full => tokio::time::sleep(LOOK_FOR_CUT).await,
+                Err(why) => {
+                    let Some(damaged) = why.damaged_from() else {
+                        // Whatever it is that the disk refuses: it cannot follow its leader with that.
+                        if let Error::Log(LogError::Disk(why)) = &why
+                            && !why.is_out_of_descriptors()
+                        {
+                            storage.disk.fails(|| why.to_string());
+                        }
+                        return Err(why);
+                    };
+                    // What comes behind is to go.
+                    storage.wounds.note(damaged.min(next_index.saturating_sub(1)));
+                    if !storage.wounds.are_tended() || wounds.changed().await.is_err() {
+                        return Err(why);
+                    }
+                }
+                Ok(()) => return Ok(()),
+            }
+        }
+    }
+
     /// Does what waits for a disk, and holds up no other task meanwhile.
     async fn block(
         &self,
         work: impl FnOnce(&Storage) -> Result<()> + Send + 'static,
-    ) -> io::Result<()> {
+    ) -> Result<()> {
         let work = |storage: &Storage| work(storage).inspect_err(|why| storage.disk.see(why));
         if self.storage.is_inline {
-            return Ok(work(&self.storage)?);
+            return work(&self.storage);
         }
         let storage = Arc::clone(&self.storage);
         match tokio::task::spawn_blocking(move || work(&storage)).await {
-            Ok(done) => Ok(done?),
+            Ok(done) => done,
             Err(failed) => match failed.try_into_panic() {
                 Ok(panic) => std::panic::resume_unwind(panic),
-                Err(_) => Err(Error::Stopped { why: "its runtime has ended".to_owned() }.into()),
+                Err(_) => Err(Error::Stopped { why: "its runtime has ended".to_owned() }),
             },
         }
     }
@@ -256,12 +300,14 @@ mod tests {
     use openraft::type_config::TypeConfigExt;
     use openraft::{BasicNode, RaftLogReader};
     use plimsoll_log::{Clock, Options};
-    use plimsoll_simdisk::SimDir;
+    use plimsoll_simdisk::{Fault, FaultKind, Operation, SimDir};
     use plimsoll_sync::{Crash, Dir};
     use tokio::sync::oneshot::error::TryRecvError;
 
     use super::*;
     use crate::cluster::types::{Members, Payload, log_id};
+
+    const EIO: i32 = 5;
 
     type Signal = tokio::sync::oneshot::Receiver<io::Result<()>>;
 
@@ -423,6 +469,105 @@ mod tests {
             let four = all[..4].iter().map(crate::cluster::tail::bytes).sum();
             assert_eq!(read(0..9, four), all[..4]);
         });
+    }
+
+    /// A store with so many entries, none of which is in memory, and its disk.
+    async fn store_of_old(entries: u64) -> (LogStore, Arc<SimDir>) {
+        let dir = Arc::new(SimDir::new());
+        let mut store = store_on(Arc::clone(&dir), Ack::Written);
+        for index in 0..entries {
+            drop(append(&mut store, normal(index, b"payload")).await);
+        }
+        drive(&store);
+        let dir = Arc::new(dir.crash(Crash::Process, 0));
+        (store_on(Arc::clone(&dir), Ack::Written), dir)
+    }
+
+    /// It was an error of one shard's engine, and the node went on with the others.
+    #[test]
+    fn a_disk_that_fails_while_entries_are_cut_off_counts_as_failed() {
+        for on in [Operation::Create, Operation::Write, Operation::Sync, Operation::Read] {
+            run(async {
+                let (mut store, dir) = store_of_old(6).await;
+                store.storage.disk.is_shared(true);
+                dir.inject(Fault::new(on, FaultKind::FailRaw(EIO)).sticky());
+                store.truncate_after(Some(log_id(1, 2))).await.unwrap_err();
+                assert!(store.storage.disk.has_failed(), "{on}");
+            });
+        }
+    }
+
+    /// It ended the shard's engine until a restart.
+    #[test]
+    fn on_a_full_disk_a_cut_waits_for_room_and_says_so() {
+        run(async {
+            let (mut store, dir) = store_of_old(6).await;
+            let storage = Arc::clone(&store.storage);
+            storage.disk.is_shared(true);
+            let full = FaultKind::Fail(io::ErrorKind::StorageFull);
+            dir.inject(Fault::new(Operation::Create, full).times(4));
+            {
+                let mut cut = std::pin::pin!(store.truncate_after(Some(log_id(1, 2))));
+                while storage.lacks_room().is_none() {
+                    let waits = tokio::time::timeout(LOOK, &mut cut).await;
+                    assert!(waits.is_err(), "{waits:?}");
+                }
+                cut.await.unwrap();
+            }
+            assert!(storage.lacks_room().is_none() && !storage.disk.has_failed());
+            drop(append(&mut store, Entry::new_blank(log_id(2, 3))).await);
+            assert_eq!(storage.log.last_index(), to_log(3));
+        });
+    }
+
+    /// It was a panic.
+    #[test]
+    fn an_entry_that_is_cut_off_while_it_is_read_is_an_error() {
+        run(async {
+            let storage = store_of_old(6).await.0.storage;
+            // As a reader finds it that looked what there is before the cut, and reads after it.
+            storage.log.truncate_after(to_log(2)).unwrap();
+            for read in [storage.read(3..4, usize::MAX).map(drop), storage.look_up(3).map(drop)] {
+                let why = read.unwrap_err();
+                assert!(matches!(why, Error::Log(LogError::Truncated { index: 4 })), "{why}");
+            }
+        });
+    }
+
+    /// A replica whose log was cut while it sent old entries, or served them, ended in a panic, or an error ended its engine.
+    #[test]
+    fn what_is_read_while_entries_are_cut_off_is_what_there_was_before_or_after() {
+        const ENTRIES: u64 = 300;
+        for kept in (10..ENTRIES).step_by(20) {
+            run(async {
+                let (mut store, _) = store_of_old(ENTRIES).await;
+                let storage = Arc::clone(&store.storage);
+                let begun = Arc::new(std::sync::Barrier::new(2));
+                let reads = {
+                    let begun = Arc::clone(&begun);
+                    move || {
+                        begun.wait();
+                        loop {
+                            let read = storage.read(0..ENTRIES, usize::MAX).unwrap();
+                            let of = |term| {
+                                read.iter().filter(move |it| it.log_id.leader_id.term == term)
+                            };
+                            match (of(1).count() as u64, of(2).count()) {
+                                (ENTRIES, 0) => {}
+                                (first, 0) if first == kept => {}
+                                (first, 1) if first == kept => return,
+                                mixed => panic!("{mixed:?} of {kept} and 1"),
+                            }
+                        }
+                    }
+                };
+                let reader = std::thread::spawn(reads);
+                begun.wait();
+                store.truncate_after(Some(log_id(1, kept - 1))).await.unwrap();
+                drop(append(&mut store, Entry::new_blank(log_id(2, kept))).await);
+                reader.join().unwrap();
+            });
+        }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! and its readers share it, as does the door, which asks it how far the log is durable.
 
 use std::ops::Range;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -43,6 +43,8 @@ pub(crate) struct Storage {
     pub(crate) testimony: OnceLock<Arc<dyn Testimony>>,
     /// No other thread works for the log: what waits for the disk does so here.
     pub(crate) is_inline: bool,
+    /// Entries are to be cut off, and the disk has no room for what that takes.
+    pub(crate) cut_lacks_room: AtomicBool,
 }
 
 impl Storage {
@@ -94,6 +96,7 @@ impl Storage {
             disk: Arc::default(),
             testimony,
             is_inline,
+            cut_lacks_room: AtomicBool::new(false),
         })
     }
 
@@ -116,8 +119,12 @@ impl Storage {
         Ok(())
     }
 
-    /// Why what the log has accepted waits: the disk has no room for it.
+    /// Why what the log has accepted, or is to cut off, waits: the disk has no room for it.
     pub(crate) fn lacks_room(&self) -> Option<Error> {
+        if self.cut_lacks_room.load(Ordering::Relaxed) {
+            let last_index = self.log.durable();
+            return Some(plimsoll_log::Error::OutOfSpace { last_index }.into());
+        }
         match self.log.health() {
             Err(why @ plimsoll_log::Error::OutOfSpace { .. }) => Some(why.into()),
             _ => None,
@@ -159,6 +166,23 @@ impl Storage {
     /// The entries that the log has of a range, from its first on, until they have `max_bytes`: at
     /// least one where there is one. Reads the disk for what is not in memory any more.
     pub(crate) fn read(&self, range: Range<u64>, max_bytes: usize) -> Result<Vec<Entry>> {
+        loop {
+            let ends = self.ends();
+            let read = self.try_read(range.clone(), max_bytes);
+            // The disk is read without a lock: what was cut off or let go of meanwhile is not there, or others have its
+            // place.
+            if self.ends() == ends {
+                return read;
+            }
+        }
+    }
+
+    /// Changes with each entry that leaves the log, before the log itself does.
+    fn ends(&self) -> (u64, Option<LogId>) {
+        (self.wounds.cuts(), self.tail().purged())
+    }
+
+    fn try_read(&self, range: Range<u64>, max_bytes: usize) -> Result<Vec<Entry>> {
         let (old, newest) = {
             let tail = self.tail();
             let range = tail.clip(&range);
@@ -267,9 +291,10 @@ fn wait_until_written(log: &Log) -> Result<()> {
     Ok(())
 }
 
-/// The entry that a reader comes to next.
+/// The entry that a reader comes to next. What left the tail is written: if it is not there it was cut off.
 fn next_of(reader: &mut plimsoll_log::Reader, index: u64) -> Result<Entry> {
-    let record = reader.next_record()?.expect("what left the tail is written");
+    let cut_off = || plimsoll_log::Error::Truncated { index: to_log(index) };
+    let record = reader.next_record()?.ok_or_else(cut_off)?;
     record::decode(index, record.payload).map_err(|source| Error::NotAnEntry { index, source })
 }
 

@@ -80,9 +80,9 @@ impl Wounds {
         self.all_given().get(&index).cloned()
     }
 
-    /// How often entries were cut off: what is asked for from here on is of the log as it is now.
+    /// How often entries were cut off: what is asked for, or read, from here on is of the log as it is now.
     pub(crate) fn cuts(&self) -> u64 {
-        self.cuts.load(Ordering::Relaxed)
+        self.cuts.load(Ordering::SeqCst)
     }
 
     /// From here on these are served until they can be read, if nothing was cut off since it was asked for them. Whether they
@@ -118,7 +118,7 @@ impl Wounds {
     pub(crate) fn cut_from(&self, index: u64) {
         {
             let mut given = self.all_given();
-            self.cuts.fetch_add(1, Ordering::Relaxed);
+            self.cuts.fetch_add(1, Ordering::SeqCst);
             given.split_off(&index);
         }
         self.found.send_if_modified(|found| !found.open.split_off(&index).is_empty());

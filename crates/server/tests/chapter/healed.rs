@@ -6,6 +6,7 @@ use plimsoll_server::chapter::{Broken, Error, Piece, Run, Shelf, Survey};
 use plimsoll_server::shard::{Item, Opening, Settings, State};
 use plimsoll_simdisk::{Fault, FaultKind, Operation, SimDir};
 use plimsoll_sync::{Access, Crash, Dir};
+use twox_hash::XxHash3_64;
 
 use super::log::{
     Log, OF_SMALL, SETTINGS, SHARD, SMALL_ENDS, acts, batches, files, opens, partition, read_all,
@@ -149,6 +150,37 @@ fn what_is_not_the_run_that_is_damaged_heals_nothing() {
     let survey = Survey::of(&*disk, SHARD).unwrap();
     assert!(survey.strays.is_empty(), "{:?}", survey.strays);
     shelf.read(at, 0, i64::MAX, 1).unwrap_err();
+    assert!(heal(&shelf, &broken, &peer).unwrap());
+    reads_all(&log, &shelf, at);
+}
+
+/// Where a row is damaged nothing here says how long its run is: a peer could have any disk filled.
+#[test]
+fn a_peer_that_names_a_hostile_length_has_no_room_reserved() {
+    let log = small();
+    let at = OF_SMALL[1]();
+    let (disk, _) = settled(&log);
+    let of_partition: u64 = [1, 2].map(|chapter| run_of(&disk, at, chapter).2.bytes).iter().sum();
+    let (file, row, _) = run_of(&disk, at, 1);
+    let peer = opened(&settled(&log).0);
+    flip(&disk, file, row + 40);
+    let shelf = opened(&disk);
+    shelf.scrub(file, 0, u64::MAX, &mut |_| true).unwrap();
+    let broken = shelf.broken(at).remove(0);
+    let good = peer.give(at, 1, 0).unwrap().unwrap().encode().concat();
+    for bytes in [of_partition + 1, 1 << 40, i64::MAX as u64] {
+        let mut bad = good.clone();
+        // Its size, and the checksum of the row.
+        bad[80..88].copy_from_slice(&bytes.to_le_bytes());
+        let checksum = XxHash3_64::oneshot(&bad[..120]);
+        bad[120..128].copy_from_slice(&checksum.to_le_bytes());
+        let piece = Piece::decode(&bad.into()).unwrap();
+        let mut healing = shelf.begin_healing(broken.clone()).unwrap();
+        let begun = disk.operations();
+        let refused = healing.take(&piece).unwrap_err();
+        assert!(matches!(refused, Error::Strange { chapter: 1, .. }), "{bytes}: {refused}");
+        assert_eq!(disk.operations(), begun, "{bytes}: nothing was asked of the disk");
+    }
     assert!(heal(&shelf, &broken, &peer).unwrap());
     reads_all(&log, &shelf, at);
 }

@@ -5,14 +5,15 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use plimsoll_server::broker::DRAINS_WITHIN;
 use serde::Deserialize;
 
 use crate::commands::ask;
 use crate::exit::Exit;
 use crate::output;
 
-/// How long it may take: each shard's disk is waited for.
-const PATIENCE: Duration = Duration::from_secs(180);
+/// How long it may take: as long as the broker takes, and the way there and back on a busy machine.
+const PATIENCE: Duration = DRAINS_WITHIN.saturating_add(Duration::from_secs(30));
 
 /// What the node has done. A newer broker may say more.
 #[derive(Debug, Deserialize)]
