@@ -3,6 +3,8 @@
 //!
 //! They are killed, and have no memory that outlives a process: nothing proves that they forgot nothing.
 
+use std::fs;
+
 use serde_json::Value;
 
 use super::cluster::{Cluster, in_time, numbers, read, run};
@@ -113,4 +115,42 @@ fn three_that_may_have_forgotten_go_on_by_themselves_where_that_was_declared() {
     assert_eq!(found, (0..200).collect::<Vec<_>>());
     // It may just be opening again.
     until_each(&brokers[0], "they go on too", |now| now["generation"] == 1);
+}
+
+/// A decision that only some files had stayed there, and lifted the doubt of a later loss.
+#[test]
+fn a_decision_that_cannot_be_written_down_whole_leaves_nothing_for_a_later_loss() {
+    let cluster = Cluster::found();
+    drop(begun(&cluster));
+    let (first, second) = (cluster.start(1), cluster.start(2));
+    let shown = fenced(&first, 2);
+    let digests: Vec<&str> = shown.iter().map(|shard| shard["digest"].as_str().unwrap()).collect();
+    let in_the_way = |node| cluster.data(node).join("loss-6.new");
+    [1, 2].into_iter().for_each(|node| fs::create_dir(in_the_way(node)).unwrap());
+    let (code, why) = recover(&first, &digests, &[]);
+    assert_eq!(code, Some(2), "{why}");
+    assert!(why.contains("of shard 6 it cannot"), "{why}");
+    [1, 2].into_iter().for_each(|node| fs::remove_dir(in_the_way(node)).unwrap());
+    in_time("what was written is done", || {
+        let files = [1, 2].into_iter().flat_map(|node| [2, 4].map(|shard| (node, shard)));
+        for (node, shard) in files {
+            let path = cluster.data(node).join(format!("loss-{shard}"));
+            match fs::read(&path) {
+                // Its flag, which says that a doubt is lifted.
+                Ok(bytes) if bytes[56] == 1 => return Err(path.display().to_string()),
+                _ => {}
+            }
+        }
+        Ok(())
+    });
+    // Of one replica a doubt is lifted, which is no majority: all is decided anew.
+    in_time("all go on", || {
+        let now = fenced(&first, 2);
+        let digests: Vec<&str> = now.iter().map(|of| of["digest"].as_str().unwrap()).collect();
+        // The other may open again meanwhile.
+        let (code, why) = recover(&second, &digests, &[]);
+        if code == Some(0) { Ok(()) } else { Err(why) }
+    });
+    in_time("records again", || run(&second, "produce first", &numbers(100..200)));
+    assert_eq!(in_time("all is there", || read(&first)), (0..200).collect::<Vec<_>>());
 }

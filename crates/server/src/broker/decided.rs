@@ -69,6 +69,14 @@ impl Decided {
         written.map(drop).map_err(Failed::Directory)
     }
 
+    /// The same, unless as much is known: what a node was told itself says more than what others were.
+    pub(super) fn write_if_news(self, dir: &dyn Dir) -> Result<(), Failed> {
+        match Self::read(dir, self.number)? {
+            Some(known) if known.generation >= self.generation && !self.lifts => Ok(()),
+            _ => self.write(dir),
+        }
+    }
+
     pub(super) fn encode(self) -> [u8; BYTES] {
         let mut to = Vec::with_capacity(BYTES);
         to.extend_from_slice(&MAGIC);

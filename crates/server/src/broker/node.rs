@@ -285,7 +285,8 @@ impl Node {
                     of => Task::spawn(runtime, greet(company, lost, of, &topics.shard(of).group)),
                 });
             }
-            for number in in_doubt.into_iter().chain(forgot.iter().copied()) {
+            let in_doubt: BTreeSet<u32> = in_doubt.into_iter().chain(forgot.clone()).collect();
+            for number in in_doubt {
                 let dir = Arc::clone(dir);
                 meeting.push(match number {
                     GROUPS => Task::spawn(runtime, trust_once_clean(dir, number, &groups.group)),

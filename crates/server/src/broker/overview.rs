@@ -461,7 +461,7 @@ impl DataShard {
 }
 
 /// An error with its causes.
-fn sentence(error: &dyn std::error::Error) -> String {
+pub(super) fn sentence(error: &dyn std::error::Error) -> String {
     let mut said = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {

@@ -26,6 +26,7 @@ use super::known;
 use super::layout::{CONTROL, GROUPS, RECORDS, SHARDS};
 use super::operators::{self, Request};
 use super::options::OnMajorityDirty;
+use super::overview::sentence;
 use super::roll::{Condition, Roll, Row};
 use super::topics::Topics;
 use crate::cluster::{Newer, Outline};
@@ -98,6 +99,8 @@ pub(crate) struct Recovery {
     topics: Weak<Topics>,
     groups: Weak<Coordinator>,
     root: Arc<dyn plimsoll_sync::Dir>,
+    /// Held by whoever reads or writes what was decided: a file that is being made is nobody's to others.
+    files: Arc<Mutex<()>>,
     own: Own,
     /// Shards of which nobody leads, and what the roll said of them.
     fenced: Mutex<BTreeMap<u32, String>>,
@@ -118,6 +121,7 @@ impl Recovery {
             topics: Arc::downgrade(topics),
             groups: Arc::downgrade(groups),
             root: Arc::clone(root),
+            files: Arc::default(),
             own,
             fenced: Mutex::default(),
             reopens: watch::Sender::new(false),
@@ -258,8 +262,12 @@ impl Recovery {
                 self.take(of, is_declared).await.map(|()| Vec::new())
             }
             Request::Decided(number) => {
-                let root = Arc::clone(&self.root);
-                let read = spawn_blocking(move || Decided::read(&*root, number)).await;
+                let (root, files) = (Arc::clone(&self.root), Arc::clone(&self.files));
+                let read = move || {
+                    let _one = files.lock().unwrap_or_else(PoisonError::into_inner);
+                    Decided::read(&*root, number)
+                };
+                let read = spawn_blocking(read).await;
                 let read = read.map_err(|why| why.to_string())?.map_err(|why| why.to_string())?;
                 let decided = read.or_else(|| self.as_it_goes_on(number));
                 let decided = decided.ok_or_else(|| "nothing was decided of it".to_owned())?;
@@ -299,23 +307,22 @@ impl Recovery {
         self.write(of.into_iter().map(|(decided, _)| decided).collect()).await
     }
 
+    /// Where not all can be written, what was is done all the same, and at once: it would lift a doubt of some later start.
     async fn write(&self, all: Vec<Decided>) -> Result<(), String> {
-        let root = Arc::clone(&self.root);
-        let written = all.clone();
+        let (root, files) = (Arc::clone(&self.root), Arc::clone(&self.files));
         let write = move || {
-            written.into_iter().try_for_each(|decided| {
-                match Decided::read(&*root, decided.number)? {
-                    // What it was told itself says more than what others were.
-                    Some(known) if known.generation >= decided.generation && !decided.lifts => {
-                        Ok(())
-                    }
-                    _ => decided.write(&*root),
+            let _one = files.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut written = Vec::new();
+            for decided in all {
+                match decided.write_if_news(&*root) {
+                    Ok(()) => written.push(decided),
+                    Err(why) => return (written, Some((decided.number, sentence(&why)))),
                 }
-            })
+            }
+            (written, None)
         };
-        let written = spawn_blocking(write).await;
-        written.map_err(|why| why.to_string())?.map_err(|why| why.to_string())?;
-        for Decided { number, generation, lifts, .. } in all {
+        let (written, failed) = spawn_blocking(write).await.map_err(|why| why.to_string())?;
+        for Decided { number, generation, lifts, .. } in &written {
             tracing::warn!(
                 shard = number,
                 generation,
@@ -323,8 +330,14 @@ impl Recovery {
                 "after a loss the shard goes on with what the disks have: it opens again"
             );
         }
-        self.reopens.send_replace(true);
-        Ok(())
+        if !written.is_empty() {
+            self.reopens.send_replace(true);
+        }
+        let Some((number, why)) = failed else { return Ok(()) };
+        let done: Vec<u32> = written.iter().map(|decided| decided.number).collect();
+        Err(format!(
+            "of shards {done:?} it has written down what was decided, of shard {number} it cannot: {why}"
+        ))
     }
 
     /// Looks whether shards are fenced, and whether others have gone on without this node. Until the node ends.
@@ -341,7 +354,7 @@ impl Recovery {
                 fenced.into_iter().filter(|roll| roll.condition == Condition::Fenced).collect();
             {
                 let mut said = self.fenced.lock().unwrap_or_else(PoisonError::into_inner);
-                *said = fenced.iter().map(|roll| (roll.shard, sentence(roll))).collect();
+                *said = fenced.iter().map(|roll| (roll.shard, why_fenced(roll))).collect();
             }
             since.retain(|shard, (digest, _)| {
                 fenced.iter().any(|roll| roll.shard == *shard && roll.digest == *digest)
@@ -431,7 +444,7 @@ fn fenced(digests: &[String], rolls: Vec<Roll>) -> Result<Vec<Roll>, NotRecovere
 }
 
 /// Why nobody leads a fenced shard.
-fn sentence(roll: &Roll) -> String {
+fn why_fenced(roll: &Roll) -> String {
     let Roll { guaranteed, missing, digest, .. } = roll;
     let doubts: Vec<u64> =
         roll.rows.iter().filter(|row| row.is_in_doubt).map(|row| row.node).collect();

@@ -124,6 +124,12 @@ impl Reader {
         self.layout
     }
 
+    /// Bytes that are left.
+    #[must_use]
+    pub fn left(&self) -> usize {
+        self.bytes.len()
+    }
+
     /// Ok if nothing is left.
     pub fn finish(self) -> Result<(), Malformed> {
         if self.bytes.is_empty() { Ok(()) } else { Err(Malformed::Left(self.bytes.len())) }

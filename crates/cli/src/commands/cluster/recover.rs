@@ -34,7 +34,8 @@ pub(super) fn run(http: &str, digests: &[String], dry_run: bool, json: bool) -> 
             "{digest:?} is no digest: 32 hexadecimal digits, which plimsoll cluster status shows"
         );
     }
-    let path = format!("/cluster/recover?digest={}&dry_run={dry_run}", digests.join(","));
+    let path =
+        format!("/cluster/recover?digest={}&dry_run={dry_run}", digests.join(",").to_lowercase());
     let answer = ask::post(http, &path, PATIENCE)?;
     let read: Result<Vec<GoesOn>, _> = serde_json::from_str(&answer);
     let decided = read.with_context(|| format!("what {http} answers is no decision"))?;

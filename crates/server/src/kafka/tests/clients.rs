@@ -3,9 +3,10 @@
 use bytes::Bytes;
 
 use super::joined;
-use crate::kafka::band::Request;
+use crate::kafka::band::{Api, Request};
 use crate::kafka::batch::Batch;
-use crate::kafka::frame::Refused;
+use crate::kafka::frame::{Header, Refused};
+use crate::kafka::message::MetadataRequest;
 
 struct Sent {
     client: &'static str,
@@ -63,4 +64,18 @@ fn batches_of_clients_are_believed() {
         ("java-4.3.1", 2, true),
     ];
     assert_eq!(batches, expected);
+}
+
+/// The list of topics has four bytes where one belongs, so that three are left: its `list_topics` never came to an end.
+#[test]
+fn all_topics_may_be_asked_for_as_librdkafka_does() {
+    let header = Header { api: Api::Metadata, version: 12, correlation_id: 7, client_id: None };
+    let asked = MetadataRequest { topics: None, ..MetadataRequest::default() };
+    let asked = Request::from(MetadataRequest { allow_auto_topic_creation: false, ..asked });
+    let frame = joined(&asked.encode(&header))[4..].to_vec();
+    let more = |bytes: &[u8]| Request::decode([&frame[..], bytes].concat().into());
+    assert_eq!(more(&[1, 0, 0]).unwrap().1, asked);
+    for other in [&[1][..], &[1, 0], &[1, 0, 0, 0]] {
+        assert!(more(other).is_err(), "{other:?}");
+    }
 }
