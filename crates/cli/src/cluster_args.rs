@@ -142,7 +142,7 @@ First bring back every node that can be: one that forgot nothing has what the ot
 of what was acknowledged beyond, what the longest log has. The rest is gone, which the shard's log says from there on: offsets go
 on behind those that were given away, and consumers that had read further are told so as Kafka's brokers tell of a truncation.
 Nodes that do not answer now join when they come back. Shards that one power cut fenced are best told together: the brokers open
-again for it, and then each of the others has another digest.
+again for it, all their shards are away for some seconds, and then each of the others has another digest.
 
 Exit status: 0 the shards are led, 2 they are not, or what was shown has changed.")]
     Recover {

@@ -4,10 +4,13 @@
 //! They are killed, and have no memory that outlives a process: nothing proves that they forgot nothing.
 
 use std::fs;
+use std::thread;
+use std::time::Duration;
 
 use serde_json::Value;
 
 use super::cluster::{Cluster, in_time, numbers, read, run};
+use super::seeding::{SMALL, settle};
 use super::serving::{Broker, plimsoll, text};
 
 /// The shards of records that are acknowledged before they are durable. The topic has a partition in each of the first two.
@@ -153,4 +156,27 @@ fn a_decision_that_cannot_be_written_down_whole_leaves_nothing_for_a_later_loss(
     });
     in_time("records again", || run(&second, "produce first", &numbers(100..200)));
     assert_eq!(in_time("all is there", || read(&first)), (0..200).collect::<Vec<_>>());
+}
+
+/// Ten seconds after a start what was known before was noted anew, from a snapshot that knows of no D: what had been shown as
+/// guaranteed was not any more, and had another digest.
+#[test]
+#[expect(clippy::disallowed_methods, reason = "nothing must happen meanwhile")]
+fn what_is_guaranteed_stays_so_however_long_nobody_decides() {
+    let cluster = Cluster::found().with(&SMALL);
+    let brokers = begun(&cluster);
+    settle(&cluster, 1, &brokers[0], 0);
+    let known = until_each(&brokers[0], "all is durable", |now| {
+        now["shard"] != 2 || now["guaranteed"] == now["committed"]
+    });
+    // What is known is noted every ten seconds.
+    thread::sleep(Duration::from_secs(12));
+    drop(brokers);
+    let (first, _second) = (cluster.start(1), cluster.start(2));
+    let shown = fenced(&first, 2);
+    assert!(shown[0]["guaranteed"].as_u64() >= known[0]["guaranteed"].as_u64(), "{shown:?}");
+    thread::sleep(Duration::from_secs(12));
+    let now = fenced(&first, 2);
+    assert_eq!(now[0]["guaranteed"], shown[0]["guaranteed"]);
+    assert_eq!(now[0]["digest"], shown[0]["digest"]);
 }

@@ -70,7 +70,11 @@ pub(super) async fn rest(
     run: Arc<Run>,
     clock: fn() -> u64,
 ) {
-    let mut looked = SHARED.map(|number| Looked { number, ..Looked::default() });
+    let mut looked = SHARED.map(|number| {
+        // A start knows less, until somebody who leads tells it.
+        let known = known::read(&*root, number).unwrap_or_default();
+        Looked { number, known, ..Looked::default() }
+    });
     loop {
         tokio::time::sleep(QUIET).await;
         let Some(topics) = topics.upgrade() else { return };
@@ -85,9 +89,9 @@ pub(super) async fn rest(
             is_quiet &= applied == looked.applied && durable >= applied;
             looked.applied = applied;
             ends.insert(shard.number, durable);
-            let known = shard.group.outline();
-            let known = (known.committed, known.durable);
-            if known > looked.known {
+            let now = shard.group.outline();
+            let known = known::raised(looked.known, (now.committed, now.durable));
+            if known != looked.known {
                 looked.known = known;
                 more.push(*looked);
             }

@@ -17,6 +17,7 @@ use super::ends;
 use super::error::Failed;
 use super::intended::Intended;
 use super::keeper::Keeper;
+use super::known;
 use super::lately::Lately;
 use super::layout;
 use super::leader::{Appended, Ask, ChapterSize, Leads};
@@ -133,7 +134,10 @@ impl Found {
     }
 
     /// Goes on after a loss, as was decided. Durable on return.
-    pub(super) fn rise(&mut self, decided: Decided) -> Result<(), Failed> {
+    pub(super) fn rise(&mut self, root: &dyn Dir, decided: Decided) -> Result<(), Failed> {
+        if self.recovered.generation() < decided.generation {
+            known::forget_committed(root, self.number).map_err(Failed::Directory)?;
+        }
         self.decided = Some(decided);
         let number = self.number;
         self.recovered.rise(decided.generation).map_err(|why| Failed::Shard { number, why })

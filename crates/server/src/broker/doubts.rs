@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
+use std::sync::Arc;
 
 use plimsoll_sync::Dir;
 
@@ -30,7 +31,7 @@ pub(crate) fn doubts_of(dir: &dyn Dir, ends: &BTreeMap<u32, u64>) -> Result<Vec<
                 "it may have forgotten records of shard {number} that it acknowledged, and has not got them back from the \
                  others"
             ));
-        } else if stage.is_some() || has_dir(dir, &layout::seed(*number))? {
+        } else if stage.is_some() || is_being_given(dir, *number)? {
             doubts.push(format!("shard {number} is being given to it by another broker"));
         }
         let known = if has(&layout::known(*number)) { known::read(dir, *number) } else { None };
@@ -43,11 +44,26 @@ pub(crate) fn doubts_of(dir: &dyn Dir, ends: &BTreeMap<u32, u64>) -> Result<Vec<
     Ok(doubts)
 }
 
-/// Whether a directory is there: lists name files only.
-fn has_dir(dir: &dyn Dir, name: &str) -> Result<bool, Failed> {
+/// Whether anything of a shard is there that another broker has given. The directories stay, once they are made.
+fn is_being_given(dir: &dyn Dir, number: u32) -> Result<bool, Failed> {
+    let Some(given) = dir_of(dir, &layout::seed(number))? else { return Ok(false) };
+    if !given.list().map_err(Failed::Directory)?.is_empty() {
+        return Ok(true);
+    }
+    for name in [layout::shard(number), layout::chapters(number)] {
+        let Some(found) = dir_of(&*given, &name)? else { continue };
+        if !found.list().map_err(Failed::Directory)?.is_empty() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// A directory, if it is there: lists name files only.
+fn dir_of(dir: &dyn Dir, name: &str) -> Result<Option<Arc<dyn Dir>>, Failed> {
     match dir.open_dir(name) {
-        Err(why) if why.kind() == Some(ErrorKind::NotFound) => Ok(false),
-        found => found.map(|_| true).map_err(Failed::Directory),
+        Err(why) if why.kind() == Some(ErrorKind::NotFound) => Ok(None),
+        found => found.map(Some).map_err(Failed::Directory),
     }
 }
 
@@ -65,7 +81,9 @@ mod tests {
         known::write(&dir, 2, (12, 9)).unwrap();
         assert_eq!(doubts_of(&dir, &ends).unwrap(), [""; 0], "it has all that is durable");
         known::write(&dir, 2, (12, 10)).unwrap();
-        dir.create_dir("seed-3").unwrap();
+        let seed = dir.create_dir("seed-3").unwrap().create_dir("shard-3").unwrap();
+        assert_eq!(doubts_of(&dir, &ends).unwrap().len(), 1, "what was given is gone from there");
+        seed.create("identity", plimsoll_sync::Access::default()).unwrap();
         let said = doubts_of(&dir, &ends).unwrap();
         assert_eq!(said.len(), 2, "{said:?}");
         assert!(said[0].contains("ends at entry 9") && said[0].contains("up to 10"), "{said:?}");

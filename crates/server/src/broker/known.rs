@@ -34,6 +34,18 @@ pub(super) fn read(dir: &dyn Dir, number: u32) -> Option<(u64, u64)> {
     (bytes[..read] == encode(number, known)).then_some(known)
 }
 
+/// What is known, where that was known before: a start knows less than the run before it, until somebody who leads tells it.
+pub(super) fn raised(was: (u64, u64), now: (u64, u64)) -> (u64, u64) {
+    (was.0.max(now.0), was.1.max(now.1))
+}
+
+/// Where the shard goes on after a loss all up to D is there, and what was committed beyond may be other entries. Durable on
+/// return.
+pub(super) fn forget_committed(dir: &dyn Dir, number: u32) -> plimsoll_sync::Result<()> {
+    let Some((_, durable)) = read(dir, number) else { return Ok(()) };
+    write(dir, number, (durable, durable))
+}
+
 /// Notes C and D. Durable on return.
 pub(super) fn write(dir: &dyn Dir, number: u32, known: (u64, u64)) -> plimsoll_sync::Result<()> {
     let bytes = encode(number, known);
@@ -58,6 +70,19 @@ mod tests {
     use plimsoll_simdisk::SimDir;
 
     use super::*;
+
+    /// With a C that its snapshot had, and no D yet, a start took the place of what was known before.
+    #[test]
+    fn what_a_start_does_not_know_yet_takes_nothing_from_what_was_known() {
+        assert_eq!(raised((11_054, 11_031), (6_060, 0)), (11_054, 11_031));
+        assert_eq!(raised((9, 7), (12, 0)), (12, 7));
+        let dir = SimDir::new();
+        forget_committed(&dir, 2).unwrap();
+        assert_eq!(read(&dir, 2), None);
+        write(&dir, 2, (12, 9)).unwrap();
+        forget_committed(&dir, 2).unwrap();
+        assert_eq!(read(&dir, 2), Some((9, 9)));
+    }
 
     #[test]
     fn what_was_known_is_there_after_a_power_cut_and_damage_is_nothing() {

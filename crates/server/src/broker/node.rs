@@ -142,7 +142,7 @@ impl Node {
             } else {
                 Found::open(dir, number, ack, options.log(ring, options.flush), None, held)?
             };
-            decided.of(number).map_or(Ok(()), |decided| found.rise(decided))?;
+            decided.of(number).map_or(Ok(()), |decided| found.rise(&**dir, decided))?;
             Ok(found)
         };
         let shared = SHARED.into_iter().map(found).collect::<Result<Vec<_>, Failed>>()?;
@@ -285,7 +285,7 @@ impl Node {
                     of => Task::spawn(runtime, greet(company, lost, of, &topics.shard(of).group)),
                 });
             }
-            let in_doubt: BTreeSet<u32> = in_doubt.into_iter().chain(forgot.clone()).collect();
+            let in_doubt: BTreeSet<u32> = in_doubt.iter().copied().chain(forgot.clone()).collect();
             for number in in_doubt {
                 let dir = Arc::clone(dir);
                 meeting.push(match number {
@@ -300,6 +300,13 @@ impl Node {
         if !going_on.is_empty() {
             let shards = going_on.join(", ");
             verdict += &format!("; after a loss it was decided that these shards go on: {shards}");
+        }
+        let still: Vec<String> = in_doubt.iter().map(u32::to_string).collect();
+        if !still.is_empty() && forgot.is_empty() {
+            let shards = still.join(", ");
+            verdict += &format!(
+                "; of shards {shards} an earlier run may have lost records, and has not got them all back from the others"
+            );
         }
         if !forgot.is_empty() {
             verdict += "; it asks the other brokers for them, and votes once it has caught up";
