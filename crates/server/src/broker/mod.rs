@@ -34,7 +34,7 @@
 //! | `keeper.rs` | the task that writes it, and lets the log go |
 //! | `compactor.rs` | the task that keeps the newest record of each key |
 //! | `ends.rs` | how work on another thread is told to end |
-//! | `scrubber.rs` | reads every chapter of a shard again, now and then or when it is asked to |
+//! | `scrubber.rs` | reads every chapter of a shard again, and its log, now and then or when it is asked to |
 //! | `scrubs.rs`, `scrubbed.rs` | an operator has every node do that; what each says of it, drawn |
 //! | `mender.rs`, `giver.rs`, `repair.rs` | what is damaged in chapters is asked of other nodes; what gives it there; and how that is said, drawn |
 //! | `settler.rs` | the task that writes chapters, and has go what is past its retention in them |
