@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use super::cluster::{Cluster, in_time, numbers, read, run};
-use super::serving::{Broker, plimsoll};
+use super::serving::{Broker, plimsoll, text};
 
 /// Chapters of so many bytes: a few thousand records.
 pub(crate) const SMALL: [&str; 2] = ["--chapter-bytes", "64KiB"];
@@ -76,7 +76,10 @@ fn a_broker_that_was_away_for_chapters_is_given_them_and_serves_all() {
     drop(brokers[0].take());
     let third = brokers[2].as_ref().unwrap();
     in_time("two go on, and have all", || {
-        has_all(third, end + 9).map_err(|why| format!("{why}; {}", third.news()))
+        has_all(third, end + 9).map_err(|why| {
+            let said = plimsoll(&["broker", "status", "--json", "--http", &third.http]).output();
+            format!("{why}; {}", text(&said.unwrap().stdout))
+        })
     });
 }
 
