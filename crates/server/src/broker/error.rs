@@ -152,3 +152,14 @@ pub enum Failed {
     #[error("the threads of the logs cannot be started")]
     Threads(#[source] plimsoll_log::Error),
 }
+
+/// An error with its causes.
+pub(super) fn sentence(error: &dyn std::error::Error) -> String {
+    let mut said = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        said += &format!(": {error}");
+        cause = error.source();
+    }
+    said
+}

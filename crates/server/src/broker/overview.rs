@@ -8,6 +8,7 @@ use plimsoll_log::{Policy, Stats};
 use serde::Serialize;
 
 use super::data::DataShard;
+use super::error::sentence;
 use super::layout::{CONTROL, DURABLE, GROUPS};
 use super::leadership::{Leader, why_failed};
 use super::throttle::UNSETTLED_MAX;
@@ -458,15 +459,4 @@ impl DataShard {
             scrub_bytes: scrubbed.map(|scrubbed| scrubbed.bytes),
         }
     }
-}
-
-/// An error with its causes.
-pub(super) fn sentence(error: &dyn std::error::Error) -> String {
-    let mut said = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        said += &format!(": {error}");
-        cause = error.source();
-    }
-    said
 }
