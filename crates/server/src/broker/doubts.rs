@@ -2,15 +2,13 @@
 //! runs or not. Nothing is changed.
 
 use std::collections::BTreeMap;
-use std::io::ErrorKind;
-use std::sync::Arc;
 
 use plimsoll_sync::Dir;
 
 use super::error::Failed;
 use super::known;
 use super::layout;
-use super::seeded::Stage;
+use super::seeded::{Stage, found};
 use crate::run::{Mark, State};
 
 /// Why a broker may lack something, given where the log of each of its shards ends.
@@ -46,25 +44,17 @@ pub(crate) fn doubts_of(dir: &dyn Dir, ends: &BTreeMap<u32, u64>) -> Result<Vec<
 
 /// Whether anything of a shard is there that another broker has given. The directories stay, once they are made.
 fn is_being_given(dir: &dyn Dir, number: u32) -> Result<bool, Failed> {
-    let Some(given) = dir_of(dir, &layout::seed(number))? else { return Ok(false) };
+    let Some(given) = found(dir.open_dir(&layout::seed(number)))? else { return Ok(false) };
     if !given.list().map_err(Failed::Directory)?.is_empty() {
         return Ok(true);
     }
     for name in [layout::shard(number), layout::chapters(number)] {
-        let Some(found) = dir_of(&*given, &name)? else { continue };
-        if !found.list().map_err(Failed::Directory)?.is_empty() {
+        let Some(part) = found(given.open_dir(&name))? else { continue };
+        if !part.list().map_err(Failed::Directory)?.is_empty() {
             return Ok(true);
         }
     }
     Ok(false)
-}
-
-/// A directory, if it is there: lists name files only.
-fn dir_of(dir: &dyn Dir, name: &str) -> Result<Option<Arc<dyn Dir>>, Failed> {
-    match dir.open_dir(name) {
-        Err(why) if why.kind() == Some(ErrorKind::NotFound) => Ok(None),
-        found => found.map(Some).map_err(Failed::Directory),
-    }
 }
 
 #[cfg(test)]

@@ -118,9 +118,9 @@ impl Node {
             let memory = memory.as_ref().filter(|_| SHARED.contains(&number));
             memory.map_or(Ok(()), |memory| forget_ring(memory, number))
         };
-        let doubts = put_in_place(dir, node, forgets)?;
+        let whys = put_in_place(dir, node, forgets)?;
         let decided = Decisions::read(dir)?;
-        let in_doubt = doubts.keys().copied().filter(|number| !decided.lifts(*number));
+        let in_doubt = whys.keys().copied().filter(|number| !decided.lifts(*number));
         let in_doubt: Vec<u32> = in_doubt.collect();
         let company = Company::new(seat.as_ref(), founds, in_doubt.clone());
         let ring_bytes = ring_left(memory.as_ref()).unwrap_or(options.ring_bytes);
@@ -245,7 +245,7 @@ impl Node {
         let own = Own {
             incarnation: run.incarnation(),
             verdict: verdict.to_string(),
-            doubts,
+            doubts: whys.clone(),
             policy: options.on_majority_dirty,
             clock: now,
         };
@@ -301,12 +301,8 @@ impl Node {
             let shards = going_on.join(", ");
             verdict += &format!("; after a loss it was decided that these shards go on: {shards}");
         }
-        let still: Vec<String> = in_doubt.iter().map(u32::to_string).collect();
-        if !still.is_empty() && forgot.is_empty() {
-            let shards = still.join(", ");
-            verdict += &format!(
-                "; of shards {shards} an earlier run may have lost records, and has not got them all back from the others"
-            );
+        for number in &in_doubt {
+            verdict += &format!("; shard {number} is in doubt: {}", whys[number]);
         }
         if !forgot.is_empty() {
             verdict += "; it asks the other brokers for them, and votes once it has caught up";

@@ -195,7 +195,8 @@ fn empty(dir: &dyn Dir) -> Result<(), Failed> {
     names.iter().try_for_each(|name| dir.remove(name).map_err(Failed::Directory))
 }
 
-fn found<T>(opened: plimsoll_sync::Result<T>) -> Result<Option<T>, Failed> {
+/// What was opened, if it is there.
+pub(super) fn found<T>(opened: plimsoll_sync::Result<T>) -> Result<Option<T>, Failed> {
     match opened {
         Ok(found) => Ok(Some(found)),
         Err(why) if why.kind() == Some(ErrorKind::NotFound) => Ok(None),
