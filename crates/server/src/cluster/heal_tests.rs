@@ -1,0 +1,429 @@
+//! What a disk has lost of a log comes back from other replicas, on simulated disks.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use openraft::entry::RaftEntry;
+use openraft::raft::{AppendEntriesRequest, VoteRequest};
+use openraft::storage::RaftLogStorage;
+use plimsoll_log::{Ack, Dumped, Kind, SegmentState, View};
+use plimsoll_simdisk::{Fault, FaultKind, Operation, SimDir};
+use plimsoll_sync::{Access, Dir};
+use tokio::time::timeout;
+
+use super::*;
+use crate::cluster::log_store::LogStore;
+use crate::cluster::message::{AskDurable, Fitness, Refusal};
+use crate::cluster::types::Vote;
+use crate::cluster::{
+    Answered, Begin, Carrier, Group, Options, Receiver, Recovered, Stop, Unreached,
+};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+/// More than a replica keeps in memory.
+const ENTRIES: u64 = 14;
+
+#[derive(Debug)]
+struct Nothing;
+
+impl Apply for Nothing {
+    type Answer = ();
+
+    fn apply(&mut self, _: u64, _: u64, _: Option<&Bytes>) -> std::result::Result<(), Stop> {
+        Ok(())
+    }
+}
+
+type Heard = BTreeMap<u64, Receiver<Nothing>>;
+
+/// Those that hear each other.
+#[derive(Debug, Default, Clone)]
+struct Net(Arc<Mutex<Heard>>, u64);
+
+impl Net {
+    fn heard(&self) -> std::sync::MutexGuard<'_, Heard> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Carrier for Net {
+    fn ask(
+        &self,
+        to: u64,
+        _: bool,
+        request: Vec<Bytes>,
+    ) -> BoxFuture<'static, std::result::Result<Answered, Unreached>> {
+        let (heard, from) = (self.heard().get(&to).cloned(), self.1);
+        Box::pin(async move {
+            let away = || Unreached { to, why: "it is away".to_owned() };
+            let answer = heard.ok_or_else(away)?.answer(from, 1, &request.concat().into());
+            Ok(Answered { incarnation: 1, answer: answer.await.concat().into() })
+        })
+    }
+}
+
+struct One {
+    dir: Arc<SimDir>,
+    group: Arc<Group<Nothing>>,
+}
+
+fn start(node: u64, net: &Net) -> One {
+    let disk = Arc::new(SimDir::new());
+    let dir: Arc<dyn Dir> = Arc::clone(&disk) as _;
+    let log = plimsoll_log::Options { segment_bytes: 5 << 20, ..Default::default() };
+    let (promise, must_sync) = (Ack::Buffered, |_: &[u8]| false);
+    let options = Options { node, promise, must_sync, start: None, log, crew: None };
+    let carrier = Arc::new(Net(Arc::clone(&net.0), node));
+    let begin = Begin { carrier, founds: node == 1, ..Begin::alone() };
+    let group = Recovered::open(&dir, options).unwrap().start_as(begin, Nothing).unwrap();
+    net.heard().insert(node, group.receiver());
+    One { dir: disk, group: Arc::new(group) }
+}
+
+impl One {
+    async fn reaches(&self, index: u64) {
+        let reached = async {
+            // The log's last is the engine's next.
+            while self.group.applied() < Some(index) || self.group.synced() <= index {
+                sleep(Duration::from_millis(5)).await;
+            }
+        };
+        timeout(PATIENCE, reached).await.expect("it gets all of it");
+    }
+
+    /// Damages bytes of the frame of an entry, from there on.
+    fn damage(&self, entry: u64, from: u64, bytes: &[u8]) {
+        let view = View::of(Arc::clone(&self.dir) as Arc<dyn Dir>).unwrap();
+        let mut found = None;
+        for segment in view.outline().unwrap() {
+            let see = |dumped: Dumped<'_>| {
+                if let Dumped::Frame { byte_offset, frame, .. } = dumped
+                    && (frame.kind, frame.index) == (Kind::Record, to_log(entry))
+                {
+                    found = Some((segment.segment.clone(), byte_offset));
+                }
+                Ok::<(), LogError>(())
+            };
+            view.dump(&segment, see).unwrap();
+        }
+        let (name, at) = found.expect("it is there");
+        self.dir.open(&name, Access::default()).unwrap().write_at(bytes, at + from).unwrap();
+    }
+
+    fn read(&self, entry: u64) -> Result<Option<Bytes>> {
+        Ok(self.group.read(entry, 1)?.swap_remove(0).1)
+    }
+
+    async fn until_healed(&self, entries: u64) {
+        let healed = async {
+            while self.group.healed() != (entries, 0) {
+                sleep(Duration::from_millis(5)).await;
+            }
+        };
+        timeout(PATIENCE, healed).await.expect("it is healed");
+    }
+
+    fn is_whole(&self) -> bool {
+        let view = View::of(Arc::clone(&self.dir) as Arc<dyn Dir>).unwrap();
+        let segments = view.verify(&|_, _| ()).unwrap();
+        !segments.iter().any(|found| matches!(found.state, SegmentState::Corrupt(_)))
+    }
+
+    async fn act(&self, request: Request) -> std::result::Result<Answer, Refusal> {
+        self.group.receiver().act(request).await
+    }
+}
+
+fn payload(number: u64) -> Bytes {
+    vec![u8::try_from(number).unwrap(); 1 << 20].into()
+}
+
+async fn propose(group: &Group<Nothing>) -> u64 {
+    let leadership = group.wait_to_lead().await.unwrap();
+    let mut last = 0;
+    for number in 0..ENTRIES {
+        last = group.propose(leadership, payload(number)).await.unwrap().index;
+    }
+    last
+}
+
+/// Three that vote and have the same entries on their disks, and the last of them.
+async fn three(net: &Net) -> ([One; 3], u64) {
+    let nodes = [1, 2, 3].map(|node| start(node, net));
+    let leader = &nodes[0].group;
+    leader.wait_to_lead().await.unwrap();
+    leader.add(2, "").await.unwrap();
+    leader.add(3, "").await.unwrap();
+    leader.set_voters([1, 2, 3]).await.unwrap();
+    let last = propose(leader).await;
+    for node in &nodes {
+        node.reaches(last).await;
+    }
+    (nodes, last)
+}
+
+fn tell(story: impl Future<Output = ()>) {
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    runtime.enable_time().build().unwrap().block_on(story);
+}
+
+/// A block that rotted in a log was an error for ever, for whoever read it, and for whoever was to be sent it.
+#[test]
+fn three_replicas_with_different_bad_blocks_in_their_logs_heal_each_other() {
+    let net = Net::default();
+    tell(async {
+        let (nodes, last) = three(&net).await;
+        let first = last + 1 - ENTRIES;
+        // A byte of a record; a block with the frame's head, of which nothing is left; the other way round.
+        nodes[0].damage(first, 500_000, &[0xa5]);
+        nodes[1].damage(first + 1, 0, &[0xa5; 4096]);
+        nodes[2].damage(first + 2, 0, &[0; 512]);
+        nodes[2].damage(first + 4, 70_000, &[0; 512]);
+        // One that is asked finds its own damage, and may have healed it before it is read here.
+        let heard = std::mem::take(&mut *net.heard());
+        for (node, entry) in nodes.iter().zip(first..) {
+            assert!(node.read(entry).is_err());
+        }
+        *net.heard() = heard;
+        for (node, entry) in nodes.iter().zip(first..) {
+            let read = node.group.read_patiently(entry, 1).await.unwrap();
+            let number = entry - first;
+            assert_eq!(read, [(entry, Some(payload(number)))]);
+        }
+        // In another segment, and nobody came to it yet.
+        let read = nodes[2].group.read_patiently(first + 4, 1).await.unwrap();
+        assert_eq!(read, [(first + 4, Some(payload(4)))]);
+        for (node, entries) in nodes.iter().zip([1, 1, 2]) {
+            node.until_healed(entries).await;
+            assert!(node.is_whole());
+            for number in 0..ENTRIES {
+                assert_eq!(node.read(first + number).unwrap(), Some(payload(number)));
+            }
+        }
+    });
+    net.heard().clear();
+}
+
+#[test]
+fn a_replica_whose_log_is_damaged_neither_votes_nor_counts_for_d_until_it_is_healed() {
+    let net = Net::default();
+    tell(async {
+        let (nodes, last) = three(&net).await;
+        let first = last + 1 - ENTRIES;
+        let heard = std::mem::take(&mut *net.heard());
+        nodes[1].damage(first + 3, 500_000, &[0xa5]);
+        assert!(nodes[1].read(first + 3).is_err());
+        let vote = Vote::new(99, 3);
+        let ask = || VoteRequest::new(vote, nodes[1].group.storage.tail().last());
+        for request in [Request::Vote(ask()), Request::PreVote(ask())] {
+            assert_eq!(nodes[1].act(request).await.unwrap_err(), Refusal::DoesNotVote);
+        }
+        let tail = nodes[0].group.storage.tail().last().unwrap();
+        let leader = Vote::new_committed(tail.leader_id.term, 1);
+        let asked = || {
+            Request::Durable(AskDurable { vote: leader, last: tail, durable: None, syncs: false })
+        };
+        let answer = nodes[1].act(asked()).await.unwrap();
+        assert!(
+            matches!(answer, Answer::Durable(None, Fitness { votes: false, .. })),
+            "{answer:?}"
+        );
+        *net.heard() = heard;
+        nodes[1].until_healed(1).await;
+        let answer = nodes[1].act(asked()).await.unwrap();
+        assert!(
+            matches!(answer, Answer::Durable(Some(_), Fitness { votes: true, .. })),
+            "{answer:?}"
+        );
+        assert!(nodes[1].act(Request::PreVote(ask())).await.is_ok());
+    });
+    net.heard().clear();
+}
+
+/// What is asked for is given only where the log is the same: by what comes behind it.
+#[test]
+fn entries_are_given_only_to_whoever_has_what_follows_them() {
+    let net = Net::default();
+    tell(async {
+        let (nodes, last) = three(&net).await;
+        let first = last + 1 - ENTRIES;
+        let known = nodes[0].group.storage.look_up(first + 3).unwrap().unwrap().log_id;
+        let ask = |proof| Request::Give(AskEntries { first, end: first + 2, proof });
+        let Answer::Given(entries) = nodes[1].act(ask(known)).await.unwrap() else { panic!() };
+        assert_eq!(entries.len(), 2);
+        let other = crate::cluster::types::log_id(known.leader_id.term + 1, known.index);
+        let Answer::Given(entries) = nodes[1].act(ask(other)).await.unwrap() else { panic!() };
+        assert_eq!(entries.len(), 0);
+    });
+    net.heard().clear();
+}
+
+#[test]
+fn what_all_others_have_let_go_of_is_not_healed_and_the_replica_says_that_it_must_be_seeded() {
+    let net = Net::default();
+    tell(async {
+        let (nodes, last) = three(&net).await;
+        let first = last + 1 - ENTRIES;
+        for node in [&nodes[0], &nodes[2]] {
+            let group = Arc::clone(&node.group);
+            tokio::task::spawn_blocking(move || group.purge(first + 5)).await.unwrap().unwrap();
+        }
+        nodes[1].damage(first + 3, 500_000, &[0xa5]);
+        assert!(nodes[1].read(first + 3).is_err());
+        let lacks = async {
+            while nodes[1].group.lack().is_none() {
+                sleep(Duration::from_millis(5)).await;
+            }
+        };
+        timeout(PATIENCE, lacks).await.expect("it says so");
+        assert_eq!(nodes[1].group.lack().map(|lack| lack.through), Some(first + 5));
+    });
+    net.heard().clear();
+}
+
+/// It was tried again every two seconds for ever.
+#[test]
+fn a_disk_that_fails_while_a_segment_is_healed_counts_as_failed() {
+    const EIO: i32 = 5;
+    for on in [Operation::Create, Operation::Write, Operation::Sync, Operation::Rename] {
+        let net = Net::default();
+        tell(async {
+            let (nodes, last) = three(&net).await;
+            let first = last + 1 - ENTRIES;
+            nodes[1].damage(first + 3, 500_000, &[0xa5]);
+            nodes[1].dir.inject(Fault::new(on, FaultKind::FailRaw(EIO)).sticky());
+            assert!(nodes[1].read(first + 3).is_err());
+            let fails = nodes[1].group.until_disk_fails();
+            let why = timeout(PATIENCE, fails).await.expect("it counts as failed");
+            assert_eq!(Some(why), nodes[1].group.why_disk_failed());
+        });
+        net.heard().clear();
+    }
+}
+
+/// A disk that lost a record for good is one from which others take over; what it cannot read it may still be given.
+#[test]
+fn a_read_that_fails_while_a_segment_is_healed_is_no_disk_that_fails() {
+    let net = Net::default();
+    tell(async {
+        let (nodes, last) = three(&net).await;
+        let first = last + 1 - ENTRIES;
+        nodes[1].damage(first + 3, 500_000, &[0xa5]);
+        assert!(nodes[1].read(first + 3).is_err());
+        nodes[1].dir.inject(Fault::new(Operation::Read, FaultKind::FailRaw(5)).times(3));
+        nodes[1].until_healed(1).await;
+        assert_eq!(nodes[1].group.why_disk_failed(), None);
+    });
+    net.heard().clear();
+}
+
+/// It ended the engine, and nobody was asked for the record.
+#[test]
+fn what_is_found_damaged_where_entries_are_cut_off_is_healed_and_then_they_are() {
+    let net = Net::default();
+    tell(async {
+        let (nodes, last) = three(&net).await;
+        let kept = last + 4 - ENTRIES;
+        let storage = &nodes[1].group.storage;
+        let id = storage.look_up(kept).unwrap().unwrap().log_id;
+        nodes[1].damage(kept, 500_000, &[0xa5]);
+        // As its engine does for another leader.
+        let mut store = LogStore::new(Arc::clone(storage));
+        let cut = timeout(PATIENCE, store.truncate_after(Some(id))).await;
+        cut.expect("it is healed").unwrap();
+        nodes[1].until_healed(1).await;
+        assert_eq!(storage.log.last_index(), to_log(kept));
+        assert_eq!(nodes[1].read(kept).unwrap(), Some(payload(3)));
+    });
+    net.heard().clear();
+}
+
+/// The engine waits with it, and must not keep a broker that is asked to stop from stopping.
+#[test]
+fn a_replica_that_waits_for_room_to_cut_entries_off_says_so_and_can_be_closed() {
+    let net = Net::default();
+    tell(async {
+        let ([leader, ..], last) = three(&net).await;
+        let group = &leader.group;
+        let agreed = group.storage.look_up(last).unwrap().unwrap().log_id;
+        let leadership = group.wait_to_lead().await.unwrap();
+        net.heard().clear();
+        // Nobody else hears of this one.
+        let alone = group.propose(leadership, payload(0));
+        assert!(timeout(Duration::from_millis(100), alone).await.is_err());
+        let full = FaultKind::Fail(std::io::ErrorKind::StorageFull);
+        leader.dir.inject(Fault::new(Operation::Create, full).sticky());
+        // The first finds a file that is ready; each cuts off what the one before it sent.
+        let waits = async {
+            for term in 100.. {
+                let id = crate::cluster::types::log_id(term, last + 1);
+                let request = AppendEntriesRequest {
+                    vote: Vote::new_committed(term, 3),
+                    prev_log_id: Some(agreed),
+                    entries: vec![Entry::new_blank(id)],
+                    leader_commit: None,
+                };
+                leader.act(Request::Append(request)).await.unwrap();
+            }
+        };
+        let lacks = async {
+            while group.lacks_room().is_none() {
+                sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::select! {
+            () = waits => {}
+            told = timeout(PATIENCE, lacks) => told.expect("it waits, and says so"),
+        }
+        let group = Arc::into_inner(leader.group).expect("nobody else has it");
+        let closed = tokio::task::spawn_blocking(|| group.close());
+        timeout(PATIENCE, closed).await.expect("it closes").unwrap().ok();
+    });
+}
+
+/// Any other was named as the leader, be it there or not: whoever seeds asks the one that is named first.
+#[test]
+fn where_a_segment_cannot_be_healed_the_replica_is_seeded_by_who_leads() {
+    let net = Net::default();
+    tell(async {
+        let (nodes, last) = three(&net).await;
+        let first = last + 1 - ENTRIES;
+        nodes[0].group.hand_over(3).await.unwrap();
+        while nodes[1].group.leader() != Some(3) {
+            sleep(Duration::from_millis(5)).await;
+        }
+        let away = net.heard().remove(&1);
+        // What a segment follows no other node knows.
+        let view = View::of(Arc::clone(&nodes[1].dir) as Arc<dyn Dir>).unwrap();
+        let name = view.outline().unwrap().remove(0).segment;
+        let segment = nodes[1].dir.open(&name, Access::default()).unwrap();
+        segment.write_at(&[0xa5; 64], 4096).unwrap();
+        nodes[1].damage(first, 500_000, &[0xa5]);
+        assert!(nodes[1].read(first).is_err());
+        let lacks = async {
+            while nodes[1].group.lack().is_none() {
+                sleep(Duration::from_millis(5)).await;
+            }
+        };
+        timeout(PATIENCE, lacks).await.expect("it says so");
+        assert_eq!(nodes[1].group.lack(), Some(Lack { leader: 3, through: first }));
+        drop(away);
+    });
+    net.heard().clear();
+}
+
+#[test]
+fn alone_a_damaged_record_stays_an_error_that_names_it() {
+    let net = Net::default();
+    tell(async {
+        let one = start(1, &net);
+        let last = propose(&one.group).await;
+        one.reaches(last).await;
+        one.damage(last + 1 - ENTRIES, 500_000, &[0xa5]);
+        let read = one.group.read_patiently(last + 1 - ENTRIES, 1).await.unwrap_err();
+        assert_eq!(read.damaged_from(), Some(last + 1 - ENTRIES));
+    });
+    net.heard().clear();
+}
