@@ -5,6 +5,7 @@ must vote again. Everything else comes as it is drawn, also while another node i
 not vote yet."""
 
 import random
+import subprocess
 import time
 
 from cluster import NODES
@@ -13,8 +14,10 @@ from links import CLIENTS
 # How often each comes, beside the others.
 KINDS = {
     "kill": 5, "kill all": 1, "pause": 4, "part": 3, "part one way": 3, "cut off": 3, "slow link": 1,
-    "stall the disk": 2, "power cut": 5, "restart": 2, "rolling restart": 1,
+    "stall the disk": 2, "power cut": 5, "restart": 2, "rolling restart": 1, "move": 5,
 }
+# Topics whose partitions move: no others do.
+MOVED = ["from-memory", "plain", "async"]
 # Between one and the next, at most; and how long one lasts.
 REST_S = 4
 LASTS_S = 6
@@ -32,6 +35,7 @@ class Fault:
         self.rest_s = REST_S * draw.random()
         self.is_with_clients = draw.random() < 0.5
         self.is_silent = draw.random() < 0.5
+        self.topic = draw.choice(MOVED)
 
     def __str__(self):
         return f"{self.kind} {self.nodes[0]} for {self.lasts_s:.1f} s"
@@ -53,6 +57,8 @@ class Chaos:
         self.counts = dict.fromkeys(KINDS, 0)
         # When each that lasts is over, and what ends it.
         self.lasting = []
+        # Partitions that are being moved, by whom.
+        self.moves = []
 
     def run(self, faults, seconds):
         deadline = time.monotonic() + seconds
@@ -81,6 +87,10 @@ class Chaos:
             ends()
         self.lasting = []
         self.cluster.heal()
+
+    def moved(self):
+        """How many moves were done in time. Those that were not may have been agreed on, or not."""
+        return sum(move.wait() == 0 for move in self.moves)
 
     def later(self, fault, ends):
         self.lasting.append((time.monotonic() + fault.lasts_s, ends))
@@ -166,6 +176,14 @@ class Chaos:
             node = self.cluster.nodes[number]
             node.end()
             node.start()
+
+    def move(self, fault):
+        """Nobody waits for it: other things happen on its way."""
+        one, other, _ = fault.nodes
+        command = ["topic", "move", fault.topic, "--to", str(one), "--broker", self.cluster.nodes[other].address]
+        self.moves.append(subprocess.Popen(
+            [self.cluster.program, *command], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        ))
 
     def until_all_vote(self):
         """What lasts goes on to its end meanwhile, and what is gone is started."""

@@ -67,6 +67,18 @@ Exit status: 0 ok; 2 refused, or no broker. If settings were changed before part
 says so."
     )]
     Alter(AlterArgs),
+    /// Have partitions go on under other brokers, while they are written and read
+    #[command(after_help = "Examples:
+  plimsoll topic move orders --to 2                            all of it
+  plimsoll topic move orders --partition 0 --partition 3 --to 2
+  plimsoll topic move orders --to 1 --to 2 --to 3              in turn: spread over three
+
+What was written before stays where it is, and is read through the new leader. Producers and consumers are told
+that the leader has changed, and go on by themselves. A topic with flush.messages=1 does not move.
+
+Exit status: 0 they are led there; 2 refused, not done in time, or no broker; 130 interrupted (143 by SIGTERM): what was
+agreed on is done all the same.")]
+    Move(MoveArgs),
     /// Delete a topic and its records, for good
     #[command(after_help = "Examples:
   plimsoll topic delete orders
@@ -116,6 +128,19 @@ pub(crate) struct AlterArgs {
     /// How many partitions it is to have, with those that it has
     #[arg(long, value_name = "N", value_parser = partitions(), group = "change")]
     pub(crate) partitions: Option<i32>,
+}
+
+/// What to move, and where.
+#[derive(Debug, clap::Args)]
+pub(crate) struct MoveArgs {
+    #[command(flatten)]
+    pub(crate) topic: NamedTopic,
+    /// The broker that is to lead; of several each leads some, in turn
+    #[arg(long, value_name = "NODE", required = true, value_parser = clap::value_parser!(i32).range(0..))]
+    pub(crate) to: Vec<i32>,
+    /// Only this partition; may be given several times
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(i32).range(0..))]
+    pub(crate) partition: Vec<i32>,
 }
 
 /// What to do with consumer groups.

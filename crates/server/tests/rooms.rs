@@ -10,7 +10,7 @@ use bytes::Bytes;
 use clients::batches;
 use plimsoll_log::Ack;
 use plimsoll_server::cluster::{Apply, Group, Leadership, Options, Stop};
-use plimsoll_server::control::{Catalog, Change, TopicSettings, reconcile};
+use plimsoll_server::control::{Catalog, Change, Left, TopicSettings, reconcile};
 use plimsoll_server::kafka;
 use plimsoll_server::shard::{
     Answer, Entry, Fence, Held, Item, Opening, Proposal, Proposer, State, Submission, Tail,
@@ -87,7 +87,7 @@ impl Node {
         let (id, shards) = (TopicId([9; 16]), vec![1, 1]);
         catalog.apply(&Change::Create { id, name, shards, settings }).unwrap();
         let mut node = Self { group, shared, leadership, proposer, catalog };
-        let items = reconcile(&node.catalog, 1, &node.shard().state);
+        let items = reconcile(&node.catalog, 1, &node.shard().state, &Left::new());
         node.act(&items);
         node
     }

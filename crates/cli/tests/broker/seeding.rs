@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use super::cluster::{Cluster, in_time, numbers, read, run};
+use super::joining::until_these_vote;
 use super::serving::{Broker, plimsoll, text};
 
 /// Chapters of so many bytes: a few thousand records.
@@ -57,6 +58,8 @@ fn a_broker_that_was_away_for_chapters_is_given_them_and_serves_all() {
         run(first, "topic create first", "")
             .or_else(|why| if why.contains("exists") { Ok(String::new()) } else { Err(why) })
     });
+    // Who does not vote by now will not while it lacks chapters, and the first would be the only one.
+    until_these_vote(brokers[0].as_ref().unwrap(), &[1, 2, 3]);
     settle(&cluster, 3, brokers[0].as_ref().unwrap(), 0);
     drop(brokers[2].take());
     // The log is kept back for who answered lately: beyond that it goes.

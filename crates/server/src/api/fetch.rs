@@ -16,7 +16,7 @@ use super::nearest::{Readable, rack_of};
 use super::offsets;
 use super::session::{Located, READ_COMMITTED, Session, check_epoch};
 use super::{Room, Told};
-use crate::broker::{Ends, Read, Reading};
+use crate::broker::{DataShard, Ends, Lies, Read, Reading};
 use crate::kafka::band::Response;
 use crate::kafka::error::ErrorCode;
 use crate::kafka::message::{
@@ -103,6 +103,7 @@ pub(super) async fn fetch(session: Session, request: FetchRequest, version: i16)
             let all = wanted.iter().flat_map(|topic| &topic.partitions);
             for wanted in all.filter_map(|(_, wanted)| wanted.as_ref().ok()) {
                 wanted.at.shard.replica.watch(wanted.at.opening, &notify);
+                wanted.at.stays.watch(&notify);
             }
         }
         let for_records = || session.budget.for_records(asked_bytes, needed_bytes);
@@ -273,6 +274,8 @@ async fn look_at_once(
 /// A partition that is read.
 struct Begun<'a> {
     at: &'a Located,
+    /// Where what is read lies.
+    shard: &'a Arc<DataShard>,
     ends: Ends,
     /// What, and whether it may be larger than its room; nothing, where it is at its end, or there is no room.
     reading: Option<(Reading, bool)>,
@@ -315,7 +318,14 @@ fn begin<'a>(
         if ended.epoch < *last_epoch || ended.end_offset < *from {
             // It has records that are not ours: it is told at once.
             found.is_urgent = true;
-            return Ok(Begun { at, ends, reading: None, diverging_epoch: ended, nearer: None });
+            return Ok(Begun {
+                at,
+                shard,
+                ends,
+                reading: None,
+                diverging_epoch: ended,
+                nearer: None,
+            });
         }
     }
     if *from > ends.committed {
@@ -324,7 +334,7 @@ fn begin<'a>(
     if let Some(nearer) = wanted.nearer.filter(|_| !follows) {
         found.is_urgent = true;
         let diverging_epoch = DivergingEpoch::default();
-        return Ok(Begun { at, ends, reading: None, diverging_epoch, nearer: Some(nearer) });
+        return Ok(Begun { at, shard, ends, reading: None, diverging_epoch, nearer: Some(nearer) });
     }
     let end = at.end(ends, *isolation_level);
     if end < ends.visible {
@@ -334,23 +344,30 @@ fn begin<'a>(
         found.waits_for_copies.entry((shard.number, copies)).or_insert(copied);
     }
     let reading = Reading { opening: *opening, from: *from, end, bytes_max: *bytes_max };
+    let (shard, reading) = match at.stays.find(*from) {
+        Lies::Last => (shard, reading),
+        Lies::Earlier(stay) => (&stay.shard, stay.reading(reading)),
+        Lies::Unknown => return Err((ErrorCode::OffsetNotAvailable, Some(ends))),
+    };
+    let end = reading.end;
     found.has_no_room |= left.is_none() && *from < end && shard.has(reading);
     let room = left.map(|left| left.min(*bytes_max)).filter(|room| *room > 0 || is_first);
     let reading = room.filter(|_| *from < end).map(|room| {
         *left = left.map(|left| left.saturating_sub(room));
         (Reading { bytes_max: room, ..reading }, is_first)
     });
-    Ok(Begun { at, ends, reading, diverging_epoch: DivergingEpoch::default(), nearer: None })
+    let diverging_epoch = DivergingEpoch::default();
+    Ok(Begun { at, shard, ends, reading, diverging_epoch, nearer: None })
 }
 
 /// With what was read of it.
 async fn ended(begun: Result<Begun<'_>, Refused>) -> Result<(Begun<'_>, Read), Refused> {
     let begun = begun?;
     let Some((reading, _)) = begun.reading else { return Ok((begun, Read::default())) };
-    let read = begun.at.shard.read(reading).await;
+    let read = begun.shard.read(reading).await;
     let mut read = read.map_err(|_why| (ErrorCode::KafkaStorageError, Some(begun.ends)))?;
     if read.is_void
-        && let Some(empty) = begun.at.shard.pass_over(reading)
+        && let Some(empty) = begun.shard.pass_over(reading)
     {
         read.bytes = empty.len();
         read.batches.push(empty);
@@ -366,7 +383,7 @@ impl Found {
         (begun, mut read): (Begun<'_>, Read),
         left: &mut Option<usize>,
     ) -> FetchedPartition {
-        let Begun { at, ends, reading, diverging_epoch, nearer } = begun;
+        let Begun { at, ends, reading, diverging_epoch, nearer, .. } = begun;
         if let Some((Reading { bytes_max: room, .. }, is_first)) = reading {
             // Only what comes first may be larger than what is asked for.
             if read.bytes > room && !is_first {

@@ -200,7 +200,7 @@ pub(super) fn log_dirs(
     let size = |name: &str, partition_index| {
         let at = session.locate(&catalog, name, partition_index).ok()?;
         let unsettled = at.shard.replica.lock().state.partition(at.opening)?.bytes();
-        let bytes = at.shard.shelf.bytes(at.opening) + unsettled;
+        let bytes = at.shard.shelf.bytes(at.opening) + unsettled + at.stays.bytes();
         let partition_size = i64::try_from(bytes).unwrap_or(i64::MAX);
         Some(LogDirPartition { partition_index, partition_size, ..LogDirPartition::default() })
     };

@@ -88,8 +88,10 @@ pub(crate) fn answer(session: &Session, header: Header, request: Request) -> Ans
         Request::DeleteGroups(request) => later(groups::delete(session, request)),
         Request::IncrementalAlterConfigs(request) => later(configs::alter(session, request)),
         Request::ElectLeaders(request) => later(placing::elect(session, request)),
-        Request::AlterPartitionReassignments(request) => now(placing::reassign(&session, request)),
-        Request::ListPartitionReassignments(_) => now(placing::reassignments()),
+        Request::AlterPartitionReassignments(request) => later(placing::reassign(session, request)),
+        Request::ListPartitionReassignments(request) => {
+            now(placing::reassignments(&session, &request))
+        }
         Request::OffsetDelete(request) => later(commits::delete(session, request)),
         Request::DescribeCluster(_) => now(metadata::cluster(&session)),
     }

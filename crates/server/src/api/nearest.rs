@@ -40,6 +40,7 @@ impl Located {
             && self.shard.group.follows_closely();
         // One that was just opened need not be known here yet.
         let ends = self.shard.ends(self.opening).filter(|_| is_near);
+        let ends = ends.map(|ends| self.with_stays(ends));
         ends.map(|ends| Readable { ends, follows: true }).ok_or(refused)
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::patience::Patience;
 use super::session::{Located, Session, check_epoch};
-use crate::broker::{Ends, Node, Reading};
+use crate::broker::{DataShard, Ends, Node, Reading};
 use crate::kafka::batch::Batch;
 use crate::kafka::error::ErrorCode;
 use crate::kafka::message::{
@@ -14,7 +14,7 @@ use crate::kafka::message::{
     ListedOffsetsTopic, OffsetsForLeaderEpochRequest, OffsetsForLeaderEpochResponse,
 };
 use crate::kafka::records;
-use crate::shard::Item;
+use crate::shard::{Item, Opening};
 
 /// The next offset.
 const LATEST: i64 = -1;
@@ -71,25 +71,44 @@ async fn at_time(
     ends: Ends,
     timestamp: i64,
 ) -> Result<Option<(i64, i64)>, ErrorCode> {
+    for stay in at.stays.iter() {
+        let ended = stay.with(|partition| partition.is_closed().then(|| partition.next()));
+        // What has gone has no records; what is not here yet may have.
+        let Some(ended) = ended else { continue };
+        let end = ended.ok_or(ErrorCode::OffsetNotAvailable)?.min(ends.visible);
+        let found = at_time_in(&stay.shard, stay.opening, (ends.start, end), timestamp).await?;
+        if found.is_some() {
+            return Ok(found);
+        }
+    }
+    at_time_in(&at.shard, at.opening, (ends.start, ends.visible), timestamp).await
+}
+
+/// The same of one stay of the partition, between these offsets.
+async fn at_time_in(
+    shard: &Arc<DataShard>,
+    opening: Opening,
+    (first, end): (i64, i64),
+    timestamp: i64,
+) -> Result<Option<(i64, i64)>, ErrorCode> {
     // First in the log: what is settled in between is found in chapters then.
     let in_log = {
-        let shard = at.shard.replica.lock();
-        let partition = shard.state.partition(at.opening);
+        let shard = shard.replica.lock();
+        let partition = shard.state.partition(opening);
         let partition = partition.ok_or(ErrorCode::UnknownTopicOrPartition)?;
-        partition.point_at_time(timestamp).map(|point| point.base_offset.max(ends.start))
+        partition.point_at_time(timestamp).map(|point| point.base_offset.max(first))
     };
-    let settled = at.shard.settled_at(at.opening, ends.start, timestamp).await;
+    let settled = shard.settled_at(opening, first, timestamp).await;
     let settled = settled.map_err(|_failed| ErrorCode::KafkaStorageError)?;
     let Some(mut from) = settled.or(in_log) else { return Ok(None) };
     let mut misled = 0;
-    while from < ends.visible && misled < MISLEADING_MAX {
+    while from < end && misled < MISLEADING_MAX {
         // One batch, whatever its size.
-        let (opening, end) = (at.opening, ends.visible);
         let reading = Reading { opening, from, end, bytes_max: 1 };
-        let read = at.shard.read(reading).await.map_err(|_failed| ErrorCode::KafkaStorageError)?;
+        let read = shard.read(reading).await.map_err(|_failed| ErrorCode::KafkaStorageError)?;
         let Some(mut bytes) = read.batches.into_iter().next() else {
             // It has expired meanwhile, and what is left begins behind it.
-            let start = at.shard.start(at.opening).ok_or(ErrorCode::UnknownTopicOrPartition)?;
+            let start = shard.start(opening).ok_or(ErrorCode::UnknownTopicOrPartition)?;
             if start <= from {
                 return Ok(None);
             }
@@ -102,7 +121,7 @@ async fn at_time(
             continue;
         }
         // Of the first batch the first records may have been deleted.
-        let found = records::first_since(&batch, ends.start, timestamp, DECOMPRESSED_MAX);
+        let found = records::first_since(&batch, first, timestamp, DECOMPRESSED_MAX);
         if let Some(found) = found.map_err(|_wrong| ErrorCode::CorruptMessage)? {
             return Ok(Some(found));
         }
@@ -144,10 +163,17 @@ fn end_of(session: &Session, topic: &str, asked: &EpochPartition) -> Result<(i32
     if asked.leader_epoch == ends.epoch {
         return Ok((ends.epoch, ends.committed));
     }
-    let shard = at.shard.replica.lock();
-    let partition = shard.state.partition(at.opening);
-    let end = partition.and_then(|partition| partition.end_of_epoch(asked.leader_epoch));
+    let end = end_of_epoch(&at, asked.leader_epoch);
     Ok(end.filter(|_| asked.leader_epoch < ends.epoch).unwrap_or((-1, -1)))
+}
+
+/// The last epoch that is not above this one, in whatever stay, and where it ended.
+fn end_of_epoch(at: &Located, epoch: i32) -> Option<(i32, i64)> {
+    let own = {
+        let shard = at.shard.replica.lock();
+        shard.state.partition(at.opening).and_then(|partition| partition.end_of_epoch(epoch))
+    };
+    own.or_else(|| at.stays.end_of_epoch(epoch))
 }
 
 /// Where the epoch ended that a client fetched last, as Kafka says it to who fetches: if all that are known
@@ -158,10 +184,12 @@ pub(super) fn end_of_fetched(at: &Located, ends: Ends, epoch: i32) -> Option<Div
         let end_offset = ends.committed;
         return (epoch == ends.epoch).then_some(DivergingEpoch { epoch, end_offset });
     }
-    let shard = at.shard.replica.lock();
-    let partition = shard.state.partition(at.opening)?;
-    let begin = || (epoch, partition.begin_of_epochs().max(ends.start));
-    let (epoch, end_offset) = partition.end_of_epoch(epoch).unwrap_or_else(begin);
+    let own = {
+        let shard = at.shard.replica.lock();
+        shard.state.partition(at.opening)?.begin_of_epochs()
+    };
+    let begin = || (epoch, at.stays.begin_of_epochs().unwrap_or(own).max(ends.start));
+    let (epoch, end_offset) = end_of_epoch(at, epoch).unwrap_or_else(begin);
     Some(DivergingEpoch { epoch, end_offset })
 }
 
@@ -214,8 +242,17 @@ async fn trim(
         // Deleted with the topic in the meantime, the shard has nothing to trim.
         let trim = Item::Trim { opening: at.opening, start };
         let shard = Arc::clone(&at.shard);
-        let act = move |_: Arc<Node>| async move { Ok(shard.act(vec![trim]).await?) };
+        let (partition, last) = (at.opening.partition, at.stays.end());
+        let act = move |node: Arc<Node>| async move {
+            if last.is_some() {
+                node.topics.shed(partition, start).await?;
+            }
+            if last.is_none_or(|last| last < start) {
+                shard.act(vec![trim]).await?;
+            }
+            Ok(())
+        };
         session.within(patience, act).await.map_err(|why| why.code)?;
     }
-    at.shard.start(at.opening).ok_or(ErrorCode::UnknownTopicOrPartition)
+    find(session, topic, asked.partition_index)?.0.start()
 }

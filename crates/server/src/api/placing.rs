@@ -1,22 +1,26 @@
 //! ElectLeaders, AlterPartitionReassignments and ListPartitionReassignments: who leads a partition, and who has it.
 //!
-//! All partitions of a shard are led by the same node, so one is asked for all of them. Every node has every shard.
+//! All partitions of a shard are led by the same node, so one is asked for all of them. Every node has every shard: to
+//! reassign a partition is to name the node that is to lead it, and it goes on in a shard that this one is to lead.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::timeout;
 
+use super::patience::Patience;
 use super::problem::Problem;
-use super::session::{Located, Session};
-use crate::broker::preferred;
+use super::session::{Located, Session, kafka_id};
+use crate::broker::{DURABLE, Node, SHARED, preferred};
+use crate::control::Catalog;
 use crate::kafka::error::ErrorCode;
 use crate::kafka::message::{
     AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse, ElectLeadersRequest,
     ElectLeadersResponse, ElectedPartition, ElectedTopic, ElectionResult,
-    ListPartitionReassignmentsResponse, ReassignablePartition, ReassignedPartition,
-    ReassignedTopic,
+    ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse, ListedReassignments,
+    OngoingPartition, OngoingTopic, ReassignablePartition, ReassignedPartition, ReassignedTopic,
 };
 
 /// The kind of election after which the preferred replica leads.
@@ -94,34 +98,165 @@ fn refused() -> Problem {
     Problem::new(ErrorCode::InvalidRequest, message)
 }
 
-/// Refused: every node has all of it.
-pub(super) fn reassign(
-    session: &Session,
+/// Has partitions go on in shards that the first of the named nodes is to lead.
+pub(super) async fn reassign(
+    session: Session,
     request: AlterPartitionReassignmentsRequest,
 ) -> AlterPartitionReassignmentsResponse {
-    let catalog = session.node.topics.catalog();
-    let one = |topic: &str, asked: ReassignablePartition| {
-        let partition_index = asked.partition_index;
-        let at = session.locate(&catalog, topic, partition_index).map_err(Problem::from);
-        let problem = at.err().unwrap_or_else(|| match asked.replicas {
-            None => Problem::new(ErrorCode::NoReassignmentInProgress, "none is under way"),
-            Some(_) => {
-                let message = "every partition is on all brokers of the cluster, and stays there";
-                Problem::new(ErrorCode::InvalidReplicaAssignment, message)
-            }
-        });
-        let Problem { code: error_code, message: error_message } = problem;
-        ReassignedPartition { partition_index, error_code, error_message }
-    };
-    let responses = request.topics.into_iter().map(|topic| {
-        let partitions = topic.partitions.into_iter().map(|asked| one(&topic.name, asked));
-        ReassignedTopic { partitions: partitions.collect(), name: topic.name }
-    });
-    let responses = responses.collect();
-    AlterPartitionReassignmentsResponse { responses, ..<_>::default() }
+    let mut response = AlterPartitionReassignmentsResponse::default();
+    for topic in request.topics {
+        let partitions = reassign_topic(&session, &topic.name, topic.partitions).await;
+        response.responses.push(ReassignedTopic { partitions, name: topic.name });
+    }
+    response
 }
 
-/// None is ever under way.
-pub(super) fn reassignments() -> ListPartitionReassignmentsResponse {
-    ListPartitionReassignmentsResponse::default()
+async fn reassign_topic(
+    session: &Session,
+    name: &str,
+    asked: Vec<ReassignablePartition>,
+) -> Vec<ReassignedPartition> {
+    let (mut moves, mut outcomes) = (Vec::new(), Vec::new());
+    let mut id = None;
+    {
+        let catalog = session.node.topics.catalog();
+        let mut loads = Loads::default();
+        for ReassignablePartition { partition_index, replicas } in asked {
+            let to = session.locate(&catalog, name, partition_index).map_err(Problem::from);
+            let to = to.and_then(|at| {
+                let (of, topic) = catalog.find(name).ok_or_else(Problem::no_topic)?;
+                id = Some(of);
+                let number = at.opening.partition.number;
+                let moves_to = topic.moving.get(&number).copied();
+                let to = match replicas {
+                    // Where it may have ended its stay it goes on in another.
+                    None if moves_to.is_some() => at.shard.number,
+                    None => {
+                        return Err(Problem::new(
+                            ErrorCode::NoReassignmentInProgress,
+                            "none is under way",
+                        ));
+                    }
+                    Some(replicas) => {
+                        let is_durable = at.settings.waits_for_disk;
+                        shard_for(session, &catalog, &mut loads, (&at, is_durable), &replicas)?
+                    }
+                };
+                let is_there = to == moves_to.unwrap_or(at.shard.number);
+                Ok((!is_there).then_some((number, to)))
+            });
+            moves.extend(to.as_ref().ok().copied().flatten());
+            outcomes.push((partition_index, to));
+        }
+    }
+    let moved = match id.filter(|_| !moves.is_empty()) {
+        Some(id) => {
+            let act =
+                move |node: Arc<Node>| async move { node.topics.move_partitions(id, moves).await };
+            session.within(Patience::unless_said(), act).await
+        }
+        None => Ok(()),
+    };
+    let outcomes = outcomes.into_iter().map(|(partition_index, to)| {
+        let problem = match (to, &moved) {
+            (Err(problem), _) => problem,
+            (Ok(Some(_)), Err(why)) => Problem { code: why.code, message: why.message.clone() },
+            (Ok(_), _) => Problem::default(),
+        };
+        let Problem { code: error_code, message: error_message } = problem;
+        ReassignedPartition { partition_index, error_code, error_message }
+    });
+    outcomes.collect()
+}
+
+/// How many partitions come into each shard, counted once.
+#[derive(Default)]
+struct Loads(BTreeMap<u32, usize>);
+
+impl Loads {
+    fn of(&mut self, catalog: &Catalog, number: u32) -> &mut usize {
+        self.0.entry(number).or_insert_with(|| catalog.load(number))
+    }
+}
+
+/// The shard in which a partition goes on that is to have these replicas, the first of which leads: where it is, if that is so
+/// there, or else one that has the fewest.
+fn shard_for(
+    session: &Session,
+    catalog: &Catalog,
+    loads: &mut Loads,
+    (at, is_durable): (&Located, bool),
+    replicas: &[i32],
+) -> Result<u32, Problem> {
+    let invalid = |message: String| Problem::new(ErrorCode::InvalidReplicaAssignment, message);
+    // No node has this one.
+    let nobody = u64::MAX;
+    let mut named: Vec<u64> =
+        replicas.iter().map(|id| u64::try_from(*id).unwrap_or(nobody)).collect();
+    let first = named.first().copied();
+    named.sort_unstable();
+    let topics = &session.node.topics;
+    let is_fit = |number: u32| {
+        let voters = topics.shard(number).group.voters();
+        voters == named && preferred(number, &voters) == first
+    };
+    let voters = at.shard.group.voters();
+    if voters != named {
+        return Err(invalid(format!(
+            "every partition is on all brokers: the replicas must be these, in some order, and the first leads: {voters:?}"
+        )));
+    }
+    // Those of a class are synced together.
+    let of_its_class: &[u32] = if is_durable { &[DURABLE] } else { &SHARED };
+    let fits: Vec<u32> = of_its_class.iter().copied().filter(|number| is_fit(*number)).collect();
+    if fits.contains(&at.shard.number) {
+        return Ok(at.shard.number);
+    }
+    let fewest = fits.into_iter().min_by_key(|number| *loads.of(catalog, *number));
+    let to = fewest.ok_or_else(|| {
+        let leaders: Vec<u64> = of_its_class
+            .iter()
+            .filter_map(|number| preferred(*number, &topics.shard(*number).group.voters()))
+            .collect();
+        let whose = if is_durable { "with flush.messages=1" } else { "of this cluster" };
+        invalid(format!(
+            "topics {whose} are led by these brokers where all is well: {leaders:?}; name one of them first"
+        ))
+    })?;
+    *loads.of(catalog, to) += 1;
+    Ok(to)
+}
+
+/// Those that are about to go on in another shard.
+pub(super) fn reassignments(
+    session: &Session,
+    request: &ListPartitionReassignmentsRequest,
+) -> ListPartitionReassignmentsResponse {
+    let catalog = session.node.topics.catalog();
+    let live = catalog.topics().filter(|(_, topic)| !topic.is_deleted && !topic.moving.is_empty());
+    let is_asked = |name: &str, number: i32| {
+        request.topics.as_ref().is_none_or(|asked| {
+            let of = |topic: &&ListedReassignments| topic.name == name;
+            asked.iter().find(of).is_some_and(|topic| topic.partition_indexes.contains(&number))
+        })
+    };
+    let topics = live.filter_map(|(_, topic)| {
+        let partitions = topic.moving.iter().filter_map(|(number, to)| {
+            let partition_index = i32::try_from(*number).ok()?;
+            let shard = session.node.topics.shard(*to);
+            let mut replicas = shard.group.voters();
+            let first = preferred(*to, &replicas);
+            let first = replicas.iter().position(|id| Some(*id) == first).unwrap_or(0);
+            replicas.rotate_left(first);
+            is_asked(&topic.name, partition_index).then(|| OngoingPartition {
+                partition_index,
+                replicas: replicas.into_iter().map(kafka_id).collect(),
+                ..OngoingPartition::default()
+            })
+        });
+        let partitions: Vec<_> = partitions.collect();
+        let name = topic.name.clone();
+        (!partitions.is_empty()).then_some(OngoingTopic { name, partitions })
+    });
+    ListPartitionReassignmentsResponse { topics: topics.collect(), ..<_>::default() }
 }

@@ -44,11 +44,15 @@ pub(crate) fn code_of(refused: &Refused) -> ErrorCode {
     match refused {
         Refused::Impossible(impossible) => match impossible {
             Impossible::Exists(_) | Impossible::IdExists => ErrorCode::TopicAlreadyExists,
-            Impossible::NoSuchTopic | Impossible::Deleted(_) | Impossible::NotDeleted(_) => {
-                ErrorCode::UnknownTopicOrPartition
-            }
+            Impossible::NoSuchTopic
+            | Impossible::NoSuchPartition(_)
+            | Impossible::Deleted(_)
+            | Impossible::NotDeleted(_) => ErrorCode::UnknownTopicOrPartition,
+            Impossible::NoSuchShard(_) => ErrorCode::InvalidReplicaAssignment,
             Impossible::TooManyPartitions(_) => ErrorCode::InvalidPartitions,
-            Impossible::Exhausted | Impossible::Backwards(..) => ErrorCode::UnknownServerError,
+            Impossible::Exhausted | Impossible::Backwards(..) | Impossible::HasMoved(_) => {
+                ErrorCode::UnknownServerError
+            }
         },
         Refused::Full { .. } => ErrorCode::InvalidPartitions,
         Refused::Unknown => ErrorCode::RequestTimedOut,

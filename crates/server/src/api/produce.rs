@@ -198,8 +198,7 @@ async fn wait(submitted: Submitted) -> Result<Taken, Problem> {
         at.shard.sync_within(ms);
     }
     // A topic that went meanwhile had the batch.
-    let gone = || Problem::from(ErrorCode::UnknownTopicOrPartition);
-    let start = at.shard.start(at.opening).ok_or_else(gone)?;
+    let start = at.start()?;
     Ok(Taken { base_offset, append_time, start, takes_at })
 }
 

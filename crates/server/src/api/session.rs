@@ -6,7 +6,7 @@ use tokio::sync::watch;
 
 use super::budget::Budget;
 use super::hints::LeaderHint;
-use crate::broker::{DataShard, Ends, Leader, Member, Node};
+use crate::broker::{DataShard, Ends, Leader, Member, Node, Stays, Whereabouts};
 use crate::control::{Catalog, FlushClass, Topic};
 use crate::kafka::error::ErrorCode;
 use crate::shard::Opening;
@@ -39,6 +39,8 @@ pub(crate) struct Session {
 pub(crate) struct Located {
     pub(crate) shard: Arc<DataShard>,
     pub(crate) opening: Opening,
+    /// Where it was before.
+    pub(crate) stays: Stays,
     pub(crate) settings: Applied,
 }
 
@@ -52,7 +54,27 @@ impl Located {
             None => self.shard.ends(self.opening),
             Some(copies) => self.shard.ends_with(self.opening, copies),
         };
-        ends.ok_or(ErrorCode::UnknownTopicOrPartition)
+        ends.map(|ends| self.with_stays(ends)).ok_or_else(|| self.not_here())
+    }
+
+    /// The same where the partition was in other shards before.
+    pub(crate) fn with_stays(&self, ends: Ends) -> Ends {
+        Ends { start: self.stays.start(ends.start), ..ends }
+    }
+
+    /// What a client is told where the partition is not in its shard.
+    pub(crate) fn not_here(&self) -> ErrorCode {
+        match self.opening.number {
+            1 => ErrorCode::UnknownTopicOrPartition,
+            // It comes from another shard in a moment.
+            _ => ErrorCode::NotLeaderOrFollower,
+        }
+    }
+
+    /// The oldest offset that can be read.
+    pub(crate) fn start(&self) -> Result<i64, ErrorCode> {
+        let own = self.shard.start(self.opening).ok_or_else(|| self.not_here())?;
+        Ok(self.stays.start(own))
     }
 
     /// The offset that a client reads up to: of what is acknowledged, or with `read_committed` of what is
@@ -145,10 +167,10 @@ impl Session {
     ) -> Result<Located, ErrorCode> {
         let unknown = ErrorCode::UnknownTopicOrPartition;
         let (_, found) = catalog.find(topic).ok_or(unknown)?;
-        let place = u32::try_from(number).ok().and_then(|number| catalog.place(topic, number));
-        let (opening, extent) = place.ok_or(unknown)?;
-        let shard = Arc::clone(self.node.topics.shard(extent.shard));
-        Ok(Located { shard, opening, settings: self.applied(found) })
+        let number = u32::try_from(number).map_err(|_negative| unknown)?;
+        let placed = self.node.topics.find(catalog, topic, number);
+        let Whereabouts { shard, opening, stays } = placed.ok_or(unknown)?;
+        Ok(Located { shard, opening, stays, settings: self.applied(found) })
     }
 
     /// Who leads a partition, as far as is known here, if clients can connect to it.

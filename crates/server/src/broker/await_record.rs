@@ -6,6 +6,7 @@ use tokio::sync::Notify;
 
 use super::data::DataShard;
 use super::node::Node;
+use super::stays::{Lies, Whereabouts};
 use crate::shard::Opening;
 
 /// How safe.
@@ -82,14 +83,20 @@ impl Node {
         has_it_synced: bool,
     ) -> Result<(), NoRecord> {
         loop {
-            let place = self.topics.catalog().place(topic, number);
             let gone = || NoRecord::NoPartition { topic: topic.to_owned(), number };
-            let (opening, extent) = place.ok_or_else(gone)?;
-            let shard = Arc::clone(self.topics.shard(extent.shard));
+            let placed = self.topics.find(&self.topics.catalog(), topic, number);
+            let Whereabouts { shard, opening, stays } = placed.ok_or_else(gone)?;
             let told = Arc::new(Notify::new());
             // Told of what comes after this look.
             shard.replica.watch(opening, &told);
-            match lacks(&shard, opening, offset, level).ok_or_else(gone)?? {
+            stays.watch(&told);
+            let lacks = match stays.find(offset) {
+                // An earlier stay ended durably. What comes before all of them was deleted.
+                Lies::Earlier(stay) => lacks(&stay.shard, stay.opening, offset, level),
+                Lies::Unknown => Some(Ok(Lacks::Record)),
+                Lies::Last => lacks(&shard, opening, offset, level),
+            };
+            match lacks.ok_or_else(gone)?? {
                 Lacks::Nothing => return Ok(()),
                 Lacks::Record => told.notified().await,
                 Lacks::Disk(index) => shard.await_disk(index, has_it_synced).await?,

@@ -14,7 +14,7 @@
 //!
 //! 1 done            first i64         the first of the ids of producers that were given away
 //! 2 not controller                    nothing was done
-//! 3 impossible      which u8, and what it says: a name as text, or a number u64
+//! 3 impossible      which u8, and what it says: a name as text, a count u64, or a number u32
 //! 4 full            there u64 · max u64
 //! 5 unknown                           it may be done, or be done later
 //! ```
@@ -87,9 +87,14 @@ impl Request {
                     | Change::Grow { .. }
                     | Change::Alter { .. }
                     | Change::Delete { .. }
+                    | Change::Move { .. }
+                    | Change::Shed { .. }
                     | Change::Producers(1..=PRODUCERS) => Ok(Self::Change(change)),
                     // The controller does these by itself, or nobody asks for so many.
-                    Change::Gone { .. } | Change::Feature(_) | Change::Producers(_) => {
+                    Change::Gone { .. }
+                    | Change::Moved { .. }
+                    | Change::Feature(_)
+                    | Change::Producers(_) => {
                         Err(Malformed::Field("a change that is asked for", bytes.len() as u64))
                     }
                 }
@@ -171,7 +176,14 @@ fn push_impossible(why: &Impossible, to: &mut Vec<u8>) -> Option<()> {
             return Some(());
         }
         Impossible::Exhausted => (6, None),
-        Impossible::NotDeleted(_) | Impossible::Backwards(..) => return None,
+        Impossible::NoSuchPartition(number) | Impossible::NoSuchShard(number) => {
+            to.push(if matches!(why, Impossible::NoSuchShard(_)) { 8 } else { 7 });
+            to.extend_from_slice(&number.to_le_bytes());
+            return Some(());
+        }
+        Impossible::NotDeleted(_) | Impossible::Backwards(..) | Impossible::HasMoved(_) => {
+            return None;
+        }
     };
     to.push(which);
     if let Some(name) = name {
@@ -193,6 +205,8 @@ fn read_impossible(from: &mut Cursor<'_>) -> Result<Impossible, Malformed> {
             Impossible::TooManyPartitions(count.max(PARTITIONS_MAX + 1))
         }
         6 => Impossible::Exhausted,
+        7 => Impossible::NoSuchPartition(from.u32()?),
+        8 => Impossible::NoSuchShard(from.u32()?),
         other => return Err(Malformed::Field("why it is impossible", other.into())),
     })
 }
@@ -231,7 +245,10 @@ mod tests {
         let id = TopicId([7; 16]);
         let (name, settings) = ("orders".to_owned(), TopicSettings::default());
         let create = Change::Create { id, name, shards: vec![2, 2], settings };
-        for change in [create, Change::Delete { id }, Change::Producers(PRODUCERS)] {
+        let to_move = Change::Move { id, partitions: vec![(0, 4), (1, 6)] };
+        let to_shed = Change::Shed { id, partition: 1, start: 9 };
+        let delete = Change::Delete { id };
+        for change in [create, delete, Change::Producers(PRODUCERS), to_move, to_shed] {
             let request = Request::Change(change);
             assert_eq!(Request::decode(&request.encode()), Ok(request));
         }
@@ -255,6 +272,8 @@ mod tests {
             Impossible::Deleted(orders()),
             Impossible::TooManyPartitions(PARTITIONS_MAX + 1),
             Impossible::Exhausted,
+            Impossible::NoSuchPartition(9),
+            Impossible::NoSuchShard(9),
         ];
         let outcomes = [
             Outcome::Done { first: 7000 },

@@ -26,6 +26,7 @@ use super::leadership::{
     wait_until_it_leads,
 };
 use super::mender::{Mender, Others};
+use super::neighbours::Neighbours;
 use super::opening::wait_for;
 use super::replica::{Applier, Replica};
 use super::room::Room;
@@ -179,6 +180,11 @@ impl Opened {
         self.number
     }
 
+    /// What its entries have made here.
+    pub(super) fn replica(&self) -> Arc<Replica> {
+        Arc::clone(&self.replica)
+    }
+
     /// Whether nobody else votes in its group.
     pub(super) fn is_alone(&self) -> bool {
         self.group.is_alone()
@@ -216,7 +222,7 @@ impl Opened {
         self,
         run: Option<Arc<Run>>,
         room: &Arc<Room>,
-        intended: &Arc<Intended>,
+        (intended, neighbours): (&Arc<Intended>, &Arc<Neighbours>),
         company: &Arc<Company>,
         chapter: ChapterSize,
         scrub_every: Option<Duration>,
@@ -229,6 +235,7 @@ impl Opened {
             group: Arc::clone(&group),
             replica: Arc::clone(&replica),
             intended: Arc::clone(intended),
+            neighbours: Arc::clone(neighbours),
             run,
             room: Arc::clone(room),
             chapter,

@@ -9,7 +9,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
 use tokio::sync::watch;
 
-use crate::control::{Catalog, Change, Impossible, reconcile, reconcile_topics};
+use super::neighbours::{Neighbours, Reshapes};
+use crate::control::{
+    Catalog, Change, Coming, Impossible, Left, coming, reconcile, reconcile_topics,
+};
 use crate::shard::{Item, State, TopicId};
 
 /// So many changes are known one by one: who has missed more looks at everything.
@@ -88,19 +91,38 @@ pub(super) struct Carrier {
     /// What is left of the last look: of one state and one catalog.
     items: VecDeque<Vec<Item<'static>>>,
     on_its_way: usize,
+    neighbours: Arc<Neighbours>,
+    /// Partitions that come from other shards, as of the last look; none once that is known which they have left there.
+    coming: Vec<Coming>,
+    reshapes: Reshapes,
+    left: Left,
 }
 
 impl Carrier {
     /// Of a leadership that begins.
-    pub(super) fn new(intended: &Arc<Intended>) -> Self {
-        let (intended, changes) = (Arc::clone(intended), intended.changes());
-        Self { intended, changes, seen: None, items: VecDeque::new(), on_its_way: 0 }
+    pub(super) fn new(intended: &Arc<Intended>, neighbours: &Arc<Neighbours>) -> Self {
+        Self {
+            intended: Arc::clone(intended),
+            changes: intended.changes(),
+            seen: None,
+            items: VecDeque::new(),
+            on_its_way: 0,
+            neighbours: Arc::clone(neighbours),
+            coming: Vec::new(),
+            reshapes: neighbours.reshapes(),
+            left: Left::new(),
+        }
     }
 
     /// Done when something has changed.
     pub(super) async fn changed(&mut self) {
+        let is_awaited = !self.coming.is_empty();
         // The catalog is held here.
-        self.changes.changed().await.ok();
+        tokio::select! {
+            _ = self.changes.changed() => return,
+            () = self.reshapes.changed(), if is_awaited => {}
+        }
+        self.left = self.neighbours.left(&self.coming);
     }
 
     /// What the next entry is to hold. It looks again once all that it said before is applied.
@@ -128,15 +150,26 @@ impl Carrier {
         let version = catalog.version();
         // A leader that is behind looks at all of it once it is not.
         let seen = self.seen.filter(|seen| *seen >= state.intended());
-        if seen == Some(version) {
+        if seen == Some(version) && self.left.is_empty() {
             return;
         }
         self.seen = Some(version);
-        let items = match seen.and_then(|seen| self.intended.changed_since(seen)) {
-            Some(topics) => reconcile_topics(&topics, &catalog, number, state),
-            None => reconcile(&catalog, number, state),
+        let mut topics = seen.and_then(|seen| self.intended.changed_since(seen));
+        if let Some(topics) = &mut topics {
+            topics.extend(self.coming.iter().map(|coming| coming.opening.partition.topic));
+        }
+        let left = std::mem::take(&mut self.left);
+        let items = match &topics {
+            Some(topics) => reconcile_topics(topics, &catalog, number, state, &left),
+            None => reconcile(&catalog, number, state, &left),
         };
+        self.coming = coming(topics.as_ref(), &catalog, number, state);
         drop(catalog);
+        self.coming.retain(|coming| !left.contains_key(&coming.ended));
+        if !self.coming.is_empty() {
+            // They may be there already.
+            self.reshapes = self.neighbours.reshapes();
+        }
         self.items = split(items);
     }
 }

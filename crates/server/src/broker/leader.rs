@@ -21,6 +21,7 @@ use super::decided::Decided;
 use super::error::Failed;
 use super::intended::{Carrier, Intended};
 use super::leadership::{self, Asks, Ended, LOOK, Lead, Next};
+use super::neighbours::Neighbours;
 use super::replica::{Applier, Replica};
 use super::room::Room;
 use super::throttle::{Pace, Throttle};
@@ -74,6 +75,7 @@ pub(crate) struct Leads {
     pub(crate) group: Arc<Group<Applier>>,
     pub(crate) replica: Arc<Replica>,
     pub(crate) intended: Arc<Intended>,
+    pub(crate) neighbours: Arc<Neighbours>,
     /// Must know that more is to be acknowledged before it is, where that is before it is durable.
     pub(crate) run: Option<Arc<Run>>,
     pub(crate) room: Arc<Room>,
@@ -220,7 +222,7 @@ impl<'a> Leader<'a> {
             acts: VecDeque::new(),
             on_its_way: FuturesOrdered::new(),
             sent: VecDeque::new(),
-            carrier: Carrier::new(&shard.intended),
+            carrier: Carrier::new(&shard.intended, &shard.neighbours),
             chapter,
             throttle: Throttle::default(),
         }

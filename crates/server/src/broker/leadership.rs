@@ -400,6 +400,7 @@ mod tests {
             number: NUMBER,
             group: Arc::clone(&group),
             replica: Arc::clone(&replica),
+            neighbours: Arc::default(),
             intended: Arc::default(),
             run: None,
             room: Arc::new(Room::new(&dir, 0)),

@@ -48,6 +48,9 @@
 //! | `intended.rs` | what control intends, and having it done in a shard of records by whoever leads that |
 //! | `seeded.rs` | what a node was given of a shard is put in place |
 //! | `deleting.rs` | topics that go: what is done of it by each leader |
+//! | `moving.rs` | partitions that go on in other shards: what is done of it by whom |
+//! | `stays.rs` | where a partition was before it moved, and what lies there |
+//! | `neighbours.rs` | the replicas of all shards of a node: what a partition left in one another has to know |
 //! | `coordinator.rs` | the groups' shard, and the task that coordinates |
 //! | `doubts.rs` | why a replica may lack something, as its directory says |
 //! | `look.rs` | what lies in a directory, looked at from outside: nothing is changed |
@@ -90,6 +93,8 @@ mod look;
 mod members;
 mod memory;
 mod mender;
+mod moving;
+mod neighbours;
 mod node;
 mod opening;
 mod operators;
@@ -110,6 +115,7 @@ mod scrubs;
 pub(crate) mod seeded;
 mod settler;
 mod snapshot;
+mod stays;
 mod task;
 #[cfg(test)]
 mod three;
@@ -124,7 +130,7 @@ pub(crate) use self::data::{DataShard, Ends};
 pub(crate) use self::domains::DomainsOverview;
 pub(crate) use self::doubts::doubts_of;
 pub use self::error::Failed;
-pub(crate) use self::layout::{CONTROL, GROUPS, ID_DIGITS as CLUSTER_DIGITS, SHARED};
+pub(crate) use self::layout::{CONTROL, DURABLE, GROUPS, ID_DIGITS as CLUSTER_DIGITS, SHARED};
 pub use self::layout::{SHARDS, cluster_in, found};
 pub(crate) use self::leader::Appended;
 pub(crate) use self::leaders::preferred;
@@ -148,3 +154,4 @@ pub use self::scrubbed::Scrubbed;
 pub use self::scrubber::Phase;
 pub use self::scrubs::{Begun, NodeScrubs};
 pub(crate) use self::snapshot::Snapshot;
+pub(crate) use self::stays::{Lies, Stays, Whereabouts};

@@ -31,6 +31,8 @@ use super::leaders::{Drained, Leaders, preferred};
 use super::leadership::Leader;
 use super::members::{Member, Members};
 use super::memory::{RING_BYTES_MIN, forget_ring, has_room, memory, ring, ring_left};
+use super::moving;
+use super::neighbours::Neighbours;
 use super::operators_door::OperatorsDoor;
 use super::options::{Options, Promise};
 use super::recovery::{Own, Recovery};
@@ -51,7 +53,7 @@ use crate::{peer, random};
 #[derive(Debug)]
 pub struct Node {
     /// They hold the shards: they are before these, and so end before them.
-    tasks: [Task; 4],
+    tasks: [Task; 5],
     meeting: Vec<Task>,
     company: Arc<Company>,
     pub(crate) topics: Arc<Topics>,
@@ -207,9 +209,12 @@ impl Node {
         let (chapter, every) = (ChapterSize { bytes, age }, options.scrub_every);
         let control = Control::open(dir, &crew, &company)?;
         let intended = Arc::clone(&control.intended);
+        let replicas = opened.iter().map(|shard| (shard.number(), shard.replica()));
+        let neighbours = Arc::new(Neighbours::new(replicas));
+        let intents = (&intended, &neighbours);
         let serve = |shard: Opened| {
             let run = SHARED.contains(&shard.number()).then(|| Arc::clone(&run));
-            Arc::new(shard.serve(run, &room, &intended, &company, chapter, every, now))
+            Arc::new(shard.serve(run, &room, intents, &company, chapter, every, now))
         };
         let shards = opened.into_iter().map(serve).collect();
         let topics = Topics::new(control, shards, options.partitions_max, &company);
@@ -236,6 +241,7 @@ impl Node {
         }
         let letting_go = deleting::let_go(Arc::clone(&topics), Arc::clone(&groups));
         let letting_go = Task::spawn(groups.group.runtime(), letting_go);
+        let moving = Task::spawn(runtime, moving::move_on(Arc::clone(&topics), neighbours));
         let (hears, heard) = watch::channel(topics.leads());
         let hearing = Task::spawn(runtime, Topics::hear(Arc::clone(&topics), hears));
         if is_sole {
@@ -323,7 +329,7 @@ impl Node {
             promise,
             run,
             verdict,
-            tasks: [resting, watching, letting_go, hearing],
+            tasks: [resting, watching, letting_go, moving, hearing],
             meeting,
             company,
             root,

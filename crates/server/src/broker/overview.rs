@@ -15,9 +15,9 @@ use super::throttle::UNSETTLED_MAX;
 
 use super::node::Node;
 use super::options::{Promise, small_log};
+use super::stays::Whereabouts;
 use crate::cluster::{Apply, Group};
 use crate::control::{FlushClass, SETTINGS, TopicSettings};
-use crate::shard::Opening;
 
 /// A shard, as it is now.
 #[derive(Debug, Clone, Serialize)]
@@ -144,6 +144,8 @@ pub struct PartitionOverview {
     pub number: u32,
     /// The shard that it is in.
     pub shard: u32,
+    /// The one in which it is about to go on, if it is.
+    pub moves_to: Option<u32>,
     /// The oldest offset that can be read.
     pub start: i64,
     /// C, the high watermark: all below is acknowledged.
@@ -329,11 +331,14 @@ impl Node {
             let catalog = self.topics.catalog();
             let (_, topic) = catalog.find(name)?;
             let numbers = 0..u32::try_from(topic.partitions.len()).unwrap_or(u32::MAX);
-            let places: Vec<_> = numbers.filter_map(|number| catalog.place(name, number)).collect();
+            let places: Vec<_> =
+                numbers.filter_map(|number| self.topics.find(&catalog, name, number)).collect();
             (topic.clone(), places)
         };
-        let places = places.into_iter();
-        let partition = places.filter_map(|(opening, at)| self.partition(at.shard, opening));
+        let partition = places.iter().filter_map(|place| {
+            let moves_to = topic.moving.get(&place.opening.partition.number).copied();
+            self.partition(place, moves_to)
+        });
         let partition: Vec<_> = partition.collect();
         let sum = |of: fn(&PartitionOverview) -> i64| partition.iter().map(of).sum();
         let gone = |p: &PartitionOverview| p.gaps.iter().map(|gap| gap.to - gap.from).sum::<i64>();
@@ -354,21 +359,25 @@ impl Node {
         Some(TopicDetails { topic: overview, settings: settings.collect(), partition })
     }
 
-    fn partition(&self, shard: u32, opening: Opening) -> Option<PartitionOverview> {
-        let data = self.topics.shard(shard);
-        let ends = data.ends(opening)?;
-        let replica = data.replica.lock();
-        let partition = replica.state.partition(opening)?;
-        let gaps = partition.gaps().map(|gap| GapOverview { from: gap.from, to: gap.to });
+    fn partition(&self, place: &Whereabouts, moves_to: Option<u32>) -> Option<PartitionOverview> {
+        let Whereabouts { shard, opening, stays } = place;
+        let ends = shard.ends(*opening)?;
+        let start = stays.start(ends.start);
+        let (bytes, earlier) = (stays.bytes(), stays.gaps());
+        let replica = shard.replica.lock();
+        let partition = replica.state.partition(*opening)?;
+        let gaps = earlier.into_iter().chain(partition.gaps());
+        let gaps = gaps.map(|gap| GapOverview { from: gap.from, to: gap.to });
         Some(PartitionOverview {
             number: opening.partition.number,
-            shard,
-            start: ends.start,
+            shard: shard.number,
+            moves_to,
+            start,
             committed: ends.committed,
             durable: ends.durable,
-            bytes: data.shelf.bytes(opening) + partition.bytes(),
+            bytes: shard.shelf.bytes(*opening) + partition.bytes() + bytes,
             epoch: i64::from(ends.epoch),
-            gaps: gaps.filter(|gap| gap.to > ends.start).collect(),
+            gaps: gaps.filter(|gap| gap.to > start).collect(),
         })
     }
 
@@ -400,9 +409,10 @@ impl Node {
         };
         let behind = |(topic, number, offset): &(String, i32, i64)| {
             let number = u32::try_from(*number).ok()?;
-            let (opening, extent) = self.topics.catalog().place(topic, number)?;
-            let ends = self.topics.shard(extent.shard).ends(opening)?;
-            Some((ends.committed - (*offset).max(ends.start)).max(0))
+            let placed = self.topics.find(&self.topics.catalog(), topic, number);
+            let Whereabouts { shard, opening, stays } = placed?;
+            let ends = shard.ends(opening)?;
+            Some((ends.committed - (*offset).max(stays.start(ends.start))).max(0))
         };
         (committed.len(), committed.iter().filter_map(behind).sum())
     }

@@ -113,6 +113,7 @@ impl One {
             group: Arc::clone(&group),
             replica: Arc::clone(&replica),
             intended: Arc::clone(intended),
+            neighbours: Arc::default(),
             run: None,
             room: Arc::new(Room::new(&dir, 0)),
             chapter: ChapterSize { bytes: 1 << 30, age: PATIENCE },

@@ -25,7 +25,7 @@ use super::opening::wait_for;
 use super::options::small_log;
 use crate::cluster::{self, Apply, Group, Recovered, Stop};
 use crate::control::{
-    Catalog, Change, FlushClass, Impossible, PARTITIONS_MAX, TopicSettings, reconcile,
+    Catalog, Change, FlushClass, Impossible, Left, PARTITIONS_MAX, TopicSettings, reconcile,
     reconcile_topics,
 };
 use crate::random;
@@ -259,7 +259,7 @@ impl Topics {
     }
 
     /// Has the controller agree on a change: whoever that is. This node has heard of it on return.
-    async fn change(&self, change: Change) -> Result<Agreed, Refused> {
+    pub(super) async fn change(&self, change: Change) -> Result<Agreed, Refused> {
         let agreed = self.agree_anywhere(change).await?;
         self.until_heard(agreed.version).await;
         Ok(agreed)
@@ -267,14 +267,19 @@ impl Topics {
 
     async fn agree_anywhere(&self, change: Change) -> Result<Agreed, Refused> {
         if self.leads() {
-            let _turn = self.turn.lock().await;
-            return self.submit(change).await?.await;
+            return self.agree_here(change).await;
         }
         let (controller, request) = (self.controller()?, Request::Change(change));
         let answer = controller::ask(&self.company, controller, &request).await;
         // What is refused may be so for what this node has not heard of.
         self.until_heard(answer.catalog).await;
         answer.agreed()
+    }
+
+    /// As the controller, which this node is.
+    pub(super) async fn agree_here(&self, change: Change) -> Result<Agreed, Refused> {
+        let _turn = self.turn.lock().await;
+        self.submit(change).await?.await
     }
 
     /// As the controller, for another node. The control shard may be closed meanwhile.
@@ -307,6 +312,11 @@ impl Topics {
                 let catalog = self.catalog();
                 let topic = catalog.topic(*id).ok_or(Impossible::NoSuchTopic)?;
                 (shards, topic.settings.flush_class())
+            }
+            Change::Move { partitions, .. } => {
+                let unknown = partitions.iter().find(|(_, shard)| !layout::RECORDS.contains(shard));
+                let refused = |(_, shard): &(u32, u32)| Impossible::NoSuchShard(*shard).into();
+                return unknown.map_or(Ok(()), |unknown| Err(refused(unknown)));
             }
             _ => return Ok(()),
         };
@@ -391,18 +401,20 @@ impl Topics {
     }
 
     /// Waits until a topic is in all shards what it is intended to be, as this node has heard.
-    async fn until_done(&self, id: TopicId) -> Result<(), Failed> {
-        let topic = [id].into();
+    pub(super) async fn until_done(&self, id: TopicId) -> Result<(), Failed> {
+        let (topic, none) = ([id].into(), Left::new());
         self.until_left(|catalog, shard| {
-            !reconcile_topics(&topic, catalog, shard.number, &shard.replica.lock().state).is_empty()
+            !reconcile_topics(&topic, catalog, shard.number, &shard.replica.lock().state, &none)
+                .is_empty()
         })
         .await
     }
 
     /// Waits until all topics are, where nobody asks yet.
     pub(super) fn wait_until_all_done(&self) -> Result<(), Failed> {
+        let none = Left::new();
         let done = self.until_left(|catalog, shard| {
-            !reconcile(catalog, shard.number, &shard.replica.lock().state).is_empty()
+            !reconcile(catalog, shard.number, &shard.replica.lock().state, &none).is_empty()
         });
         wait_for(self.control.group.runtime(), || self.lacks_room(), done)
     }
@@ -482,11 +494,7 @@ impl Topics {
             let turns = i32::try_from(turns.max().unwrap_or(0)).unwrap_or(i32::MAX);
             bases.max().unwrap_or(0).saturating_add(turns).min(i32::MAX - 1)
         };
-        let gone = async {
-            let _turn = self.turn.lock().await;
-            self.submit(Change::Gone { id, epoch }).await?.await
-        };
-        match gone.await {
+        match self.agree_here(Change::Gone { id, epoch }).await {
             Ok(_) => Ok(()),
             Err(Refused::Failed(failed)) => Err(failed),
             Err(Refused::Unknown) => Err(Failed::NotLeader { number: NUMBER }),

@@ -1,10 +1,10 @@
 //! [`Catalog`]: the topics, and what a change does to them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::shard::{Opening, PartitionId, TopicId};
 
-use super::change::{Change, PARTITIONS_MAX};
+use super::change::{Arrival, Change, PARTITIONS_MAX};
 use super::settings::TopicSettings;
 
 /// The topics of a cluster, after some change.
@@ -30,6 +30,8 @@ pub struct Topic {
     pub settings: TopicSettings,
     /// Where each partition is, and was: the last takes what is appended.
     pub partitions: Vec<Vec<Extent>>,
+    /// Those that are to go on in another shard, with it.
+    pub moving: BTreeMap<u32, u32>,
     /// It is to go, and its name is free once it has gone.
     pub is_deleted: bool,
 }
@@ -43,7 +45,7 @@ pub struct Extent {
     pub opening: u32,
     /// The leader epoch that it begins with.
     pub base_epoch: i32,
-    /// The offset that it begins with.
+    /// The offset that it begins with; of one that has ended, the first that was not deleted since.
     pub start: i64,
 }
 
@@ -74,6 +76,15 @@ pub enum Impossible {
     /// Features only go on.
     #[error("feature level {0} does not follow {1}")]
     Backwards(u32, u32),
+    /// There is no such partition.
+    #[error("there is no partition {0}")]
+    NoSuchPartition(u32),
+    /// There is no such shard of records.
+    #[error("there is no shard {0} of records")]
+    NoSuchShard(u32),
+    /// Another stay than the last has ended, or it goes on below where it was.
+    #[error("partition {0} has gone on already")]
+    HasMoved(u32),
 }
 
 impl Catalog {
@@ -124,6 +135,14 @@ impl Catalog {
         Some((Opening { partition, number: last.opening }, last))
     }
 
+    /// All stays of a partition, unless its topic is being deleted.
+    #[must_use]
+    pub fn stays(&self, name: &str, number: u32) -> Option<(PartitionId, &[Extent])> {
+        let (topic, found) = self.find(name)?;
+        let extents = found.partitions.get(usize::try_from(number).ok()?)?;
+        Some((PartitionId { topic, number }, extents))
+    }
+
     /// How many partitions take records in a shard.
     #[must_use]
     pub fn load(&self, shard: u32) -> usize {
@@ -151,7 +170,8 @@ impl Catalog {
                 let partitions = self.new_partitions(0, shards)?;
                 let (name, settings) = (name.clone(), settings.clone());
                 self.by_name.insert(name.clone(), *id);
-                self.topics.insert(*id, Topic { name, settings, partitions, is_deleted: false });
+                let (moving, is_deleted) = (BTreeMap::new(), false);
+                self.topics.insert(*id, Topic { name, settings, partitions, moving, is_deleted });
             }
             Change::Grow { id, shards } => {
                 let there = self.live(*id)?.partitions.len();
@@ -176,6 +196,9 @@ impl Catalog {
                 }
                 self.feature = *level;
             }
+            Change::Move { id, partitions } => self.live(*id)?.set_out(partitions)?,
+            Change::Moved { id, arrivals } => self.live(*id)?.arrive(arrivals)?,
+            Change::Shed { id, partition, start } => self.live(*id)?.shed(*partition, *start)?,
             Change::Producers(count) => {
                 let next = self.next_producer.checked_add(i64::from(*count));
                 self.next_producer = next.ok_or(Impossible::Exhausted)?;
@@ -202,5 +225,71 @@ impl Catalog {
         let base_epoch = self.floor;
         let extent = |shard: &u32| Extent { shard: *shard, opening: 1, base_epoch, start: 0 };
         Ok(shards.iter().map(|shard| vec![extent(shard)]).collect())
+    }
+}
+
+impl Topic {
+    /// These are to go on elsewhere. One that is to be where it is stays; if it was about to go it may have ended its stay,
+    /// and goes on there in another.
+    fn set_out(&mut self, partitions: &[(u32, u32)]) -> Result<(), Impossible> {
+        for (number, _) in partitions {
+            self.last(*number)?;
+        }
+        for (number, shard) in partitions {
+            if self.last(*number)?.shard != *shard || self.moving.contains_key(number) {
+                self.moving.insert(*number, *shard);
+            }
+        }
+        Ok(())
+    }
+
+    /// These go on there.
+    fn arrive(&mut self, arrivals: &[Arrival]) -> Result<(), Impossible> {
+        let mut numbers = BTreeSet::new();
+        for arrival in arrivals {
+            let last = self.last(arrival.partition)?;
+            let follows = last.opening.checked_add(1) == Some(arrival.opening)
+                && arrival.base_epoch > last.base_epoch
+                && arrival.start >= last.start
+                && numbers.insert(arrival.partition);
+            if !follows {
+                return Err(Impossible::HasMoved(arrival.partition));
+            }
+        }
+        for Arrival { partition, shard, opening, base_epoch, start } in arrivals {
+            self.extents(*partition)?.push(Extent {
+                shard: *shard,
+                opening: *opening,
+                base_epoch: *base_epoch,
+                start: *start,
+            });
+            self.moving.remove(partition);
+        }
+        Ok(())
+    }
+
+    /// Stays that ended at or below this offset are forgotten; of the first of the others records below it go. Of the last
+    /// stay none do: that is for its shard to say.
+    fn shed(&mut self, number: u32, start: i64) -> Result<(), Impossible> {
+        let extents = self.extents(number)?;
+        let ended = extents.windows(2).take_while(|pair| pair[1].start <= start).count();
+        extents.drain(..ended);
+        if let [first, _, ..] = &mut extents[..] {
+            first.start = first.start.max(start);
+        }
+        Ok(())
+    }
+
+    fn last(&self, number: u32) -> Result<Extent, Impossible> {
+        let place = usize::try_from(number).ok();
+        let extents = place.and_then(|place| self.partitions.get(place));
+        let last = extents.and_then(|extents| extents.last()).copied();
+        last.ok_or(Impossible::NoSuchPartition(number))
+    }
+
+    fn extents(&mut self, number: u32) -> Result<&mut Vec<Extent>, Impossible> {
+        let place = usize::try_from(number).ok();
+        let extents = place.and_then(|place| self.partitions.get_mut(place));
+        extents.ok_or(Impossible::NoSuchPartition(number))
     }
 }

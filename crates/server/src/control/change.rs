@@ -12,8 +12,13 @@
 //! 5 gone      topic id 16 · epoch i32              the highest that a partition of it had
 //! 6 feature   level u32
 //! 7 producers count u32                            so many ids are given away
+//! 8 move      topic id 16 · moves                  these are to go into other shards
+//! 9 moved     topic id 16 · arrivals               these have ended their stays, and go on there
+//! 10 shed     topic id 16 · partition u32 · start i64    records below are gone, or are to go
 //!
 //! partitions  count u32, each the shard u32 in which it is to be
+//! moves       count u32, each: partition u32 · shard u32
+//! arrivals    count u32, each: partition u32 · shard u32 · opening u32 · base epoch i32 · start i64
 //! settings    count u32, each: name text · value text, in the order of names
 //! text        length u16 · UTF-8
 //! ```
@@ -31,6 +36,10 @@ const VERSION: u8 = 1;
 pub const PARTITIONS_MAX: usize = 1_000_000;
 /// The longest value of a setting.
 pub const SETTING_BYTES_MAX: usize = 4096;
+/// Of a partition that is placed, that is to move, and that has moved.
+const SHARD_BYTES: usize = 4;
+const MOVE_BYTES: usize = 8;
+const ARRIVAL_BYTES: usize = 24;
 
 /// Something that control agrees on.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -76,6 +85,44 @@ pub enum Change {
     Feature(u32),
     /// So many ids of idempotent producers are given away: never again to anybody else.
     Producers(u32),
+    /// Partitions are to go on in other shards.
+    Move {
+        /// Of which topic.
+        id: TopicId,
+        /// Which, each with its shard.
+        partitions: Vec<(u32, u32)>,
+    },
+    /// Partitions have ended their stays.
+    Moved {
+        /// Of which topic.
+        id: TopicId,
+        /// Which, and how they go on.
+        arrivals: Vec<Arrival>,
+    },
+    /// Of a partition that was in several shards records go which are not in the last.
+    Shed {
+        /// Of which topic.
+        id: TopicId,
+        /// Which.
+        partition: u32,
+        /// The first offset that stays.
+        start: i64,
+    },
+}
+
+/// How a partition goes on in another shard.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Arrival {
+    /// Which.
+    pub partition: u32,
+    /// In which shard.
+    pub shard: u32,
+    /// The number of that stay: what follows the one that has ended.
+    pub opening: u32,
+    /// The leader epoch that it begins with, above all before.
+    pub base_epoch: i32,
+    /// The offset at which the last stay ended.
+    pub start: i64,
 }
 
 impl Change {
@@ -87,7 +134,10 @@ impl Change {
             | Self::Grow { id, .. }
             | Self::Alter { id, .. }
             | Self::Delete { id }
-            | Self::Gone { id, .. } => Some(*id),
+            | Self::Gone { id, .. }
+            | Self::Move { id, .. }
+            | Self::Moved { id, .. }
+            | Self::Shed { id, .. } => Some(*id),
             Self::Feature(_) | Self::Producers(_) => None,
         }
     }
@@ -131,6 +181,27 @@ impl Change {
                 to.push(7);
                 to.extend_from_slice(&count.to_le_bytes());
             }
+            Self::Move { id, partitions } => {
+                to.push(8);
+                to.extend_from_slice(&id.0);
+                push_count(partitions.len(), &mut to);
+                for (partition, shard) in partitions {
+                    to.extend_from_slice(&partition.to_le_bytes());
+                    to.extend_from_slice(&shard.to_le_bytes());
+                }
+            }
+            Self::Moved { id, arrivals } => {
+                to.push(9);
+                to.extend_from_slice(&id.0);
+                push_count(arrivals.len(), &mut to);
+                arrivals.iter().for_each(|arrival| arrival.encode(&mut to));
+            }
+            Self::Shed { id, partition, start } => {
+                to.push(10);
+                to.extend_from_slice(&id.0);
+                to.extend_from_slice(&partition.to_le_bytes());
+                to.extend_from_slice(&start.to_le_bytes());
+            }
         }
         to
     }
@@ -154,15 +225,26 @@ impl Change {
             4 => Self::Delete { id: TopicId(from.array()?) },
             5 => {
                 let id = TopicId(from.array()?);
-                let epoch = from.i32()?;
-                if epoch < 0 {
-                    let epoch = u64::from(epoch.cast_unsigned());
-                    return Err(Malformed::Field("a leader epoch", epoch));
-                }
-                Self::Gone { id, epoch }
+                Self::Gone { id, epoch: read_epoch(&mut from)? }
             }
             6 => Self::Feature(from.u32()?),
             7 => Self::Producers(from.u32()?),
+            8 => {
+                let id = TopicId(from.array()?);
+                let count = read_count(&mut from, MOVE_BYTES)?;
+                let partitions = (0..count).map(|_| Ok((from.u32()?, from.u32()?)));
+                Self::Move { id, partitions: partitions.collect::<Result<_, Malformed>>()? }
+            }
+            9 => {
+                let id = TopicId(from.array()?);
+                let count = read_count(&mut from, ARRIVAL_BYTES)?;
+                let arrivals = (0..count).map(|_| Arrival::decode(&mut from));
+                Self::Moved { id, arrivals: arrivals.collect::<Result<_, _>>()? }
+            }
+            10 => {
+                let (id, partition) = (TopicId(from.array()?), from.u32()?);
+                Self::Shed { id, partition, start: from.offset("the first offset that stays")? }
+            }
             other => return Err(Malformed::Field("the kind of a change", u64::from(other))),
         };
         from.end()?;
@@ -178,19 +260,57 @@ fn read_name(from: &mut Cursor<'_>) -> Result<String, Malformed> {
     }
 }
 
-fn push_shards(shards: &[u32], to: &mut Vec<u8>) {
-    let count = u32::try_from(shards.len()).expect("a topic's partitions are bounded");
+impl Arrival {
+    fn encode(&self, to: &mut Vec<u8>) {
+        for number in [self.partition, self.shard, self.opening] {
+            to.extend_from_slice(&number.to_le_bytes());
+        }
+        to.extend_from_slice(&self.base_epoch.to_le_bytes());
+        to.extend_from_slice(&self.start.to_le_bytes());
+    }
+
+    fn decode(from: &mut Cursor<'_>) -> Result<Self, Malformed> {
+        Ok(Self {
+            partition: from.u32()?,
+            shard: from.u32()?,
+            opening: from.u32()?,
+            base_epoch: read_epoch(from)?,
+            start: from.offset("the offset at which a stay ended")?,
+        })
+    }
+}
+
+fn read_epoch(from: &mut Cursor<'_>) -> Result<i32, Malformed> {
+    let epoch = from.i32()?;
+    match epoch {
+        0.. => Ok(epoch),
+        _ => Err(Malformed::Field("a leader epoch", u64::from(epoch.cast_unsigned()))),
+    }
+}
+
+fn push_count(count: usize, to: &mut Vec<u8>) {
+    let count = u32::try_from(count).expect("a topic's partitions are bounded");
     to.extend_from_slice(&count.to_le_bytes());
+}
+
+/// How many partitions there are, of which each takes so many bytes.
+fn read_count(from: &mut Cursor<'_>, each_bytes: usize) -> Result<usize, Malformed> {
+    let count = from.count(each_bytes, "the count of partitions")?;
+    match count {
+        1..=PARTITIONS_MAX => Ok(count),
+        _ => Err(Malformed::Field("the count of partitions", count as u64)),
+    }
+}
+
+fn push_shards(shards: &[u32], to: &mut Vec<u8>) {
+    push_count(shards.len(), to);
     for shard in shards {
         to.extend_from_slice(&shard.to_le_bytes());
     }
 }
 
 fn read_shards(from: &mut Cursor<'_>) -> Result<Vec<u32>, Malformed> {
-    let count = from.count(4, "the count of partitions")?;
-    if !(1..=PARTITIONS_MAX).contains(&count) {
-        return Err(Malformed::Field("the count of partitions", count as u64));
-    }
+    let count = read_count(from, SHARD_BYTES)?;
     (0..count).map(|_| from.u32()).collect()
 }
 

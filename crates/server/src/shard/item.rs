@@ -50,7 +50,8 @@ pub enum Item<'a> {
         /// The first offset that may not.
         ceiling: Option<i64>,
     },
-    /// Records below this offset are deleted.
+    /// Records below this offset are deleted. A stay that has ended is forgotten once it is told that all are, by the highest
+    /// offset that there is.
     Trim {
         /// Of which partition.
         opening: Opening,

@@ -114,6 +114,12 @@ impl Partition {
         self.is_closed
     }
 
+    /// What its idempotent producers sent last.
+    #[must_use]
+    pub fn producers(&self) -> &Producers {
+        &self.producers
+    }
+
     /// What is known of an idempotent producer.
     #[must_use]
     pub fn producer(&self, id: i64) -> Option<&Producer> {

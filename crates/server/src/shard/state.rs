@@ -324,14 +324,16 @@ impl State {
             }
             Item::Trim { opening, start } => {
                 self.find(opening)?.trim(start);
-                self.forget_if_gone(opening);
+                // Otherwise it is still asked where its stay ended.
+                if start == i64::MAX {
+                    self.forget_if_gone(opening);
+                }
                 outcomes.push(Outcome::Deleted);
             }
             // It was proposed by who looked at chapters: the partition may have gone meanwhile.
             Item::Expire { opening, start } => {
                 if let Some(partition) = self.partitions.get_mut(&opening) {
                     partition.trim(start);
-                    self.forget_if_gone(opening);
                     outcomes.push(Outcome::Deleted);
                 }
             }
@@ -373,10 +375,7 @@ impl State {
 
     fn advance(&mut self) {
         let now = self.time;
-        self.partitions.retain(|_, partition| {
-            partition.advance(now);
-            !is_gone(partition)
-        });
+        self.partitions.values_mut().for_each(|partition| partition.advance(now));
     }
 
     /// What expires before it is settled is never written again.

@@ -10,6 +10,7 @@ mod forwarded;
 mod full;
 mod gate;
 mod members;
+mod moving;
 mod nearest;
 mod promises;
 mod repeated;

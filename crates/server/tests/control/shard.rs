@@ -1,6 +1,6 @@
 //! A shard becomes what the catalog intends, in whatever order things come.
 
-use plimsoll_server::control::{Catalog, Change, reconcile, reconcile_topics};
+use plimsoll_server::control::{Catalog, Change, Left, reconcile, reconcile_topics};
 use plimsoll_server::shard::{Admission, Batch, Draft, Item, Leading, Opening, Refused, State};
 
 use super::{create, id, settings};
@@ -21,7 +21,7 @@ impl Shard {
     /// Does what the catalog wants of it, until nothing is left; says in how many entries.
     fn follow(&mut self, catalog: &Catalog) -> usize {
         for entries in 0.. {
-            let items = reconcile(catalog, 1, &self.state);
+            let items = reconcile(catalog, 1, &self.state, &Left::new());
             if items.is_empty() {
                 return entries;
             }
@@ -147,9 +147,9 @@ fn what_is_intended_never_goes_back_to_an_older_catalog() {
     let settings = settings(&[("max.message.bytes", "50")]);
     catalog.apply(&Change::Alter { id: id(2), settings }).unwrap();
     shard.follow(&catalog);
-    assert_eq!(reconcile(&before, 1, &shard.state), []);
-    assert_eq!(reconcile_topics(&[id(1)].into(), &before, 1, &shard.state), []);
-    assert_eq!(reconcile_topics(&[id(2)].into(), &before, 1, &shard.state), []);
+    assert_eq!(reconcile(&before, 1, &shard.state, &Left::new()), []);
+    assert_eq!(reconcile_topics(&[id(1)].into(), &before, 1, &shard.state, &Left::new()), []);
+    assert_eq!(reconcile_topics(&[id(2)].into(), &before, 1, &shard.state, &Left::new()), []);
 }
 
 /// Nobody had it closed: by the time that the leader heard of it, there was no such topic any more.
@@ -164,8 +164,8 @@ fn what_was_opened_for_a_topic_that_was_gone_by_then_goes() {
         shard.follow(&before);
         assert_eq!(shard.state.partitions().count(), 2);
         let items = match is_told_which {
-            true => reconcile_topics(&[id(1)].into(), &catalog, 1, &shard.state),
-            false => reconcile(&catalog, 1, &shard.state),
+            true => reconcile_topics(&[id(1)].into(), &catalog, 1, &shard.state, &Left::new()),
+            false => reconcile(&catalog, 1, &shard.state, &Left::new()),
         };
         shard.agree(&items);
         assert_eq!(shard.state.partitions().count(), 0);
@@ -180,6 +180,6 @@ fn what_the_catalog_does_not_know_yet_stays() {
     let before = catalog.clone();
     catalog.apply(&create(2, "orders", &[1])).unwrap();
     shard.follow(&catalog);
-    assert_eq!(reconcile(&before, 1, &shard.state), []);
-    assert_eq!(reconcile_topics(&[id(2)].into(), &before, 1, &shard.state), []);
+    assert_eq!(reconcile(&before, 1, &shard.state, &Left::new()), []);
+    assert_eq!(reconcile_topics(&[id(2)].into(), &before, 1, &shard.state, &Left::new()), []);
 }

@@ -286,10 +286,14 @@ fn what_comes_behind_a_close_is_refused_and_what_was_before_it_stays() {
     let known = leader.take(again, &batch(2, sequenced(3, 0, 0), 0));
     assert_eq!(known, Ok(Admission::Repeated { base_offset: 0 }));
     assert_eq!(leader.take(again, &batch(1, sequenced(3, 0, 2), 0)), stamped(2, 6));
-    // What it has from before is read here until it expires.
+    // What it has from before is read here until it expires. Where its stay ended is known until it is told to go.
     assert_eq!(leader.state.partition(at).unwrap().next(), 2);
     leader.clock = 10_000;
     leader.act(&Item::Advance);
+    leader.agree();
+    let ended = leader.state.partition(at).unwrap();
+    assert!(ended.is_closed() && (ended.start(), ended.next()) == (2, 2));
+    leader.act(&Item::Trim { opening: at, start: i64::MAX });
     leader.agree();
     assert!(leader.state.partition(at).is_none());
 }

@@ -7,6 +7,7 @@ pub(crate) mod produce;
 mod promise;
 mod start;
 pub(crate) mod topic;
+mod topic_move;
 
 use std::time::Duration;
 

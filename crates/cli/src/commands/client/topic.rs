@@ -12,7 +12,7 @@ use plimsoll_server::kafka::message::{
 use serde_json::{Value, json};
 
 use super::start::{BEGINNING, END, offsets};
-use super::{BROKER_TIMEOUT_MS, head, promise, table};
+use super::{BROKER_TIMEOUT_MS, head, promise, table, topic_move};
 use crate::client_args::{AlterArgs, Asked, CreateArgs, NamedTopic, TopicCommand};
 use crate::exit::Exit;
 use crate::output;
@@ -31,6 +31,7 @@ pub(crate) fn run(command: TopicCommand) -> Result<Exit> {
         TopicCommand::List(asked) => list(&asked)?,
         TopicCommand::Describe(args) => describe(&args)?,
         TopicCommand::Alter(args) => alter(&args)?,
+        TopicCommand::Move(args) => topic_move::run(&args)?,
         TopicCommand::Delete(args) => delete(&args)?,
     }
     Ok(Exit::Ok)

@@ -1,0 +1,103 @@
+//! `plimsoll topic move`: partitions go on under other brokers.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use plimsoll_server::client::{Cluster, Error};
+use plimsoll_server::kafka::message::{
+    AlterPartitionReassignmentsRequest, ListPartitionReassignmentsRequest, ListedReassignments,
+    MetadataPartition, ReassignablePartition, ReassignableTopic,
+};
+use serde_json::json;
+
+use super::BROKER_TIMEOUT_MS;
+use crate::client_args::{MoveArgs, NamedTopic};
+
+/// How long it is waited until they are led there.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// How often it is looked.
+const LOOK: Duration = Duration::from_millis(50);
+
+pub(super) fn run(args: &MoveArgs) -> Result<()> {
+    let NamedTopic { name, asked } = &args.topic;
+    let mut cluster = asked.open()?;
+    let found = cluster.topic(name)?.partitions;
+    let wanted: BTreeSet<i32> = args.partition.iter().copied().collect();
+    for number in &wanted {
+        if !found.iter().any(|partition| partition.partition_index == *number) {
+            bail!("topic {name} has no partition {number}: they are 0 to {}", found.len() - 1);
+        }
+    }
+    let is_wanted = |partition: &&MetadataPartition| {
+        wanted.is_empty() || wanted.contains(&partition.partition_index)
+    };
+    let moved = found.iter().filter(is_wanted).zip(args.to.iter().copied().cycle());
+    let moved: BTreeMap<i32, (&MetadataPartition, i32)> =
+        moved.map(|(partition, to)| (partition.partition_index, (partition, to))).collect();
+    ask(&mut cluster, name, &moved)?;
+    wait(&mut cluster, name, &moved)?;
+    let leaders: Vec<_> = moved
+        .iter()
+        .map(|(number, (_, to))| json!({ "partition": number, "leader": to }))
+        .collect();
+    let lines = moved
+        .iter()
+        .map(|(number, (_, to))| format!("partition {number} of {name} is led by broker {to}\n"));
+    let text: String = lines.collect();
+    asked.answer(&json!({ "topic": name, "partitions": leaders }), &text)
+}
+
+type Moved<'a> = BTreeMap<i32, (&'a MetadataPartition, i32)>;
+
+fn ask(cluster: &mut Cluster, name: &str, moved: &Moved<'_>) -> Result<()> {
+    let partitions = moved.iter().map(|(number, (partition, to))| {
+        let others = partition.replica_nodes.iter().copied().filter(|id| id != to);
+        let replicas = Some([*to].into_iter().chain(others).collect());
+        ReassignablePartition { partition_index: *number, replicas }
+    });
+    let partitions = partitions.collect();
+    let question = AlterPartitionReassignmentsRequest {
+        timeout_ms: BROKER_TIMEOUT_MS,
+        topics: vec![ReassignableTopic { name: name.to_owned(), partitions }],
+    };
+    let answer = cluster.controller()?.call(question)?;
+    Error::check(format!("topic {name}"), answer.error_code, answer.error_message)?;
+    let topic = answer.responses.into_iter().next();
+    for partition in topic.context("the broker says nothing of the topic")?.partitions {
+        let what = format!("partition {} of {name}", partition.partition_index);
+        Error::check(what, partition.error_code, partition.error_message)?;
+    }
+    Ok(())
+}
+
+/// Waits until none is on its way, and each is led as it was asked.
+fn wait(cluster: &mut Cluster, name: &str, moved: &Moved<'_>) -> Result<()> {
+    let begun = Instant::now();
+    let partition_indexes: Vec<i32> = moved.keys().copied().collect();
+    let asked = ListedReassignments { name: name.to_owned(), partition_indexes };
+    loop {
+        let question = ListPartitionReassignmentsRequest {
+            topics: Some(vec![asked.clone()]),
+            ..<_>::default()
+        };
+        let is_moved = cluster.controller()?.call(question)?.topics.is_empty();
+        let leaders = cluster.topic(name)?.partitions;
+        let lack = leaders.iter().find_map(|partition| {
+            let (_, to) = moved.get(&partition.partition_index)?;
+            (partition.leader_id != *to).then_some((partition.partition_index, *to))
+        });
+        match lack {
+            None if is_moved => return Ok(()),
+            _ if begun.elapsed() < PATIENCE => thread::park_timeout(LOOK),
+            Some((number, to)) => bail!(
+                "partition {number} of {name} is not led by broker {to} yet; it is agreed on, and goes on: \
+                 `plimsoll topic describe {name}` says who leads, `plimsoll cluster status` whether that broker is well"
+            ),
+            None => bail!(
+                "it is agreed on, and not done yet; look later: `plimsoll topic describe {name}`"
+            ),
+        }
+    }
+}
