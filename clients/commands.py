@@ -1,6 +1,8 @@
 """Kafka's own commands, as an operator types them."""
 
+import json
 import subprocess
+import tempfile
 import time
 
 from client import java
@@ -10,6 +12,8 @@ TOPICS = TOOLS + "TopicCommand"
 CONFIGS = "kafka.admin.ConfigCommand"
 GROUPS = TOOLS + "consumer.group.ConsumerGroupCommand"
 OFFSETS = TOOLS + "GetOffsetShell"
+ELECTION = TOOLS + "LeaderElectionCommand"
+REASSIGN = TOOLS + "reassign.ReassignPartitionsCommand"
 LOG_DIRS = TOOLS + "LogDirsCommand"
 PRODUCER = TOOLS + "ConsoleProducer"
 CONSUMER = TOOLS + "consumer.ConsoleConsumer"
@@ -24,6 +28,10 @@ def of(client, broker):
         ("kafka-get-offsets and -log-dirs", lambda: places(broker)),
         ("settings that are refused", lambda: refused(broker)),
     ]
+
+
+def of_three(three):
+    return [("kafka-reassign-partitions and -leader-election", lambda: reassigned(three))]
 
 
 def command(broker, main, *arguments, typed=None, fails=False):
@@ -88,6 +96,32 @@ def groups(broker):
 def lag(described):
     rows = (line.split() for line in described.splitlines())
     return sum(int(row[5]) for row in rows if row[:2] == ["readers", "typed"])
+
+
+def reassigned(three):
+    """Each partition is led by the broker that is named first, and the tool sees that."""
+    create = ["--create", "--topic", "reassigned", "--partitions", "3", "--replication-factor", "3"]
+    command(three, TOPICS, *create)
+    firsts = [[2, 1, 3], [2, 1, 3], [1, 2, 3]]
+    plan = [
+        {"topic": "reassigned", "partition": number, "replicas": replicas} for number, replicas in enumerate(firsts)
+    ]
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+        json.dump({"version": 1, "partitions": plan}, file)
+        file.flush()
+        of_file = ["--reassignment-json-file", file.name]
+        expect(command(three, REASSIGN, "--execute", *of_file), "Successfully started partition reassignments")
+        deadline = time.monotonic() + 30
+        while "Leader: 2" not in (said := command(three, TOPICS, "--describe", "--topic", "reassigned")):
+            assert time.monotonic() < deadline, said
+        # Of the others the order is the brokers' own.
+        verified = command(three, REASSIGN, "--verify", *of_file)
+        expect(verified, "Reassignment of partition reassigned-2 is completed.", "Clearing topic-level throttles")
+    expect(command(three, REASSIGN, "--list"), "No partition reassignments found.")
+    leaders = [line.split("Leader: ")[1].split()[0] for line in said.splitlines() if "Leader: " in line]
+    assert leaders == ["2", "2", "1"], said
+    elect = ["--election-type", "preferred", "--all-topic-partitions"]
+    command(three, ELECTION, *elect)
 
 
 def places(broker):

@@ -37,6 +37,7 @@ def of_three(client, three):
         (f"a group, {strategy}", lambda: group(client, three, strategy)),
         ("a leader that is stopped and started", lambda: survives(client, three, three.stop)),
         ("a leader that is killed", lambda: survives(client, three, three.kill)),
+        ("a topic that moves", lambda: survives(client, three, three.move)),
     ]
 
 

@@ -25,6 +25,7 @@ class Three:
         self.brokers = [Broker(program, *words, http=http) for words, http in zip(named, self.https)]
         self.address = ",".join(broker.address for broker in self.brokers)
         self.away = None
+        self.turns = 0
         members = ",".join(f"{node}=127.0.0.1:{free_port()}" for node in NODES)
         first = os.path.join(self.brokers[0].dir, "data")
         command = [program, "cluster", "init", "--dir", first, "--members", members]
@@ -51,6 +52,14 @@ class Three:
         """Whoever leads, in order. Returns when another does."""
         self.lose(lambda broker: broker.stop())
 
+    def move(self):
+        """The topic of the story that is told goes on under other brokers. Returns when they lead."""
+        first, *rest = NODES if self.turns % 2 else NODES[::-1]
+        self.turns += 1
+        order = [word for node in (*rest, first) for word in ("--to", str(node))]
+        command = [self.program, "topic", "move", "survives-move", *order, "--broker", self.brokers[0].address]
+        subprocess.run(command, check=True, capture_output=True, timeout=PATIENCE_S)
+
     def lose(self, end):
         self.until("somebody leads", lambda: self.leader() is not None)
         self.away = self.leader()
@@ -58,7 +67,9 @@ class Three:
         self.until("another leads", lambda: self.leader() not in (None, self.away))
 
     def start(self):
-        """The one that was lost."""
+        """The one that was lost, if one was."""
+        if self.away is None:
+            return
         self.brokers[self.away - 1].start()
         away, self.away = self.away, None
         self.until("it follows", lambda: self.shard(away).get("leader") is not None)

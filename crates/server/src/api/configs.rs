@@ -11,7 +11,7 @@ use crate::broker::Node;
 use crate::control::{SETTINGS, TopicSettings};
 use crate::kafka::error::ErrorCode;
 use crate::kafka::message::{
-    AlterableResource, AlteredResource, ConfigSynonym, DescribeConfigsRequest,
+    AlterableConfig, AlterableResource, AlteredResource, ConfigSynonym, DescribeConfigsRequest,
     DescribeConfigsResource, DescribeConfigsResponse, DescribedConfig, DescribedConfigs,
     IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse,
 };
@@ -27,6 +27,15 @@ const DEFAULT: i8 = 5;
 /// Kafka's numbers of what is done to a setting.
 const SET: i8 = 0;
 const DELETE: i8 = 1;
+/// How fast replicas may move in Kafka: its tool that moves them sets these if it is asked to, and deletes them afterwards in any
+/// case. Here nothing of a replica moves, so there are none to be deleted.
+const THROTTLES: [&str; 5] = [
+    "leader.replication.throttled.rate",
+    "follower.replication.throttled.rate",
+    "replica.alter.log.dirs.io.max.bytes.per.second",
+    "leader.replication.throttled.replicas",
+    "follower.replication.throttled.replicas",
+];
 
 pub(super) fn describe(
     session: &Session,
@@ -154,13 +163,20 @@ async fn alter_one(
     resource: &AlterableResource,
     validate_only: bool,
 ) -> Result<(), Problem> {
+    let deletes_throttle = |config: &&AlterableConfig| {
+        config.config_operation == DELETE && THROTTLES.contains(&&*config.name)
+    };
+    let configs = || resource.configs.iter().filter(|config| !deletes_throttle(config));
+    if resource.resource_type == BROKER && configs().next().is_none() {
+        return Ok(());
+    }
     if resource.resource_type != TOPIC {
         let message = "only topics are altered; a broker's settings are given when it starts";
         return Err(Problem::new(ErrorCode::InvalidRequest, message));
     }
     session.check_controller(Patience::unless_said()).await?;
     let (id, mut settings) = find(session, &resource.resource_name)?;
-    for config in &resource.configs {
+    for config in configs() {
         let value = match config.config_operation {
             SET => config.value.as_deref(),
             DELETE => None,
