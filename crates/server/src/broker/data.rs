@@ -12,6 +12,7 @@ use tokio::task::spawn_blocking;
 
 use super::compactor::Compactor;
 use super::company::Company;
+use super::damaged::{give_up, may_be_given_up};
 use super::decided::Decided;
 use super::ends;
 use super::error::Failed;
@@ -90,6 +91,8 @@ pub(super) struct Found {
     tail_bytes: usize,
     /// What was decided where it goes on after a loss.
     decided: Option<Decided>,
+    /// The first entry that its disk had lost, and that was cut off.
+    damaged: Option<u64>,
 }
 
 /// A shard whose engine runs, and that takes nothing yet.
@@ -112,7 +115,6 @@ impl Found {
         crew: Option<Arc<Crew>>,
         (node, tail_bytes): (u64, usize),
     ) -> Result<Self, Failed> {
-        let failed = |why| Failed::Shard { number, why };
         let dir = root.create_dir(&layout::shard(number)).map_err(Failed::Directory)?;
         let chapters = root.create_dir(&layout::chapters(number)).map_err(Failed::Directory)?;
         let shelf = Shelf::open(chapters, number);
@@ -121,12 +123,17 @@ impl Found {
         let must_sync =
             |bytes: &[u8]| Entry::decode(bytes).is_ok_and(|entry| entry.must_be_durable);
         let options = cluster::Options { node, promise, must_sync, start, log, crew };
-        let recovered = Recovered::open(&dir, options).map_err(failed)?;
+        let (recovered, damaged) = recover(root, &dir, number, options)?;
         let (last, end) = (recovered.recovery().last_index, shelf.settled().end);
         if last < end {
             return Err(Failed::Behind { number, last, end });
         }
-        Ok(Self { number, recovered, state, shelf, tail_bytes, decided: None })
+        Ok(Self { number, recovered, state, shelf, tail_bytes, decided: None, damaged })
+    }
+
+    /// The first entry that its disk had lost. It was cut off with all behind it, and the replica is in doubt.
+    pub(super) fn damaged(&self) -> Option<u64> {
+        self.damaged
     }
 
     /// The number of the shard.
@@ -161,7 +168,7 @@ impl Found {
         is_dirty: bool,
         testimony: Option<Arc<dyn Testimony>>,
     ) -> Result<Opened, Failed> {
-        let Self { number, recovered, state, shelf, tail_bytes, decided } = self;
+        let Self { number, recovered, state, shelf, tail_bytes, decided, damaged: _ } = self;
         let failed = |why| Failed::Shard { number, why };
         let replica = Arc::new(Replica::new(state, tail_bytes, shelf.settled().end));
         let begin = company.begin(number, is_dirty, testimony);
@@ -172,6 +179,37 @@ impl Found {
         let (group, keeper) = (Arc::new(group), Arc::new(keeper));
         Ok(Opened { number, group, replica, keeper, shelf, decided })
     }
+}
+
+/// What is found of a log, and the first entry that was cut off of it as its disk had lost that.
+fn recover(
+    root: &Arc<dyn Dir>,
+    dir: &Arc<dyn Dir>,
+    number: u32,
+    options: cluster::Options,
+) -> Result<(Recovered, Option<u64>), Failed> {
+    let failed = |why| Failed::Shard { number, why };
+    let (start, node) = (options.start.clone(), options.node);
+    let may_be_given_up = |damaged: &u64| may_be_given_up(start.as_ref(), node, *damaged);
+    let opened = Recovered::open(dir, options.clone()).and_then(|recovered| {
+        // Who is alone has nobody to get it from, and its engine says what is damaged.
+        if start.as_ref().is_some_and(|start| start.has_others(node)) {
+            recovered.check_readable()?;
+        }
+        Ok(recovered)
+    });
+    let why = match opened {
+        Ok(recovered) => return Ok((recovered, None)),
+        Err(why) => why,
+    };
+    let Some(damaged) = why.damaged_from().filter(may_be_given_up) else {
+        return Err(failed(why));
+    };
+    tracing::warn!(shard = number, entry = damaged + 1, %why, "its log is damaged, and cut off there");
+    give_up(root, number, options.clone(), damaged)?;
+    let recovered = Recovered::open(dir, options).map_err(failed)?;
+    // The shard counts from 1.
+    Ok((recovered, Some(damaged + 1)))
 }
 
 impl Opened {

@@ -53,6 +53,11 @@ pub(crate) fn seeded(number: u32) -> String {
     format!("seeded-{number}")
 }
 
+/// The directory of a shard's log as it was found damaged.
+pub(crate) fn damaged(number: u32) -> String {
+    format!("damaged-{number}")
+}
+
 /// The file that says that a shard goes on after a loss.
 pub(crate) fn loss(number: u32) -> String {
     format!("loss-{number}")

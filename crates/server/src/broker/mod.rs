@@ -10,6 +10,7 @@
 //! DIR/state-N        what the entries of shard N made, up to one of them
 //! DIR/chapters-N     what is settled of shard N: see `chapter/`
 //! DIR/known-N        the C and the D of shard N that were known a while ago
+//! DIR/damaged-N      the log of shard N as it was found damaged, until the others have given back what it lacks
 //! DIR/loss-N         that shard N goes on after a loss: see `decided.rs`
 //! DIR/seed-N         what this node is being given of shard N: see `seeded.rs`
 //! ```
@@ -46,6 +47,7 @@
 //! | `controller.rs`, `desk.rs` | what other nodes ask the controller for, drawn; and how it does that |
 //! | `agreed.rs` | what becomes of a change, and why one is refused |
 //! | `intended.rs` | what control intends, and having it done in a shard of records by whoever leads that |
+//! | `damaged.rs` | what a disk has lost of a log is met at the start, and cut off |
 //! | `seeded.rs` | what a node was given of a shard is put in place |
 //! | `deleting.rs` | topics that go: what is done of it by each leader |
 //! | `moving.rs` | partitions that go on in other shards: what is done of it by whom |
@@ -72,6 +74,7 @@ mod compactor;
 mod company;
 mod controller;
 mod coordinator;
+mod damaged;
 mod data;
 mod decided;
 mod deleting;

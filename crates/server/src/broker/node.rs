@@ -24,7 +24,7 @@ use super::domains::{Domains, DomainsOverview};
 use super::error::Failed;
 use super::giver::Giver;
 use super::layout::{
-    CONTROL, DURABLE, GROUPS, RECORDS, SHARDS, SHARED, cluster_id, is_founder, is_restored,
+    self, CONTROL, DURABLE, GROUPS, RECORDS, SHARDS, SHARED, cluster_id, is_founder, is_restored,
 };
 use super::leader::ChapterSize;
 use super::leaders::{Drained, Leaders, preferred};
@@ -149,7 +149,12 @@ impl Node {
         };
         let shared = SHARED.into_iter().map(found).collect::<Result<Vec<_>, Failed>>()?;
         // What was durable before it was acknowledged cannot be in doubt.
-        let durable = found(DURABLE)?.begin(dir, &company, false, None)?;
+        let durable = found(DURABLE)?;
+        let all = shared.iter().chain([&durable]);
+        let damaged: BTreeMap<u32, u64> =
+            all.filter_map(|found| Some((found.number(), found.damaged()?))).collect();
+        let is_damaged = damaged.contains_key(&DURABLE);
+        let durable = durable.begin(dir, &company, is_damaged, None)?;
         let mut ends = Ends::new();
         for found in &shared {
             let last = found.last_index(durable.runtime())?;
@@ -179,7 +184,8 @@ impl Node {
             let number = found.number();
             let loss = loss.filter(|_| !decided.lifts(number));
             let witnessed = Arc::new(Witnessed { run: Arc::clone(&run), number });
-            let shard = found.begin(dir, &company, loss.is_some(), Some(witnessed))?;
+            let is_dirty = loss.is_some() || damaged.contains_key(&number);
+            let shard = found.begin(dir, &company, is_dirty, Some(witnessed))?;
             match loss {
                 Some(loss) if shard.is_alone() => {
                     shard.fence(loss.fence(number), now())?;
@@ -291,7 +297,8 @@ impl Node {
                     of => Task::spawn(runtime, greet(company, lost, of, &topics.shard(of).group)),
                 });
             }
-            let in_doubt: BTreeSet<u32> = in_doubt.iter().copied().chain(forgot.clone()).collect();
+            let doubts = in_doubt.iter().chain(&forgot).chain(damaged.keys());
+            let in_doubt: BTreeSet<u32> = doubts.copied().collect();
             for number in in_doubt {
                 let dir = Arc::clone(dir);
                 meeting.push(match number {
@@ -309,6 +316,13 @@ impl Node {
         }
         for number in &in_doubt {
             verdict += &format!("; shard {number} is in doubt: {}", whys[number]);
+        }
+        for (number, entry) in &damaged {
+            verdict += &format!(
+                "; the disk has lost entries of shard {number} from {entry} on that it had called durable: the shard is in \
+                 doubt until the other brokers have given them back, and what was found is kept in {} until then",
+                layout::damaged(*number)
+            );
         }
         if !forgot.is_empty() {
             verdict += "; it asks the other brokers for them, and votes once it has caught up";

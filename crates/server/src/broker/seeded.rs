@@ -31,6 +31,7 @@ use std::sync::Arc;
 use plimsoll_sync::{Dir, File, SyncMethod};
 use twox_hash::XxHash3_64;
 
+use super::damaged;
 use super::error::Failed;
 use super::layout;
 use super::snapshot::Snapshot;
@@ -123,7 +124,8 @@ pub(super) fn put_in_place(
 
 /// From here on it is not in doubt: it has re-entered its group. Durable on return.
 pub(super) fn trust(dir: &dyn Dir, number: u32) -> Result<(), Failed> {
-    dir.remove(&layout::seeded(number)).map_err(Failed::Directory)
+    dir.remove(&layout::seeded(number)).map_err(Failed::Directory)?;
+    damaged::forget(dir, number)
 }
 
 /// Each step may have been done before.

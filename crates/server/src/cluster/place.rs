@@ -28,6 +28,11 @@ impl Place {
         self.applied.index
     }
 
+    /// Whether others vote beside this node.
+    pub(crate) fn has_others(&self, node: u64) -> bool {
+        self.members.membership().voter_ids().any(|voter| voter != node)
+    }
+
     /// Its bytes.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {

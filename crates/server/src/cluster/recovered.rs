@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use plimsoll_log::{Ack, Recovery};
+use plimsoll_log::{Ack, Log, Recovery};
 use plimsoll_sync::Dir;
 
 use super::apply::Apply;
@@ -23,6 +23,24 @@ use super::standing::Standing;
 use super::state::{Engine, Gone, Progress, State};
 use super::storage::Storage;
 use super::watch;
+
+/// Bytes of entries that are read at once.
+const PIECE_BYTES: usize = 1 << 20;
+
+/// Cuts the log in a directory off before this entry, the first that its disk has lost. Durable on return.
+pub(crate) fn cut_from(dir: &Arc<dyn Dir>, options: Options, damaged: u64) -> Result<()> {
+    let Options { log, crew, .. } = options;
+    let accepting = plimsoll_log::Options { accept_loss: true, ..log };
+    let (log, _) = match crew {
+        Some(crew) => crew.open_in(Arc::clone(dir), accepting)?,
+        None => Log::open_in(Arc::clone(dir), accepting)?,
+    };
+    // The log's index is the engine's next: the last that stays.
+    if log.last_index() > damaged {
+        log.truncate_after(damaged)?;
+    }
+    Ok(log.close()?)
+}
 
 /// A group that is open and has not begun. What its log has says what the run before left; the first entry of
 /// a leadership hides where that ended.
@@ -51,6 +69,19 @@ impl Recovered {
     #[must_use]
     pub fn recovery(&self) -> &Recovery {
         &self.recovery
+    }
+
+    /// Reads all that the engine is to read at its start, which cannot ask others for what is damaged.
+    ///
+    /// # Errors
+    /// The first damage.
+    pub(crate) fn check_readable(&self) -> Result<()> {
+        let mut next = self.start.as_ref().map_or(0, |start| start.index().saturating_add(1));
+        loop {
+            let entries = self.storage.read(next..u64::MAX, PIECE_BYTES)?;
+            let Some(last) = entries.last() else { return Ok(()) };
+            next = last.log_id.index + 1;
+        }
     }
 
     /// Waits until all that was found is durable, and asks for that.

@@ -1,17 +1,20 @@
-//! What a disk has lost of one broker's chapters is read from another's, and healed by that.
+//! What a disk has lost of one broker's chapters, or of its log, it has back from another.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use plimsoll_server::broker::Options;
+use plimsoll_server::broker::{Node, Options, Seat, found};
 use plimsoll_server::chapter::{Run, Survey};
 use plimsoll_server::kafka::error::ErrorCode;
+use plimsoll_server::net::{Limits, Listener};
 use plimsoll_sync::{Access, Dir, OsDir};
 
 use super::chapters::chapters_of;
-use super::forwarded::{create, metadata, three, until};
+use super::forwarded::{create, metadata, three, three_of, until};
 use super::{Broker, UNCOMMITTED};
 
 /// The shards of topics that do not wait for the disk: each topic is in another.
@@ -102,4 +105,90 @@ fn three_brokers_with_different_bad_blocks_serve_each_others_records_and_heal() 
         assert!(all.iter().all(|(_, _, is_whole)| *is_whole), "node {node}, shard {shard}");
     }
     drop(brokers);
+}
+
+/// Where this text lies in a log.
+fn find_in_log(dir: &Path, text: &[u8]) -> (PathBuf, u64) {
+    let found = fs::read_dir(dir).unwrap().find_map(|entry| {
+        let path = entry.unwrap().path();
+        let bytes = fs::read(&path).ok()?;
+        let at = bytes.windows(text.len()).position(|window| window == text)?;
+        Some((path, at as u64))
+    });
+    found.expect("it is in the log")
+}
+
+fn serve(root: &Path, seat: &Seat) -> Broker {
+    let options = Options { seat: Some(seat.clone()), ..Options::default() };
+    let node = Node::open(&root.join(seat.node.to_string()), options).unwrap();
+    let address = format!("{}:{}", seat.clients.0, seat.clients.1).parse().unwrap();
+    let listener = node.runtime().block_on(Listener::bind(address, Limits::default()));
+    Broker::serve(node, listener.unwrap())
+}
+
+/// It did not start again: its engine reads what follows its snapshot before it can ask anybody.
+#[test]
+fn a_broker_whose_log_is_damaged_where_it_starts_has_the_rest_back_from_the_others() {
+    let root = tempfile::tempdir().unwrap();
+    let root = root.path();
+    let cluster = found(&root.join("1")).unwrap();
+    let seats = RefCell::new(BTreeMap::new());
+    let mut brokers = three_of(&cluster, |id, seat| {
+        seats.borrow_mut().insert(id, seat.clone());
+        let options = Options { seat: Some(seat), ..Options::default() };
+        Node::open(&root.join(id.to_string()), options).unwrap()
+    });
+    let seats = seats.into_inner();
+    assert_eq!(create(brokers.get_mut(&1).unwrap(), "orders", 3), ErrorCode::None);
+    // At the end of a run it is noted who votes.
+    brokers.into_values().for_each(|broker| broker.stop().close().unwrap());
+    let mut brokers: BTreeMap<u64, Broker> =
+        seats.iter().map(|(id, seat)| (*id, serve(root, seat))).collect();
+    let produce = |brokers: &mut BTreeMap<u64, Broker>, value: &str| {
+        until("it is taken", || {
+            let asked = brokers.values_mut().next().unwrap();
+            let leader = metadata(asked, "orders", false).topics[0].partitions[0].leader_id;
+            let leader = u64::try_from(leader).ok().and_then(|leader| brokers.get_mut(&leader));
+            leader.is_some_and(|leads| leads.produce("orders", value).error_code == ErrorCode::None)
+        });
+    };
+    let numbers = |first, end| (first..end).map(|number| format!("record number {number:03}"));
+    numbers(0, 60).for_each(|value| produce(&mut brokers, &value));
+    let at = |broker: &Broker| broker.node.topic("orders").unwrap().partition[0].clone();
+    let leader =
+        metadata(brokers.get_mut(&1).unwrap(), "orders", false).topics[0].partitions[0].leader_id;
+    let victim = (1..=3).find(|id| i32::try_from(*id) != Ok(leader)).unwrap();
+    let shard = at(&brokers[&victim]).shard;
+    until("all is durable", || at(&brokers[&victim]).durable == 60);
+    drop(brokers.remove(&victim).unwrap().stop());
+    let log = root.join(victim.to_string()).join(format!("shard-{shard}"));
+    let (file, byte) = find_in_log(&log, b"record number 030");
+    let mut bytes = fs::read(&file).unwrap();
+    bytes[usize::try_from(byte).unwrap()] ^= 1;
+    fs::write(&file, bytes).unwrap();
+    numbers(60, 80).for_each(|value| produce(&mut brokers, &value));
+
+    let broker = serve(root, &seats[&victim]);
+    let said = broker.node.verdict().to_owned();
+    let kept = format!("damaged-{shard}");
+    assert!(said.contains(&format!("entries of shard {shard}")) && said.contains(&kept), "{said}");
+    let is_in_doubt = |broker: &Broker| {
+        broker.node.shards().iter().any(|found| found.number == shard && found.is_in_doubt)
+    };
+    until("it has caught up", || !is_in_doubt(&broker) && at(&broker).committed == 80);
+    let kept = root.join(victim.to_string()).join(kept);
+    until("what was kept goes", || fs::read_dir(&kept).unwrap().next().is_none());
+    brokers.insert(victim, broker);
+    // Of the two that are left each must have all.
+    brokers.remove(&u64::try_from(leader).unwrap()).unwrap().close();
+    let all: Vec<(i64, String)> = (0..).zip(numbers(0, 80)).collect();
+    until("another leads, and has all", || {
+        let asked = brokers.values_mut().next().unwrap();
+        let leader = metadata(asked, "orders", false).topics[0].partitions[0].leader_id;
+        let leader = u64::try_from(leader).ok().and_then(|leader| brokers.get_mut(&leader));
+        leader.is_some_and(|leads| {
+            let is_led = leads.fetch("orders", 0, UNCOMMITTED).error_code == ErrorCode::None;
+            is_led && leads.consume("orders", UNCOMMITTED) == all
+        })
+    });
 }

@@ -1,0 +1,80 @@
+//! [`give_up`]: what a disk has lost of a log, and is met at the start.
+//!
+//! While a replica runs, a damaged record of its log is healed by another's (`cluster/heal.rs`). At its start nobody can be asked: the
+//! engine must first have read what follows its snapshot. So the log is cut before the first entry that is damaged, and the
+//! replica is in doubt like any that may have forgotten what it acknowledged: it gets the rest back from the others before it
+//! votes, and if too many are in doubt at once, an operator is asked. That is for replicas whose snapshot says that others vote, and for
+//! damage behind it. Otherwise it is an error.
+//!
+//! Nothing is destroyed before that: the log is copied into `damaged-N`, as it was found, which goes once the doubt has ended.
+
+use std::io::ErrorKind;
+use std::sync::Arc;
+
+use plimsoll_sync::{Dir, SyncMethod};
+
+use super::error::Failed;
+use super::layout;
+use super::seeded::{Stage, found};
+use crate::cluster::{self, Place};
+use crate::whole;
+
+/// Bytes that are copied at once.
+const PIECE_BYTES: usize = 1 << 20;
+
+/// Whether the log of a shard, whose first damage is at this entry, can be cut off there.
+pub(super) fn may_be_given_up(start: Option<&Place>, node: u64, damaged: u64) -> bool {
+    start.is_some_and(|start| start.has_others(node) && start.index() < damaged)
+}
+
+/// Cuts the log of a shard off before this entry. Its replica is in doubt then. Durable on return.
+pub(super) fn give_up(
+    root: &Arc<dyn Dir>,
+    number: u32,
+    options: cluster::Options,
+    damaged: u64,
+) -> Result<(), Failed> {
+    let log = root.open_dir(&layout::shard(number)).map_err(Failed::Directory)?;
+    keep(&**root, &*log, number).map_err(Failed::Directory)?;
+    Stage::Forgot.write(&**root, number)?;
+    cluster::cut_from(&log, options, damaged).map_err(|why| Failed::Shard { number, why })
+}
+
+/// The doubt has ended: what was kept is not needed any more.
+pub(super) fn forget(root: &dyn Dir, number: u32) -> Result<(), Failed> {
+    let Some(kept) = found(root.open_dir(&layout::damaged(number)))? else { return Ok(()) };
+    let names = kept.list().map_err(Failed::Directory)?;
+    names.iter().try_for_each(|name| kept.remove(name).map_err(Failed::Directory))
+}
+
+/// Copies the files of a log. What a copy that was not finished left is written anew. Durable on return.
+fn keep(root: &dyn Dir, log: &dyn Dir, number: u32) -> plimsoll_sync::Result<()> {
+    let kept = root.create_dir(&layout::damaged(number))?;
+    let mut piece = vec![0; PIECE_BYTES];
+    for name in log.list()? {
+        let from = match log.open(&name, SyncMethod::ORDINARY.access()) {
+            Err(why) if why.kind() == Some(ErrorKind::NotFound) => continue,
+            opened => opened?,
+        };
+        whole::create(&*kept, &name, |to| {
+            let mut at = 0;
+            loop {
+                // What cannot be read at all is zeros in the copy.
+                let read = from.read_at(&mut piece, at).or_else(|why| match at < from.len()? {
+                    true => {
+                        piece.fill(0);
+                        tracing::warn!(file = name, at, %why, "what cannot be read is not kept");
+                        Ok(usize::try_from(from.len()? - at).unwrap_or(usize::MAX).min(PIECE_BYTES))
+                    }
+                    false => Err(why),
+                })?;
+                if read == 0 {
+                    return to.sync(SyncMethod::ORDINARY).map(drop);
+                }
+                to.write_at(&piece[..read], at)?;
+                at += read as u64;
+            }
+        })?;
+    }
+    Ok(())
+}
