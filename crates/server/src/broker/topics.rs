@@ -35,6 +35,8 @@ use crate::shard::TopicId;
 const BLOCKS_ASKED: usize = 3;
 /// How long the controller is waited for until it is looked again who that is.
 const HEARS: Duration = Duration::from_secs(1);
+/// How long the others may take to elect a controller: longer than any election that succeeds.
+const ELECTS: Duration = Duration::from_secs(5);
 /// How long it is let be then.
 const REST: Duration = Duration::from_millis(50);
 
@@ -225,16 +227,27 @@ impl Topics {
 
     /// Waits until this node has heard of all that the controller has agreed on by now.
     pub(crate) async fn catch_up(&self) -> Result<(), Refused> {
-        if self.leads() {
-            return Ok(());
+        let begun = Instant::now();
+        while !self.leads() {
+            match self.look().await {
+                Ok(agreed) => {
+                    self.until_heard(agreed.version).await;
+                    break;
+                }
+                Err(why) if waits(&why, begun) => sleep(REST).await,
+                Err(why) => return Err(why),
+            }
         }
+        Ok(())
+    }
+
+    /// What the controller, another node, has agreed on by now.
+    async fn look(&self) -> Result<Agreed, Refused> {
         let answer = controller::ask(&self.company, self.controller()?, &Request::Look).await;
-        let agreed = answer.agreed().map_err(|why| match why {
+        answer.agreed().map_err(|why| match why {
             Refused::Unknown => Refused::not_controller(),
             why => why,
-        })?;
-        self.until_heard(agreed.version).await;
-        Ok(())
+        })
     }
 
     /// Goes on until this node has heard, since its start, of all that was agreed on by then. Before that it may not
@@ -260,9 +273,17 @@ impl Topics {
 
     /// Has the controller agree on a change: whoever that is. This node has heard of it on return.
     pub(super) async fn change(&self, change: Change) -> Result<Agreed, Refused> {
-        let agreed = self.agree_anywhere(change).await?;
-        self.until_heard(agreed.version).await;
-        Ok(agreed)
+        let begun = Instant::now();
+        loop {
+            match self.agree_anywhere(change.clone()).await {
+                Ok(agreed) => {
+                    self.until_heard(agreed.version).await;
+                    return Ok(agreed);
+                }
+                Err(why) if waits(&why, begun) => sleep(REST).await,
+                Err(why) => return Err(why),
+            }
+        }
     }
 
     async fn agree_anywhere(&self, change: Change) -> Result<Agreed, Refused> {
@@ -509,6 +530,12 @@ impl Topics {
         closed.map_err(|why| Failed::Shard { number: NUMBER, why })?;
         Ok(self.shards)
     }
+}
+
+/// Whether it is tried again: nothing was done, as nobody is the controller that this node knows of, and one is about to be
+/// elected. Some clients do not ask again by themselves.
+fn waits(why: &Refused, begun: Instant) -> bool {
+    why.is_not_controller() && begun.elapsed() < ELECTS
 }
 
 /// Each partition comes into the shard that has the fewest, of these the first.
