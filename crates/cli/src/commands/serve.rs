@@ -227,7 +227,9 @@ fn host_and_port(text: &str) -> Result<(String, u16)> {
     let split = text.rsplit_once(':').filter(|(host, _)| !host.is_empty());
     let (host, port) = split.with_context(|| format!("{text:?} is not HOST:PORT"))?;
     let port = port.parse().with_context(|| format!("{port:?} is no port"))?;
-    Ok((host.to_owned(), port))
+    // Brackets are how an address with colons is typed; clients are told the address.
+    let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    Ok((bare.to_owned(), port))
 }
 
 fn options(config: &Config) -> Result<Options> {
@@ -322,4 +324,20 @@ try: kcat -b {address} -t first -P   (then type lines)
         output::news(&format!("status page, health and metrics: http://{address}/"));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Clients were told `[::1]`, which is a host to none of them.
+    #[test]
+    fn clients_are_told_an_address_without_its_brackets() {
+        let told = |text| host_and_port(text).ok();
+        assert_eq!(told("[::1]:9092"), Some(("::1".to_owned(), 9092)));
+        assert_eq!(told("broker.example:9092"), Some(("broker.example".to_owned(), 9092)));
+        for wrong in ["9092", ":9092", "broker:", "broker:99999"] {
+            assert_eq!(told(wrong), None, "{wrong}");
+        }
+    }
 }
