@@ -1,6 +1,6 @@
 //! Bytes that are no change: an error, never a panic, and no memory for what they claim.
 
-use plimsoll_server::control::{Catalog, Change};
+use plimsoll_server::control::{Arrival, Catalog, Change};
 use proptest::prelude::*;
 
 use super::{id, settings};
@@ -26,6 +26,23 @@ fn a_count_of_partitions_is_held_against_the_bytes_that_remain() {
     let mut huge = Change::Grow { id: id(1), shards: vec![1] }.encode();
     huge[18..22].copy_from_slice(&u32::MAX.to_le_bytes());
     Change::decode(&huge).unwrap_err();
+    for change in moves() {
+        let whole = change.encode();
+        for end in 0..whole.len() {
+            Change::decode(&whole[..end]).unwrap_err();
+        }
+        let mut huge = whole;
+        huge[18..22].copy_from_slice(&u32::MAX.to_le_bytes());
+        Change::decode(&huge).unwrap_err();
+    }
+}
+
+fn moves() -> [Change; 2] {
+    let arrival = Arrival { partition: 0, shard: 4, opening: 2, base_epoch: 9, start: 5 };
+    [
+        Change::Move { id: id(1), partitions: vec![(0, 4), (1, 6)] },
+        Change::Moved { id: id(1), arrivals: vec![arrival] },
+    ]
 }
 
 proptest! {

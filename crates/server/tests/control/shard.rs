@@ -1,6 +1,8 @@
 //! A shard becomes what the catalog intends, in whatever order things come.
 
-use plimsoll_server::control::{Catalog, Change, Left, reconcile, reconcile_topics};
+use plimsoll_server::control::{
+    Arrival, Catalog, Change, Coming, Left, coming, reconcile, reconcile_topics,
+};
 use plimsoll_server::shard::{Admission, Batch, Draft, Item, Leading, Opening, Refused, State};
 
 use super::{create, id, settings};
@@ -182,4 +184,43 @@ fn what_the_catalog_does_not_know_yet_stays() {
     shard.follow(&catalog);
     assert_eq!(reconcile(&before, 1, &shard.state, &Left::new()), []);
     assert_eq!(reconcile_topics(&[id(2)].into(), &before, 1, &shard.state, &Left::new()), []);
+}
+
+/// It would have come without what its producers had sent, and stored again what they send again.
+#[test]
+fn a_partition_comes_to_its_next_shard_with_what_it_left_in_the_last() {
+    let (mut catalog, mut first, mut second) = (Catalog::default(), Shard::new(), Shard::new());
+    catalog.apply(&create(1, "orders", &[1])).unwrap();
+    first.follow(&catalog);
+    let at = place(&catalog, 0);
+    catalog.apply(&Change::Move { id: id(1), partitions: vec![(0, 2)] }).unwrap();
+    first.follow(&catalog);
+    assert!(first.state.partition(at).unwrap().is_closed());
+    assert_eq!(first.produce(at), Err(Refused::NotHere));
+    assert_eq!(reconcile(&catalog, 2, &second.state, &Left::new()), [], "it has not moved yet");
+    let start = first.state.partition(at).unwrap().next();
+    let arrival = Arrival { partition: 0, shard: 2, opening: 2, base_epoch: 9, start };
+    catalog.apply(&Change::Moved { id: id(1), arrivals: vec![arrival] }).unwrap();
+    let next = place(&catalog, 0);
+    assert_eq!(
+        reconcile(&catalog, 2, &second.state, &Left::new()),
+        [],
+        "what it left is not known"
+    );
+    let comes = Coming { opening: next, ended: at, from: 1 };
+    assert_eq!(coming(None, &catalog, 2, &second.state), [comes]);
+    assert_eq!(coming(None, &catalog, 1, &first.state), []);
+    let producers = first.state.partition(at).unwrap().producers().clone();
+    let left = Left::from([(at, producers)]);
+    second.agree(&reconcile(&catalog, 2, &second.state, &left));
+    assert_eq!(coming(None, &catalog, 2, &second.state), []);
+    assert_eq!(second.produce(next), Err(Refused::NeedsCeiling(1)));
+    assert_eq!(second.state.partition(next).unwrap().epoch(second.state.turns()), 9);
+    // The first is known until it is let go of, though nothing is in it.
+    first.agree(&[Item::Advance]);
+    assert_eq!(first.follow(&catalog), 0);
+    assert!(first.state.partition(at).is_some());
+    catalog.apply(&Change::Shed { id: id(1), partition: 0, start: 0 }).unwrap();
+    first.follow(&catalog);
+    assert!(first.state.partition(at).is_none());
 }
