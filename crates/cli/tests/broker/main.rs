@@ -10,6 +10,7 @@ mod cluster_scrub;
 mod disks;
 mod joining;
 mod loss;
+mod moving;
 mod operator;
 mod rolling;
 mod scrub;

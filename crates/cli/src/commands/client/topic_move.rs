@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use plimsoll_server::client::{Cluster, Error};
 use plimsoll_server::kafka::message::{
-    AlterPartitionReassignmentsRequest, ListPartitionReassignmentsRequest, ListedReassignments,
-    MetadataPartition, ReassignablePartition, ReassignableTopic,
+    AlterPartitionReassignmentsRequest, ElectLeadersRequest, ElectedTopic,
+    ListPartitionReassignmentsRequest, ListedReassignments, MetadataPartition,
+    ReassignablePartition, ReassignableTopic,
 };
 use serde_json::json;
 
@@ -17,6 +18,10 @@ use crate::client_args::{MoveArgs, NamedTopic};
 
 /// How long it is waited until they are led there.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// How often an election is asked for.
+const ELECTED: Duration = Duration::from_secs(2);
+/// The kind of election after which the preferred replica leads.
+const PREFERRED: i8 = 0;
 /// How often it is looked.
 const LOOK: Duration = Duration::from_millis(50);
 
@@ -72,25 +77,33 @@ fn ask(cluster: &mut Cluster, name: &str, moved: &Moved<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Waits until none is on its way, and each is led as it was asked.
+/// Waits until none is on its way, and each is led as it was asked: whoever is to lead is elected, if it does not yet.
 fn wait(cluster: &mut Cluster, name: &str, moved: &Moved<'_>) -> Result<()> {
     let begun = Instant::now();
     let partition_indexes: Vec<i32> = moved.keys().copied().collect();
     let asked = ListedReassignments { name: name.to_owned(), partition_indexes };
+    let mut elected = None;
     loop {
-        let question = ListPartitionReassignmentsRequest {
-            topics: Some(vec![asked.clone()]),
-            ..<_>::default()
-        };
+        let topics = Some(vec![asked.clone()]);
+        let question = ListPartitionReassignmentsRequest { topics, ..<_>::default() };
         let is_moved = cluster.controller()?.call(question)?.topics.is_empty();
         let leaders = cluster.topic(name)?.partitions;
-        let lack = leaders.iter().find_map(|partition| {
-            let (_, to) = moved.get(&partition.partition_index)?;
-            (partition.leader_id != *to).then_some((partition.partition_index, *to))
-        });
-        match lack {
+        let lacks: Vec<(i32, i32)> = leaders
+            .iter()
+            .filter_map(|partition| {
+                let (_, to) = moved.get(&partition.partition_index)?;
+                (partition.leader_id != *to).then_some((partition.partition_index, *to))
+            })
+            .collect();
+        match lacks.first() {
             None if is_moved => return Ok(()),
-            _ if begun.elapsed() < PATIENCE => thread::park_timeout(LOOK),
+            _ if begun.elapsed() < PATIENCE => {
+                if is_moved && elected.is_none_or(|at: Instant| at.elapsed() > ELECTED) {
+                    elected = Some(Instant::now());
+                    elect(cluster, name, &lacks)?;
+                }
+                thread::park_timeout(LOOK);
+            }
             Some((number, to)) => bail!(
                 "partition {number} of {name} is not led by broker {to} yet; it is agreed on, and goes on: \
                  `plimsoll topic describe {name}` says who leads, `plimsoll cluster status` whether that broker is well"
@@ -100,4 +113,17 @@ fn wait(cluster: &mut Cluster, name: &str, moved: &Moved<'_>) -> Result<()> {
             ),
         }
     }
+}
+
+/// Has those lead that are preferred. What is refused is asked for again.
+fn elect(cluster: &mut Cluster, name: &str, lacks: &[(i32, i32)]) -> Result<()> {
+    let partitions = lacks.iter().map(|(number, _)| *number).collect();
+    let topic = ElectedTopic { topic: name.to_owned(), partitions };
+    let question = ElectLeadersRequest {
+        election_type: PREFERRED,
+        topic_partitions: Some(vec![topic]),
+        timeout_ms: BROKER_TIMEOUT_MS,
+    };
+    cluster.controller()?.call(question)?;
+    Ok(())
 }
