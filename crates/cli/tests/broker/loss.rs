@@ -180,3 +180,49 @@ fn what_is_guaranteed_stays_so_however_long_nobody_decides() {
     assert_eq!(now[0]["guaranteed"], shown[0]["guaranteed"]);
     assert_eq!(now[0]["digest"], shown[0]["digest"]);
 }
+
+/// Stands in a record of its own, and nowhere else.
+const MARK: &str = "1234567890";
+
+/// As a disk that has lost a bit of that record.
+fn damage(cluster: &Cluster, node: usize) {
+    let shards = [2, 4, 6].map(|number| cluster.data(node).join(format!("shard-{number}")));
+    let files = shards.iter().flat_map(|dir| fs::read_dir(dir).unwrap());
+    let found = files.into_iter().find_map(|file| {
+        let path = file.unwrap().path();
+        let bytes = fs::read(&path).ok()?;
+        let at = bytes.windows(MARK.len()).position(|window| window == MARK.as_bytes())?;
+        Some((path, bytes, at))
+    });
+    let (path, mut bytes, at) = found.expect("it is in a log");
+    bytes[at] ^= 1;
+    fs::write(path, bytes).unwrap();
+}
+
+/// Two with shorter logs elected one of themselves, and the third, which had all, was cut back to that.
+#[test]
+fn a_shard_goes_on_with_the_longest_log_of_those_that_take_part() {
+    let cluster = Cluster::found();
+    // At the end of a run it is noted who votes.
+    for broker in begun(&cluster) {
+        assert_eq!(broker.stop(), Some(0));
+    }
+    let brokers: Vec<_> = (1..=3).map(|node| cluster.start(node)).collect();
+    for lines in [numbers(100..150), format!("{MARK}\n"), numbers(150..200)] {
+        in_time("records", || run(&brokers[0], "produce first --partition 0", &lines));
+    }
+    until_each(&brokers[0], "all is durable", |now| now["guaranteed"] == now["committed"]);
+    drop(brokers);
+    [1, 2].into_iter().for_each(|node| damage(&cluster, node));
+    let brokers: Vec<_> = (1..=3).map(|node| cluster.start(node)).collect();
+    let shown = fenced(&brokers[2], 3);
+    let digests: Vec<&str> = shown.iter().map(|shard| shard["digest"].as_str().unwrap()).collect();
+    let (code, said) = recover(&brokers[2], &digests, &[]);
+    assert_eq!(code, Some(0), "{said}");
+    in_time("all is there", || {
+        let mut expected: Vec<u32> = (0..200).chain([MARK.parse().unwrap()]).collect();
+        expected.sort_unstable();
+        let found = read(&brokers[2])?;
+        if found == expected { Ok(()) } else { Err(format!("{} of them", found.len())) }
+    });
+}

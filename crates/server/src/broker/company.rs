@@ -176,7 +176,8 @@ impl Company {
         let carrier = Arc::new(Line { number, company: Arc::clone(self) });
         let is_dirty = is_dirty || self.in_doubt.contains(&number);
         let may_be_lost = !self.founds;
-        Begin { carrier, founds: self.founds, is_dirty, may_be_lost, testimony }
+        let (founds, yields) = (self.founds, false);
+        Begin { carrier, founds, is_dirty, may_be_lost, yields, testimony }
     }
 
     /// From here on the shard's replica answers others.

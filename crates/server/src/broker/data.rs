@@ -36,7 +36,7 @@ use super::settler::Settler;
 use super::snapshot;
 use super::task::Task;
 use crate::chapter::Shelf;
-use crate::cluster::{self, Group, Recovered, Testimony};
+use crate::cluster::{self, Begin, Group, Recovered, Testimony};
 use crate::run::Run;
 use crate::shard::{BATCH_OVERHEAD_BYTES, Entry, Fence, Item, Opening, Partition, Proposer, State};
 
@@ -144,7 +144,8 @@ impl Found {
     /// Goes on after a loss, as was decided. Durable on return.
     pub(super) fn rise(&mut self, root: &dyn Dir, decided: Decided) -> Result<(), Failed> {
         if self.recovered.generation() < decided.generation {
-            known::forget_committed(root, self.number).map_err(Failed::Directory)?;
+            let guaranteed = decided.guaranteed;
+            known::forget_lost(root, self.number, guaranteed).map_err(Failed::Directory)?;
         }
         self.decided = Some(decided);
         let number = self.number;
@@ -165,13 +166,13 @@ impl Found {
         self,
         root: &Arc<dyn Dir>,
         company: &Arc<Company>,
-        is_dirty: bool,
+        (is_dirty, yields): (bool, bool),
         testimony: Option<Arc<dyn Testimony>>,
     ) -> Result<Opened, Failed> {
         let Self { number, recovered, state, shelf, tail_bytes, decided, damaged: _ } = self;
         let failed = |why| Failed::Shard { number, why };
         let replica = Arc::new(Replica::new(state, tail_bytes, shelf.settled().end));
-        let begin = company.begin(number, is_dirty, testimony);
+        let begin = Begin { yields, ..company.begin(number, is_dirty, testimony) };
         let group = recovered.start_as(begin, Applier(Arc::clone(&replica))).map_err(failed)?;
         company.admit(number, &group);
         let applied_bytes = Arc::clone(&replica.applied_bytes);

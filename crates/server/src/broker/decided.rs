@@ -8,9 +8,9 @@
 //! 12 shard     u32
 //! 16 generation u64 of the shard from there on
 //! 24 digest    16   of what was shown to whoever decided
-//! 40 guaranteed u64 entries up to this log index were known to be durable on a majority
+//! 40 guaranteed u64 entries up to this log index were known to be durable on a majority, and are there
 //! 48 at        u64  when it was decided, in ms since 1970
-//! 56 lifts     u32  1: the replica here does not count as one in doubt any more
+//! 56 flags     u32  1 lifts: the replica here does not count as one in doubt any more   2 yields: another's log is longer
 //! 60 zeros      4
 //! 64 checksum  u64  XXH3-64 of all before it
 //! ```
@@ -45,6 +45,8 @@ pub(crate) struct Decided {
     pub(crate) at_ms: u64,
     /// The replica here is not in doubt any more.
     pub(crate) lifts: bool,
+    /// Another that goes on has a longer log, and had better lead.
+    pub(crate) yields: bool,
 }
 
 impl Decided {
@@ -86,7 +88,8 @@ impl Decided {
         to.extend_from_slice(&self.digest.to_le_bytes());
         to.extend_from_slice(&self.guaranteed.to_le_bytes());
         to.extend_from_slice(&self.at_ms.to_le_bytes());
-        to.extend_from_slice(&u32::from(self.lifts).to_le_bytes());
+        let flags = u32::from(self.lifts) | u32::from(self.yields) << 1;
+        to.extend_from_slice(&flags.to_le_bytes());
         to.extend_from_slice(&[0; 4]);
         let checksum = XxHash3_64::oneshot(&to);
         to.extend_from_slice(&checksum.to_le_bytes());
@@ -108,17 +111,18 @@ impl Decided {
             VERSION => {}
             other => return Err(Malformed::Field("the version of a decision", other.into())),
         }
-        let decided = Self {
+        let mut decided = Self {
             number: from.u32()?,
             generation: from.raisable("a generation")?,
             digest: from.array().map(u128::from_le_bytes)?,
             guaranteed: from.raisable("a log index")?,
             at_ms: from.u64()?,
-            lifts: match from.u32()? {
-                0 => false,
-                1 => true,
-                other => return Err(Malformed::Field("a flag", other.into())),
-            },
+            lifts: false,
+            yields: false,
+        };
+        (decided.lifts, decided.yields) = match from.u32()? {
+            flags @ ..=3 => (flags & 1 != 0, flags & 2 != 0),
+            other => return Err(Malformed::Field("flags of a decision", other.into())),
         };
         from.zeros(4, "what stands behind a flag")?;
         from.end()?;
@@ -140,6 +144,11 @@ impl Decisions {
         self.0.iter().find(|decided| decided.number == number).copied()
     }
 
+    /// Whether the replica of a shard had better not lead.
+    pub(super) fn yields(&self, number: u32) -> bool {
+        self.of(number).is_some_and(|decided| decided.yields)
+    }
+
     /// Whether the replica of a shard is not in doubt any more.
     pub(super) fn lifts(&self, number: u32) -> bool {
         self.of(number).is_some_and(|decided| decided.lifts)
@@ -151,7 +160,7 @@ impl Decisions {
             if Stage::read(&**dir, decided.number)?.is_some() {
                 trust(&**dir, decided.number)?;
             }
-            Decided { lifts: false, ..*decided }.write(&**dir)?;
+            Decided { lifts: false, yields: false, ..*decided }.write(&**dir)?;
         }
         Ok(())
     }
@@ -167,7 +176,15 @@ mod tests {
 
     fn sample() -> Decided {
         let digest = 0x0102_0304_0506_0708_090a_0b0c_0d0e_0f10;
-        Decided { number: 2, generation: 3, digest, guaranteed: 77, at_ms: 1_000, lifts: true }
+        Decided {
+            number: 2,
+            generation: 3,
+            digest,
+            guaranteed: 77,
+            at_ms: 1_000,
+            lifts: true,
+            yields: false,
+        }
     }
 
     #[test]

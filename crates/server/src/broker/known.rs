@@ -39,11 +39,16 @@ pub(super) fn raised(was: (u64, u64), now: (u64, u64)) -> (u64, u64) {
     (was.0.max(now.0), was.1.max(now.1))
 }
 
-/// Where the shard goes on after a loss all up to D is there, and what was committed beyond may be other entries. Durable on
-/// return.
-pub(super) fn forget_committed(dir: &dyn Dir, number: u32) -> plimsoll_sync::Result<()> {
+/// Where the shard goes on after a loss all that is `guaranteed` is there, and what was known beyond may be other entries. Durable
+/// on return.
+pub(super) fn forget_lost(
+    dir: &dyn Dir,
+    number: u32,
+    guaranteed: u64,
+) -> plimsoll_sync::Result<()> {
     let Some((_, durable)) = read(dir, number) else { return Ok(()) };
-    write(dir, number, (durable, durable))
+    let known = durable.min(guaranteed);
+    write(dir, number, (known, known))
 }
 
 /// Notes C and D. Durable on return.
@@ -77,11 +82,14 @@ mod tests {
         assert_eq!(raised((11_054, 11_031), (6_060, 0)), (11_054, 11_031));
         assert_eq!(raised((9, 7), (12, 0)), (12, 7));
         let dir = SimDir::new();
-        forget_committed(&dir, 2).unwrap();
+        forget_lost(&dir, 2, 9).unwrap();
         assert_eq!(read(&dir, 2), None);
         write(&dir, 2, (12, 9)).unwrap();
-        forget_committed(&dir, 2).unwrap();
+        forget_lost(&dir, 2, 11).unwrap();
         assert_eq!(read(&dir, 2), Some((9, 9)));
+        // No log that is left has what was durable.
+        forget_lost(&dir, 2, 5).unwrap();
+        assert_eq!(read(&dir, 2), Some((5, 5)));
     }
 
     #[test]

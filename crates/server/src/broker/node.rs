@@ -154,7 +154,8 @@ impl Node {
         let damaged: BTreeMap<u32, u64> =
             all.filter_map(|found| Some((found.number(), found.damaged()?))).collect();
         let is_damaged = damaged.contains_key(&DURABLE);
-        let durable = durable.begin(dir, &company, is_damaged, None)?;
+        let yields = decided.yields(DURABLE);
+        let durable = durable.begin(dir, &company, (is_damaged, yields), None)?;
         let mut ends = Ends::new();
         for found in &shared {
             let last = found.last_index(durable.runtime())?;
@@ -168,7 +169,7 @@ impl Node {
             now_ms: now(),
         };
         // Before anything is added to it: a log that has grown since would hide what it has lost.
-        let (run, verdict) = Run::begin(start, &ends)?;
+        let (run, verdict) = Run::begin_beside(start, &ends, &damaged.keys().copied().collect())?;
         let run = Arc::new(run);
         let loss = match &verdict {
             Verdict::MayHaveLost(loss) => Some(loss),
@@ -185,7 +186,8 @@ impl Node {
             let loss = loss.filter(|_| !decided.lifts(number));
             let witnessed = Arc::new(Witnessed { run: Arc::clone(&run), number });
             let is_dirty = loss.is_some() || damaged.contains_key(&number);
-            let shard = found.begin(dir, &company, is_dirty, Some(witnessed))?;
+            let begins = (is_dirty, decided.yields(number));
+            let shard = found.begin(dir, &company, begins, Some(witnessed))?;
             match loss {
                 Some(loss) if shard.is_alone() => {
                     shard.fence(loss.fence(number), now())?;

@@ -241,8 +241,15 @@ mod tests {
     #[test]
     fn requests_and_answers_are_read_as_they_were_written_and_no_others() {
         let moved = Request::Move { number: 2, to: 258 };
-        let decided =
-            Decided { number: 2, generation: 1, digest: 5, guaranteed: 6, at_ms: 7, lifts: true };
+        let decided = Decided {
+            number: 2,
+            generation: 1,
+            digest: 5,
+            guaranteed: 6,
+            at_ms: 7,
+            lifts: true,
+            yields: true,
+        };
         let of = vec![(decided, row()), (Decided { number: 4, ..decided }, row())];
         let recover = Request::Recover { of, is_declared: true };
         let join = Request::Join { node: 4, address: "d:9094".to_owned() };

@@ -214,7 +214,8 @@ impl Recovery {
             let rows = decisions().filter(|(roll, _)| roll.here().contains(&node));
             let row = |(roll, decided): (&Roll, Decided)| {
                 let row = roll.rows.iter().find(|row| row.node == node)?;
-                Some((decided, row.clone()))
+                let yields = (row.last_term, row.last) < roll.best_tail;
+                Some((Decided { yields, ..decided }, row.clone()))
             };
             rows.filter_map(row).collect()
         };
@@ -271,7 +272,7 @@ impl Recovery {
                 let read = read.map_err(|why| why.to_string())?.map_err(|why| why.to_string())?;
                 let decided = read.or_else(|| self.as_it_goes_on(number));
                 let decided = decided.ok_or_else(|| "nothing was decided of it".to_owned())?;
-                Ok(Decided { lifts: false, ..decided }.encode().to_vec())
+                Ok(Decided { lifts: false, yields: false, ..decided }.encode().to_vec())
             }
             _ => Err("that is asked elsewhere".to_owned()),
         }
@@ -282,7 +283,15 @@ impl Recovery {
         let topics = self.topics.upgrade()?;
         let shard = topics.shards().iter().find(|shard| shard.number == number)?;
         let generation = shard.group.generation();
-        let none = Decided { number, generation, digest: 0, guaranteed: 0, at_ms: 0, lifts: false };
+        let none = Decided {
+            number,
+            generation,
+            digest: 0,
+            guaranteed: 0,
+            at_ms: 0,
+            lifts: false,
+            yields: false,
+        };
         (generation > 0).then_some(none)
     }
 
@@ -400,7 +409,7 @@ impl Recovery {
                 read.and_then(|bytes| Decided::decode(&bytes).map_err(|why| why.to_string()));
             match read {
                 Ok(decided) if decided.number == number && decided.generation >= generation => {
-                    all.push(Decided { lifts: false, ..decided });
+                    all.push(Decided { lifts: false, yields: false, ..decided });
                 }
                 Ok(_) => tracing::warn!(shard = number, node, "it says what was decided before"),
                 Err(why) => {
@@ -425,6 +434,7 @@ fn decided(roll: &Roll, at_ms: u64) -> Decided {
         guaranteed: roll.guaranteed,
         at_ms,
         lifts: true,
+        yields: false,
     }
 }
 

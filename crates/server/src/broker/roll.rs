@@ -102,8 +102,11 @@ pub struct Roll {
     pub leader: Option<u64>,
     /// After which loss it goes on: the newest that any replica is of.
     pub generation: u64,
-    /// Entries up to this log index are known to be durable on a majority.
+    /// Entries up to this log index are known to be durable on a majority; of a fenced shard, and to be in a log of one that
+    /// answers.
     pub guaranteed: u64,
+    /// D, as far as any of those that answer knows. Above what is guaranteed disks have lost what they had called durable.
+    pub durable: u64,
     /// The last entry of the longest log of those that answer: its term and index.
     pub best_tail: (u64, u64),
     /// C, as far as any of those that answer knows: more may have been acknowledged.
@@ -246,13 +249,20 @@ impl Roll {
             None => Condition::Fenced,
         };
         let all = || rows.values();
+        let best_tail = here.iter().map(|row| (row.last_term, row.last)).max().unwrap_or((0, 0));
+        let durable = all().map(|row| row.durable).max().unwrap_or(0);
+        let guaranteed = match condition {
+            Condition::Fenced => durable.min(best_tail.1),
+            _ => durable,
+        };
         Self {
             shard,
             condition,
             leader: leader.map(|row| row.node),
             generation,
-            guaranteed: all().map(|row| row.durable).max().unwrap_or(0),
-            best_tail: here.iter().map(|row| (row.last_term, row.last)).max().unwrap_or((0, 0)),
+            guaranteed,
+            durable,
+            best_tail,
             committed: all().map(|row| row.committed).max().unwrap_or(0),
             digest: format!("{:032x}", digest(all())),
             voters,
@@ -328,6 +338,10 @@ mod tests {
         assert_eq!(condition(&[sure(1), sure(2), doubts(3)]), Condition::Electing);
         assert_eq!(condition(&[doubts(3)]), Condition::Unreached);
         assert_eq!(condition(&[]), Condition::Unreached);
+        // Disks have lost what they had called durable.
+        let short = [1, 2].map(|node| row(node, true, (7, 5)));
+        let roll = Roll::of(2, short);
+        assert_eq!((roll.guaranteed, roll.durable, roll.best_tail), (5, 6, (7, 5)));
         let leads = Row { leads: true, leader: 1, ..sure(1) };
         assert_eq!(condition(&[leads, doubts(2), doubts(3)]), Condition::Led);
         // One of an older generation is heard by nobody.

@@ -49,6 +49,9 @@ pub(crate) struct Core {
     beside: Vec<AbortHandle>,
 }
 
+/// How long one whose log is shorter than another's lets that campaign first: some elections.
+const YIELDS: Duration = Duration::from_secs(10);
+
 /// What an engine begins with.
 pub(crate) struct Setting<S> {
     pub(crate) node: u64,
@@ -56,6 +59,7 @@ pub(crate) struct Setting<S> {
     pub(crate) state: State<S>,
     pub(crate) network: Network,
     pub(crate) founds: bool,
+    pub(crate) yields: bool,
     pub(crate) standing: Arc<Standing>,
     pub(crate) durability: Arc<Durability>,
     pub(crate) behind: Arc<Behind>,
@@ -158,7 +162,7 @@ fn run<S: Apply>(
 }
 
 async fn begin<S: Apply>(setting: Setting<S>) -> Result<(Engine<S>, Vec<AbortHandle>)> {
-    let Setting { node, storage, state, network, founds, .. } = setting;
+    let Setting { node, storage, state, network, founds, yields, .. } = setting;
     let (standing, durability) = (setting.standing, setting.durability);
     let (behind, heard) = (setting.behind, setting.heard);
     let stopped = |why: &dyn std::fmt::Display| Error::Stopped { why: why.to_string() };
@@ -217,6 +221,13 @@ async fn begin<S: Apply>(setting: Setting<S>) -> Result<(Engine<S>, Vec<AbortHan
         let (engine, storage) = (engine.clone(), Arc::downgrade(&storage));
         let entering = re_enter(node, engine, storage, network.clone(), standing);
         beside.push(tokio::spawn(entering).abort_handle());
+    } else if yields && !is_alone {
+        let engine = engine.clone();
+        let yielding = async move {
+            tokio::time::sleep(YIELDS).await;
+            engine.runtime_config().elect(true);
+        };
+        beside.push(tokio::spawn(yielding).abort_handle());
     } else {
         // The membership that it campaigns under is durable.
         engine.runtime_config().elect(true);

@@ -46,6 +46,8 @@ pub struct Begin {
     /// Whether a replica that has nothing may have lost it: then it takes no part before
     /// [`until_it_takes_part`](super::Group::until_it_takes_part) says that it may.
     pub may_be_lost: bool,
+    /// Whether it lets others campaign first for ten seconds: one of them has a longer log, which they would do better to go on with.
+    pub yields: bool,
     /// Is told what this replica acknowledges, where that is before it is durable.
     pub testimony: Option<Arc<dyn Testimony>>,
 }
@@ -54,8 +56,14 @@ impl Begin {
     /// A replica that knows of nobody else, and found an empty log's cluster.
     #[must_use]
     pub fn alone() -> Self {
-        let (carrier, testimony) = (Arc::new(Nobody), None);
-        Self { carrier, founds: true, is_dirty: false, may_be_lost: false, testimony }
+        Self {
+            carrier: Arc::new(Nobody),
+            founds: true,
+            is_dirty: false,
+            may_be_lost: false,
+            yields: false,
+            testimony: None,
+        }
     }
 }
 

@@ -149,7 +149,7 @@ impl Recovered {
 
     fn set<S: Apply>(self, begin: Begin, state: S) -> (Setting<S>, Rest) {
         let Self { node, start, storage, .. } = self;
-        let Begin { carrier, founds, is_dirty, may_be_lost, testimony } = begin;
+        let Begin { carrier, founds, is_dirty, may_be_lost, yields, testimony } = begin;
         if let Some(testimony) = testimony {
             storage.testimony.set(testimony).expect("it is set once");
         }
@@ -177,8 +177,18 @@ impl Recovered {
             named: Arc::default(),
             behind: Arc::clone(&behind),
         };
-        let setting =
-            Setting { node, storage, state, network, founds, standing, durability, behind, heard };
+        let setting = Setting {
+            node,
+            storage,
+            state,
+            network,
+            founds,
+            yields,
+            standing,
+            durability,
+            behind,
+            heard,
+        };
         (setting, rest)
     }
 }

@@ -9,6 +9,7 @@
 //!
 //! Locks are taken in the order of the fields.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Acquire, Release};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -70,6 +71,15 @@ impl Run {
     /// [`Run::fenced`]. Without one the run rests: whatever ends it before it acknowledges anything
     /// leaves no doubt either. Nothing may be appended to those logs, and no message leave, before.
     pub fn begin(start: Start<'_>, ends: &Ends) -> Result<(Self, Verdict)> {
+        Self::begin_beside(start, ends, &BTreeSet::new())
+    }
+
+    /// The same, where it is known of these shards that their logs end too early: it is asked what is known of the others.
+    pub(crate) fn begin_beside(
+        start: Start<'_>,
+        ends: &Ends,
+        known: &BTreeSet<u32>,
+    ) -> Result<(Self, Verdict)> {
         check_count(ends)?;
         let Start { data, boot, now_ms, .. } = start;
         let (memory, boot) = (memory(start.memory), boot.filter(|boot| *boot != 0));
@@ -77,7 +87,13 @@ impl Run {
         let last = found.as_ref().map(|(_, mark)| mark);
         let witness =
             memory.zip(last).and_then(|(memory, last)| Witness::read(memory, last.incarnation));
-        let verdict = verdict(last, witness.as_ref(), boot, ends);
+        let mut asked = ends.clone();
+        for number in known {
+            let marked = last.and_then(|mark| mark.ends.get(number));
+            let acknowledged = witness.as_ref().and_then(|said| said.acknowledged.get(number));
+            asked.extend(marked.max(acknowledged).map(|end| (*number, *end)));
+        }
+        let verdict = verdict(last, witness.as_ref(), boot, &asked);
         let (state, when_ms, durable) = match &verdict {
             Verdict::NothingLost(_) => (State::Quiesced, now_ms, ends),
             Verdict::MayHaveLost(loss) => (State::Doubtful, loss.since_ms, &loss.guaranteed),

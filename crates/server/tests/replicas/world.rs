@@ -244,6 +244,7 @@ impl World {
             founds,
             is_dirty,
             may_be_lost: false,
+            yields: false,
             testimony: (promise != Ack::Durable).then_some(testimony),
         };
         node.applied = Applied::default();

@@ -35,6 +35,10 @@ pub(super) fn run(args: &MoveArgs) -> Result<()> {
             bail!("topic {name} has no partition {number}: they are 0 to {}", found.len() - 1);
         }
     }
+    let brokers = cluster.brokers()?;
+    if let Some(nobody) = args.to.iter().find(|to| !brokers.contains(to)) {
+        bail!("there is no broker {nobody}: they are {brokers:?}");
+    }
     let is_wanted = |partition: &&MetadataPartition| {
         wanted.is_empty() || wanted.contains(&partition.partition_index)
     };

@@ -21,6 +21,8 @@ pub(super) struct Roll {
     pub(super) leader: Option<u64>,
     generation: u64,
     guaranteed: u64,
+    #[serde(default)]
+    durable: u64,
     best_tail: (u64, u64),
     committed: u64,
     pub(super) voters: Vec<u64>,
@@ -146,6 +148,14 @@ fn one(roll: &Roll) -> String {
         line(format_args!(
             "  guaranteed  all up to entry {guaranteed}: it is durable on a majority"
         ));
+        if roll.durable > *guaranteed {
+            line(format_args!(
+                "  lost        entries {} to {} were durable on a majority, and no log of those that answer has them: \
+                 their disks have lost them",
+                guaranteed + 1,
+                roll.durable
+            ));
+        }
         line(format_args!(
             "  best tail   entry {last} of term {term}: the longest log of those that answer"
         ));
@@ -185,6 +195,7 @@ mod tests {
             leader: None,
             generation: 0,
             guaranteed: 120,
+            durable: 130,
             best_tail: (4, 199),
             committed: 180,
             voters: vec![1, 2, 3],
@@ -198,6 +209,7 @@ mod tests {
             "no answer of node 2",
             "   1  in doubt            3  01234567         1 in 4          199 of 4           198           180           120",
             "guaranteed  all up to entry 120",
+            "lost        entries 121 to 130 were durable on a majority, and no log of those that answer has them",
             "best tail   entry 199 of term 4",
             "up to entry 180 at least was",
             "digest      5f0c",
