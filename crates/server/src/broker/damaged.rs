@@ -19,6 +19,9 @@ use super::seeded::{Stage, found};
 use crate::cluster::{self, Place};
 use crate::whole;
 
+/// Why the replica of a shard is in doubt whose log was cut off.
+pub(super) const DAMAGED: &str =
+    "its disk has lost entries that it had called durable, and it has not got them back";
 /// Bytes that are copied at once.
 const PIECE_BYTES: usize = 1 << 20;
 

@@ -16,6 +16,7 @@ use super::ailing;
 use super::chores::{greet, rest, trust_once_clean};
 use super::company::{Company, Door, Witnessed, listen, node_of};
 use super::coordinator::{Asked, Coordinator};
+use super::damaged::DAMAGED;
 use super::data::{DataShard, Found, Opened};
 use super::decided::Decisions;
 use super::deleting;
@@ -256,10 +257,12 @@ impl Node {
             wait_until_gone(&topics);
         }
         let leaders = Leaders::new(&company, &topics, &groups);
+        let mut doubts = whys.clone();
+        doubts.extend(damaged.keys().map(|number| (*number, DAMAGED)));
         let own = Own {
             incarnation: run.incarnation(),
             verdict: verdict.to_string(),
-            doubts: whys.clone(),
+            doubts,
             policy: options.on_majority_dirty,
             clock: now,
         };
