@@ -7,6 +7,7 @@ use std::time::Duration;
 use plimsoll_sync::Dir;
 
 use super::company::Company;
+use super::damaged;
 use super::known;
 use super::layout::SHARED;
 use super::seeded::trust;
@@ -43,7 +44,8 @@ pub(super) fn trust_once_clean<S: Apply>(
         if !clean.await {
             return;
         }
-        match tokio::task::spawn_blocking(move || trust(&*dir, number)).await {
+        let ends = move || trust(&*dir, number).and_then(|()| damaged::forget(&*dir, number));
+        match tokio::task::spawn_blocking(ends).await {
             Ok(Ok(())) => {
                 tracing::info!(shard = number, "what it may have lacked is there; it votes again");
             }

@@ -6,7 +6,8 @@
 //! votes, and if too many are in doubt at once, an operator is asked. That is for replicas whose snapshot says that others vote, and for
 //! damage behind it. Otherwise it is an error.
 //!
-//! Nothing is destroyed before that: the log is copied into `damaged-N`, as it was found, which goes once the doubt has ended.
+//! Nothing is destroyed before that: the log is copied into `damaged-N`, as it was found, which goes once the replica has caught up. After
+//! an operator's decision it stays: it may have what nobody else has.
 
 use std::io::ErrorKind;
 use std::sync::Arc;
@@ -24,6 +25,15 @@ pub(super) const DAMAGED: &str =
     "its disk has lost entries that it had called durable, and it has not got them back";
 /// Bytes that are copied at once.
 const PIECE_BYTES: usize = 1 << 20;
+
+/// The same, of a start that has just cut it off before this entry, as the shard counts: a part of a sentence.
+pub(super) fn said((number, entry): (&u32, &u64)) -> String {
+    format!(
+        "; the disk has lost entries of shard {number} from {entry} on that it had called durable: the shard is in \
+         doubt until the other brokers have given them back, and what was found is kept in {} until then",
+        layout::damaged(*number)
+    )
+}
 
 /// Whether the log of a shard, whose first damage is at this entry, can be cut off there.
 pub(super) fn may_be_given_up(start: Option<&Place>, node: u64, damaged: u64) -> bool {
@@ -43,7 +53,7 @@ pub(super) fn give_up(
     cluster::cut_from(&log, options, damaged).map_err(|why| Failed::Shard { number, why })
 }
 
-/// The doubt has ended: what was kept is not needed any more.
+/// The replica has caught up: what was kept is not needed any more.
 pub(super) fn forget(root: &dyn Dir, number: u32) -> Result<(), Failed> {
     let Some(kept) = found(root.open_dir(&layout::damaged(number)))? else { return Ok(()) };
     let names = kept.list().map_err(Failed::Directory)?;

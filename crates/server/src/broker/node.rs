@@ -16,7 +16,7 @@ use super::ailing;
 use super::chores::{greet, rest, trust_once_clean};
 use super::company::{Company, Door, Witnessed, listen, node_of};
 use super::coordinator::{Asked, Coordinator};
-use super::damaged::DAMAGED;
+use super::damaged;
 use super::data::{DataShard, Found, Opened};
 use super::decided::Decisions;
 use super::deleting;
@@ -25,7 +25,7 @@ use super::domains::{Domains, DomainsOverview};
 use super::error::Failed;
 use super::giver::Giver;
 use super::layout::{
-    self, CONTROL, DURABLE, GROUPS, RECORDS, SHARDS, SHARED, cluster_id, is_founder, is_restored,
+    CONTROL, DURABLE, GROUPS, RECORDS, SHARDS, SHARED, cluster_id, is_founder, is_restored,
 };
 use super::leader::ChapterSize;
 use super::leaders::{Drained, Leaders, preferred};
@@ -258,7 +258,7 @@ impl Node {
         }
         let leaders = Leaders::new(&company, &topics, &groups);
         let mut doubts = whys.clone();
-        doubts.extend(damaged.keys().map(|number| (*number, DAMAGED)));
+        doubts.extend(damaged.keys().map(|number| (*number, damaged::DAMAGED)));
         let own = Own {
             incarnation: run.incarnation(),
             verdict: verdict.to_string(),
@@ -322,13 +322,7 @@ impl Node {
         for number in &in_doubt {
             verdict += &format!("; shard {number} is in doubt: {}", whys[number]);
         }
-        for (number, entry) in &damaged {
-            verdict += &format!(
-                "; the disk has lost entries of shard {number} from {entry} on that it had called durable: the shard is in \
-                 doubt until the other brokers have given them back, and what was found is kept in {} until then",
-                layout::damaged(*number)
-            );
-        }
+        verdict.extend(damaged.iter().map(damaged::said));
         if !forgot.is_empty() {
             verdict += "; it asks the other brokers for them, and votes once it has caught up";
         }

@@ -31,7 +31,6 @@ use std::sync::Arc;
 use plimsoll_sync::{Dir, File, SyncMethod};
 use twox_hash::XxHash3_64;
 
-use super::damaged;
 use super::error::Failed;
 use super::layout;
 use super::snapshot::Snapshot;
@@ -124,8 +123,7 @@ pub(super) fn put_in_place(
 
 /// From here on it is not in doubt: it has re-entered its group. Durable on return.
 pub(super) fn trust(dir: &dyn Dir, number: u32) -> Result<(), Failed> {
-    dir.remove(&layout::seeded(number)).map_err(Failed::Directory)?;
-    damaged::forget(dir, number)
+    dir.remove(&layout::seeded(number)).map_err(Failed::Directory)
 }
 
 /// Each step may have been done before.
