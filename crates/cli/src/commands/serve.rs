@@ -80,7 +80,7 @@ fn run_once(
     let opened = Node::open(&config.dir, options.clone());
     let node = opened.with_context(|| format!("the broker in {}", config.dir.display()))?;
     if let (None, Some(rack)) = (&options.seat, &config.rack) {
-        let own = Member { rack: Some(rack.clone()), ..Member::default() };
+        let own = Member { rack: Some(rack.clone()), ..Member::own() };
         node.members().set(BTreeMap::from([(node.members().here(), own)]));
     }
     let runtime = node.runtime().clone();

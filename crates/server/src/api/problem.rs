@@ -56,6 +56,7 @@ pub(crate) fn code_of(refused: &Refused) -> ErrorCode {
         },
         Refused::Full { .. } => ErrorCode::InvalidPartitions,
         Refused::Unknown => ErrorCode::RequestTimedOut,
+        Refused::Lacking { .. } => ErrorCode::UnsupportedVersion,
         Refused::Failed(Failed::NotLeader { number: CONTROL }) => ErrorCode::NotController,
         Refused::Failed(Failed::NotLeader { .. }) => ErrorCode::NotLeaderOrFollower,
         Refused::Failed(_) => ErrorCode::KafkaStorageError,

@@ -30,6 +30,15 @@ pub(crate) enum Refused {
         /// How many there may be.
         max: usize,
     },
+    /// A node would stop at it.
+    #[error(
+        "node {node} is away, or runs a version that does not know of this yet: it can be done once all nodes are there, \
+         and in a version that does"
+    )]
+    Lacking {
+        /// Which.
+        node: u64,
+    },
     /// The controller was asked, and did not answer.
     #[error("it may be done, or be done later: the controller has not answered")]
     Unknown,

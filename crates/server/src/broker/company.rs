@@ -4,7 +4,7 @@
 //! for its engine is a network that is down. No message leaves before the incarnation of this start is
 //! durable, as the connections are made only then.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -24,6 +24,7 @@ use super::task::Task;
 use crate::cluster::{
     Answered, Apply, Begin, Carrier, Group, Membership, Receiver, Testimony, Unreached,
 };
+use crate::control::LEVEL;
 use crate::peer::{self, Connected, Handler, Limits, Options, Peer, Peers, Priority};
 use crate::run::Run;
 
@@ -198,6 +199,22 @@ impl Company {
     /// Nodes that are connected now.
     pub(super) fn others(&self) -> Vec<u64> {
         self.connected().into_iter().map(|other| other.peer.node).collect()
+    }
+
+    /// A node of some shard that is away, or does not know changes of this level.
+    pub(super) fn who_lacks(&self, level: u32) -> Option<u64> {
+        let knows = |other: Connected| {
+            Member::told(&other.hello)
+                .is_some_and(|member| member.level >= level)
+                .then_some(other.peer.node)
+        };
+        let mut know: BTreeSet<u64> = self.connected().into_iter().filter_map(knows).collect();
+        know.extend((level <= LEVEL).then_some(self.node));
+        let doors = self.all_doors();
+        let nodes = doors.iter().filter_map(|(_, door)| door.membership());
+        let nodes: BTreeSet<u64> =
+            nodes.flat_map(|all| all.voters.into_iter().chain(all.nodes.into_keys())).collect();
+        nodes.difference(&know).next().copied()
     }
 
     /// Asks another node at a door: once, and behind what is urgent.

@@ -17,6 +17,7 @@
 //! 3 impossible      which u8, and what it says: a name as text, a count u64, or a number u32
 //! 4 full            there u64 · max u64
 //! 5 unknown                           it may be done, or be done later
+//! 6 lacking         node u64          it is away, or would not know what was agreed on
 //! ```
 //!
 //! Little-endian; text is length u16 · UTF-8. Of the shards of partitions only the count is taken: the controller looks
@@ -62,6 +63,7 @@ pub(super) enum Outcome {
     Impossible(Impossible),
     Full { there: u64, max: u64 },
     Unknown,
+    Lacking { node: u64 },
 }
 
 impl Request {
@@ -125,6 +127,10 @@ impl Answer {
                 4
             }
             Outcome::Unknown => 5,
+            Outcome::Lacking { node } => {
+                to.extend_from_slice(&node.to_le_bytes());
+                6
+            }
         };
         to
     }
@@ -142,6 +148,7 @@ impl Answer {
             3 => Outcome::Impossible(read_impossible(&mut from)?),
             4 => Outcome::Full { there: from.u64()?, max: from.u64()? },
             5 => Outcome::Unknown,
+            6 => Outcome::Lacking { node: from.u64()? },
             other => return Err(Malformed::Field("the kind of an answer", other.into())),
         };
         from.end()?;
@@ -159,6 +166,7 @@ impl Answer {
                 Err(Refused::Full { there: number(there), max: number(max) })
             }
             Outcome::Unknown => Err(Refused::Unknown),
+            Outcome::Lacking { node } => Err(Refused::Lacking { node }),
         }
     }
 }
@@ -280,6 +288,7 @@ mod tests {
             Outcome::NotController,
             Outcome::Full { there: 3, max: 4 },
             Outcome::Unknown,
+            Outcome::Lacking { node: 3 },
         ];
         for outcome in outcomes.into_iter().chain(impossible.map(Outcome::Impossible)) {
             let answer = Answer { catalog: 258, outcome };

@@ -47,6 +47,7 @@ fn outcome_of(decided: Result<Agreed, Refused>) -> Outcome {
         Err(Refused::Full { there, max }) => {
             Outcome::Full { there: number(there), max: number(max) }
         }
+        Err(Refused::Lacking { node }) => Outcome::Lacking { node },
         Err(Refused::Unknown | Refused::Failed(_)) => Outcome::Unknown,
     }
 }

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use super::options::Seat;
+use crate::control::LEVEL;
 
 /// The nodes that clients are told of, by their ids. It may change while the node runs.
 #[derive(Debug)]
@@ -15,9 +16,9 @@ pub struct Members {
     known: RwLock<BTreeMap<u64, Member>>,
 }
 
-/// Where a node is found.
+/// Where a node is found, and what it runs. A later version may say more of itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(deny_unknown_fields)]
+#[serde(default)]
 pub struct Member {
     /// The host that clients connect to. Of the node itself none need be known: its clients have found it.
     pub host: Option<String>,
@@ -25,13 +26,23 @@ pub struct Member {
     pub port: u16,
     /// Where it stands, if that was said.
     pub rack: Option<String>,
+    /// Its version of Plimsoll; one that is older than this says none.
+    pub version: String,
+    /// The highest level of changes that it knows.
+    pub level: u32,
 }
 
 impl Member {
     /// The node that sits there.
     pub(super) fn of(seat: &Seat) -> Self {
         let (host, port) = seat.clients.clone();
-        Self { host: Some(host), port, rack: seat.rack.clone() }
+        Self { host: Some(host), port, rack: seat.rack.clone(), ..Self::own() }
+    }
+
+    /// This node, wherever it is.
+    #[must_use]
+    pub fn own() -> Self {
+        Self { version: env!("CARGO_PKG_VERSION").to_owned(), level: LEVEL, ..Self::default() }
     }
 
     /// What a node tells others of itself when they meet; JSON.
@@ -49,7 +60,7 @@ impl Members {
     /// Of a node that knows of no other.
     #[must_use]
     pub fn alone(here: u64) -> Self {
-        let known = BTreeMap::from([(here, Member::default())]);
+        let known = BTreeMap::from([(here, Member::own())]);
         Self { here, known: RwLock::new(known) }
     }
 
@@ -61,12 +72,32 @@ impl Members {
 
     /// From here on clients are told of these. Of this node they are told in any case.
     pub fn set(&self, mut known: BTreeMap<u64, Member>) {
-        known.entry(self.here).or_default();
+        known.entry(self.here).or_insert_with(Member::own);
         *self.known.write().unwrap_or_else(PoisonError::into_inner) = known;
     }
 
     /// All that are known, by their ids. Not to be held over an await.
     pub(crate) fn known(&self) -> RwLockReadGuard<'_, BTreeMap<u64, Member>> {
         self.known.read().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_of_another_version_is_understood() {
+        let older = br#"{"host":"a","port":9092,"rack":null}"#;
+        let member = Member::told(older).unwrap();
+        assert_eq!((member.host.as_deref(), member.port, member.level), (Some("a"), 9092, 0));
+        let later =
+            br#"{"host":"a","port":9092,"rack":"r","version":"9.0.0","level":9,"moon":"full"}"#;
+        let member = Member::told(later).unwrap();
+        assert_eq!(
+            (member.rack.as_deref(), &*member.version, member.level),
+            (Some("r"), "9.0.0", 9)
+        );
+        assert_eq!(Member::told(br#"{"port":9092}"#), None, "it says not where it is");
     }
 }

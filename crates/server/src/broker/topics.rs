@@ -394,6 +394,16 @@ impl Topics {
         let group = &self.control.group;
         let leadership = group.leadership().ok_or_else(|| self.why_not())?;
         self.place(&mut change)?;
+        // Whoever does not know what is agreed on stops.
+        let level = change.level();
+        if level > self.catalog().level() {
+            if let Some(node) = self.company.who_lacks(level) {
+                return Err(Refused::Lacking { node });
+            }
+            let raise = Change::Feature(level).encode().into();
+            let raised = group.submit(leadership, raise).await.map_err(refused)?;
+            raised.await.map_err(refused)?.answer?;
+        }
         let submitted = group.submit(leadership, change.encode().into()).await;
         let submitted = submitted.map_err(refused)?;
         Ok(async move { Ok(submitted.await.map_err(refused)?.answer?) })

@@ -94,6 +94,12 @@ impl Catalog {
         self.version
     }
 
+    /// The highest level of changes that every node knows.
+    #[must_use]
+    pub fn level(&self) -> u32 {
+        self.feature
+    }
+
     /// The topic of this name, unless it is being deleted.
     #[must_use]
     pub fn find(&self, name: &str) -> Option<(TopicId, &Topic)> {

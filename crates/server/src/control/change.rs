@@ -10,7 +10,7 @@
 //! 3 alter     topic id 16 · settings               all that are set from here on
 //! 4 delete    topic id 16
 //! 5 gone      topic id 16 · epoch i32              the highest that a partition of it had
-//! 6 feature   level u32
+//! 6 feature   level u32                        changes up to this level may be agreed on
 //! 7 producers count u32                            so many ids are given away
 //! 8 move      topic id 16 · moves                  these are to go into other shards
 //! 9 moved     topic id 16 · arrivals               these have ended their stays, and go on there
@@ -24,6 +24,9 @@
 //! ```
 //!
 //! Little-endian. The log's frame around it has a checksum.
+//!
+//! Who meets a kind that it does not know stops. So each has a level: 0 up to kind 7, 1 from 8 on. The controller has the
+//! level agreed on first, and that only while every node is there and knows it.
 
 use crate::cursor::{Cursor, Malformed, push_text};
 use crate::shard::TopicId;
@@ -32,6 +35,8 @@ use super::names::{TOPIC_NAME_BYTES_MAX, check_name};
 use super::settings::TopicSettings;
 
 const VERSION: u8 = 1;
+/// The highest level of changes that this version knows, and of what shards agree on for their sake.
+pub const LEVEL: u32 = 1;
 /// The most partitions of a topic.
 pub const PARTITIONS_MAX: usize = 1_000_000;
 /// The longest value of a setting.
@@ -126,6 +131,15 @@ pub struct Arrival {
 }
 
 impl Change {
+    /// What everybody must know before this may be agreed on.
+    #[must_use]
+    pub fn level(&self) -> u32 {
+        match self {
+            Self::Move { .. } | Self::Moved { .. } | Self::Shed { .. } => 1,
+            _ => 0,
+        }
+    }
+
     /// The topic that it is of, if it is of one.
     #[must_use]
     pub fn topic(&self) -> Option<TopicId> {

@@ -23,7 +23,7 @@ mod reconcile;
 mod settings;
 
 pub use catalog::{Catalog, Extent, Impossible, Topic};
-pub use change::{Arrival, Change, PARTITIONS_MAX, SETTING_BYTES_MAX};
+pub use change::{Arrival, Change, LEVEL, PARTITIONS_MAX, SETTING_BYTES_MAX};
 pub use names::{InvalidName, TOPIC_NAME_BYTES_MAX, check_name};
 pub use reconcile::{Coming, Left, coming, reconcile, reconcile_topics};
 pub use settings::{FlushClass, InvalidSetting, SETTINGS, Setting, TopicSettings};

@@ -1,5 +1,7 @@
 //! What each route shows of what is looked at.
 
+use std::collections::BTreeMap;
+
 use hyper::StatusCode;
 use serde::Serialize;
 use tokio::time::timeout;
@@ -8,7 +10,7 @@ use super::reply::Reply;
 use super::route::{Route, Wait};
 use super::view::View;
 use super::{health, metrics, page};
-use crate::broker::{DomainsOverview, Level, NoRecord, Promise, ShardOverview, Totals};
+use crate::broker::{DomainsOverview, Level, Member, NoRecord, Promise, ShardOverview, Totals};
 
 /// A node in short.
 #[derive(Debug, Serialize)]
@@ -22,6 +24,8 @@ struct Status<'a> {
     sent_bytes: u64,
     #[serde(flatten)]
     totals: Totals,
+    /// Those that are there, by their numbers.
+    brokers: BTreeMap<u64, Member>,
     domains: DomainsOverview,
     shards: Vec<ShardOverview>,
 }
@@ -94,6 +98,7 @@ impl View {
             received_bytes: self.counters.received_bytes(),
             sent_bytes: self.counters.sent_bytes(),
             totals: self.node.totals(),
+            brokers: self.node.members().known().clone(),
             domains: self.node.domains(),
             shards: self.node.shards(),
         }

@@ -14,7 +14,7 @@ use super::mark::{self, Load};
 use super::reply::Reply;
 use super::units;
 use super::view::View;
-use crate::broker::{GroupOverview, Promise, SHARED, ShardOverview, TopicOverview};
+use crate::broker::{GroupOverview, Member, Promise, SHARED, ShardOverview, TopicOverview};
 use crate::kafka::band::Api;
 use crate::net::{BOUNDS_US, Counters, Latency};
 use crate::random;
@@ -33,6 +33,7 @@ pub(super) fn page(view: &View) -> Reply {
         Promise::Memory => "an acknowledged record is in memory that outlives the broker",
         Promise::Kernel => "an acknowledged record is with the kernel",
     };
+    let brokers = node.members().known().clone();
     let page = html! {
         (DOCTYPE)
         html lang="en" {
@@ -67,6 +68,15 @@ pub(super) fn page(view: &View) -> Reply {
                         "plimsoll " (env!("CARGO_PKG_VERSION"))
                         " · cluster " code { (node.cluster_id()) }
                     }
+                    @if brokers.len() > 1 {
+                        p {
+                            "brokers: "
+                            @for (place, (number, member)) in brokers.iter().enumerate() {
+                                @if place > 0 { ", " }
+                                (number) " runs " (version_of(member))
+                            }
+                        }
+                    }
                     p {
                         "for programs: "
                         @for path in ["/metrics", "/health", "/ready", "/status", "/topics", "/groups"] {
@@ -79,6 +89,11 @@ pub(super) fn page(view: &View) -> Reply {
         }
     };
     Reply::page(page.into_string(), &nonce)
+}
+
+/// What a broker runs, if it says so.
+fn version_of(broker: &Member) -> &str {
+    if broker.version.is_empty() { "an older version" } else { &broker.version }
 }
 
 /// The mark on the hull: a circle, and the line up to which she may be loaded.

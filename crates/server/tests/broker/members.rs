@@ -20,6 +20,7 @@ fn clients_are_told_of_every_member_that_can_be_found_and_of_who_leads() {
         host: host.map(str::to_owned),
         port: 9093,
         rack: Some("b".to_owned()),
+        ..Member::default()
     };
     let known = BTreeMap::from([(2, member(Some("two.example"))), (3, member(None))]);
     broker.node.members().set(known);

@@ -173,3 +173,32 @@ fn a_reassignment_names_all_brokers_and_whoever_leads_first() {
         broker.close();
     }
 }
+
+/// Who does not know of moves stops at one: who is away may be such a one.
+#[test]
+fn the_first_move_needs_all_brokers() {
+    let root = tempfile::tempdir().unwrap();
+    let mut brokers = three(root.path(), &unsynced());
+    assert_eq!(create(brokers.get_mut(&1).unwrap(), TOPIC, 3), ErrorCode::None);
+    let (first, _) = leader(&mut brokers);
+    let away = first % 3 + 1;
+    let second = away % 3 + 1;
+    brokers.remove(&away).unwrap().close();
+    until("the others know that it is away", || {
+        brokers.values_mut().all(|broker| metadata(broker, TOPIC, false).brokers.len() == 2)
+    });
+    let leads_first = |leader: u64| {
+        let others = (1..=3).filter(|id| *id != leader);
+        [leader].into_iter().chain(others).map(|id| i32::try_from(id).unwrap()).collect::<Vec<_>>()
+    };
+    // One of the two is preferred where it is.
+    until("a move is refused", || {
+        let told = [first, second]
+            .map(|to| reassign(brokers.get_mut(&first).unwrap(), Some(leads_first(to))));
+        told.contains(&ErrorCode::UnsupportedVersion)
+    });
+    assert!(brokers.values_mut().all(is_reassigned), "nothing of it was agreed on");
+    for (_, broker) in brokers {
+        broker.close();
+    }
+}
