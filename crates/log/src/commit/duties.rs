@@ -18,7 +18,7 @@ const STUCK: Duration = Duration::from_millis(100);
 /// How often the age of what is written is looked at.
 const WATCH: Duration = Duration::from_millis(10);
 const WATCH_IN_CREW: Duration = Duration::from_millis(500);
-/// What a log of a crew gathers before it writes, at most.
+/// What a log gathers before it writes, at most.
 const GATHERED_BYTES: u64 = 64 << 10;
 /// So often in a row no segment could be made ready, while appends wait for it, before the log goes on
 /// elsewhere.
@@ -72,12 +72,13 @@ impl Commit {
         }
     }
 
-    /// In a crew buffered records go to the kernel with the sync that is due for them, in one call: how
-    /// long until then. Not where somebody waits, or there are many.
+    /// In a crew, and where the ring outlives the process, buffered records go to the kernel with the sync that is due for
+    /// them, in one call: how long until then. Not where somebody waits, or there are many.
     fn gathers(&self) -> Option<Duration> {
         let Policy::Interval { max_age, .. } = self.policy else { return None };
         let is_wanted = self.syncer.is_wanted() || self.syncer.is_write_wanted();
-        if !self.is_in_crew() || self.is_over() || is_wanted {
+        let outlives_us = self.ring_outlives_us && self.intake.marks.written.waiting() == 0;
+        if !(self.is_in_crew() || outlives_us) || self.is_over() || is_wanted {
             return None;
         }
         let taken = self.role().taken();
@@ -97,7 +98,9 @@ impl Commit {
         };
         let left = ns(early(max_age)).saturating_sub(now.saturating_sub(since));
         if left > 0 {
-            return Some(Duration::from_nanos(left));
+            let left = Duration::from_nanos(left);
+            // A thread of the log's own is told of no append: it looks how many there are.
+            return Some(if self.is_in_crew() { left } else { left.min(WATCH) });
         }
         self.gathers_since.store(0, SeqCst);
         self.syncer.want(self.intake.marks.appended.get());

@@ -7,8 +7,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
-use plimsoll_log::{Ack, Clock, Error, LOCK, Log, Options, Ring};
+use plimsoll_log::{Ack, Clock, Error, LOCK, Log, Options, Policy, Ring};
 use plimsoll_simdisk::SimDir;
 use plimsoll_sync::{Access, Crash, Dir};
 
@@ -37,6 +38,38 @@ fn a_ring_in_a_file_gives_back_what_only_it_had() {
     assert_eq!((recovery.last_index, recovery.replayed), (20, 10), "{recovery:?}");
     log.sync().unwrap();
     expect(&log, 1, 20);
+}
+
+/// Each millisecond a block of 4 KiB went to the disk, whatever few records it held, though the ring would outlive the process.
+#[test]
+#[expect(clippy::disallowed_methods, reason = "nothing tells that the writer has looked")]
+fn what_outlives_the_process_goes_to_the_kernel_with_its_sync() {
+    let Ok(shm) = tempfile::tempdir_in("/dev/shm") else {
+        return;
+    };
+    let policy = Policy::Interval { max_age: Duration::from_secs(3600), max_bytes: 1 << 20 };
+    let ring = Ring::File(shm.path().join("ring"));
+    let options = Options { policy, ring, ring_bytes: 1 << 20, ..Options::default() };
+    let (log, _) = Log::open_in(Arc::new(SimDir::new()), options).unwrap();
+    for index in 1..=50 {
+        log.append(&payload(index)).unwrap();
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    assert_eq!((log.stats().written, log.stats().last_index), (0, 50), "nobody waits for it");
+    log.wait(20, Ack::Written).unwrap().block().unwrap();
+    assert_eq!(log.stats().written, 50);
+    // Who follows waits, and is not told of records an hour later.
+    let mut follower = log.follow(51, Ack::Written).unwrap();
+    log.append(&payload(51)).unwrap();
+    assert_eq!(follower.next_record().unwrap().payload, payload(51));
+    expect(&log, 1, 51);
+    // Many are not gathered.
+    let mut last = 51;
+    while log.stats().written <= 51 {
+        last = log.append(&[7; 4096]).unwrap();
+    }
+    log.wait(last, Ack::Durable).unwrap().block().unwrap();
+    log.close().unwrap();
 }
 
 /// Records that were cut off, or that others replaced, once came back from a ring that had been left

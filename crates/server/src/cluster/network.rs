@@ -7,7 +7,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use futures_util::stream::BoxStream;
+use futures_util::stream::{BoxStream, unfold};
 use futures_util::{Stream, StreamExt};
 use openraft::errors::{NetworkError, RPCError, ReplicationClosed, StreamingError, Unreachable};
 use openraft::network::{Backoff, RPCOption};
@@ -17,7 +17,7 @@ use openraft::raft::{
 };
 use openraft::type_config::alias::SnapshotOf;
 use openraft::{AnyError, BasicNode, OptionalSend, RaftNetworkFactory, RaftNetworkV2};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::carrier::{Carrier, Incarnations};
 use super::generation::Generation;
@@ -36,6 +36,8 @@ const REST: Duration = Duration::from_millis(100);
 const TELL: Duration = Duration::from_secs(1);
 /// Appends that are on their way to a replica at once.
 const IN_FLIGHT_MAX: usize = 16;
+/// How long word of what is committed waits for entries to go with: each costs as much as an append does.
+const NOTICE: Duration = Duration::from_millis(2);
 /// An append with fewer bytes waits behind nothing.
 const URGENT_BYTES_MAX: usize = 64 << 10;
 
@@ -127,6 +129,26 @@ impl Link {
     }
 }
 
+/// The same requests, but for those that only say what is committed where another follows soon: that says it too.
+/// The engine does not count answers; it looks how far they reach.
+fn together<S>(input: S) -> impl Stream<Item = AppendEntriesRequest<Types>> + Send
+where
+    S: Stream<Item = AppendEntriesRequest<Types>> + OptionalSend + Unpin + 'static,
+{
+    unfold(input.fuse(), |mut input| async {
+        let mut request = input.next().await?;
+        let until = Instant::now() + NOTICE;
+        while request.entries.is_empty() {
+            match timeout_at(until, input.next()).await {
+                Ok(Some(next)) => request = next,
+                // One that only asks how far the other is ends what follows.
+                Ok(None) | Err(_) => break,
+            }
+        }
+        Some((request, input))
+    })
+}
+
 fn gone() -> RPCError<Types> {
     Unreachable::new(&AnyError::error("it lacks what is not in the log any more")).into()
 }
@@ -158,7 +180,7 @@ impl RaftNetworkV2<Types> for Link {
     {
         let link = self.clone();
         let mut empty = 0;
-        let appended = input.map(move |request| {
+        let appended = together(input).map(move |request| {
             let before = request.prev_log_id;
             let last = request.entries.last().map(|entry| entry.log_id).or(before);
             empty += usize::from(request.entries.is_empty() && link.has_let_go_behind(before));
@@ -226,5 +248,68 @@ impl RaftNetworkV2<Types> for Link {
 
     fn backoff(&self) -> Option<Backoff> {
         Some(Backoff::new(std::iter::repeat(REST)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cluster::types::{Entry, log_id};
+    use futures_util::stream::{iter, pending};
+    use openraft::entry::RaftEntry;
+
+    fn request(
+        committed: u64,
+        entries: impl IntoIterator<Item = u64>,
+    ) -> AppendEntriesRequest<Types> {
+        let blank = |index| Entry::new_blank(log_id(1, index));
+        AppendEntriesRequest {
+            vote: Vote::new_committed(1, 1),
+            prev_log_id: None,
+            entries: entries.into_iter().map(blank).collect(),
+            leader_commit: Some(log_id(1, committed)),
+        }
+    }
+
+    fn said(request: &AppendEntriesRequest<Types>) -> (u64, usize) {
+        (request.leader_commit.unwrap().index, request.entries.len())
+    }
+
+    fn paused(story: impl Future<Output = ()>) {
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        runtime.enable_time().start_paused(true).build().unwrap().block_on(story);
+    }
+
+    #[test]
+    fn what_is_committed_goes_with_the_entries_that_follow() {
+        paused(async {
+            let all = [request(1, []), request(2, []), request(3, [4]), request(4, [5])];
+            let begun = Instant::now();
+            let sent: Vec<_> = together(iter(all)).map(|request| said(&request)).collect().await;
+            assert_eq!((sent, begun.elapsed()), (vec![(3, 1), (4, 1)], Duration::ZERO));
+        });
+    }
+
+    #[test]
+    fn what_is_committed_is_said_soon_where_no_entries_follow() {
+        paused(async {
+            let begun = Instant::now();
+            let mut sent =
+                Box::pin(together(iter([request(1, []), request(2, [])]).chain(pending())));
+            assert_eq!(said(&sent.next().await.unwrap()), (2, 0));
+            assert_eq!(begun.elapsed(), NOTICE);
+            assert!(timeout(Duration::from_secs(9), sent.next()).await.is_err());
+        });
+    }
+
+    /// Such a one asks how far the other is, and is the last of its stream.
+    #[test]
+    fn who_asks_how_far_another_is_waits_for_nothing() {
+        paused(async {
+            let begun = Instant::now();
+            let sent: Vec<_> =
+                together(iter([request(1, [])])).map(|request| said(&request)).collect().await;
+            assert_eq!((sent, begun.elapsed()), (vec![(1, 0)], Duration::ZERO));
+        });
     }
 }
