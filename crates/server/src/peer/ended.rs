@@ -15,7 +15,7 @@ pub(super) enum Ended {
     #[error(transparent)]
     Refused(#[from] Reason),
     /// The other side does. This may be a number that only a later version knows.
-    #[error("the other side refuses, for reason {0}")]
+    #[error("the other side refuses: {}", said(*.0))]
     Refusing(u16),
     #[error(transparent)]
     Greeting(#[from] Malformed),
@@ -23,6 +23,17 @@ pub(super) enum Ended {
     Frame(#[from] BadFrame),
     #[error("nothing was heard, or nothing taken, for too long")]
     Silent,
+}
+
+/// What a verdict of the other side comes to.
+fn said(code: u16) -> String {
+    match Reason::of(code) {
+        Some(Reason::Unknown) => "it does not know this broker, which was removed from the cluster, or is not taken in yet \
+                                  (`plimsoll cluster join`)"
+            .to_owned(),
+        Some(reason) => reason.to_string(),
+        None => format!("reason {code}, which only a later version knows"),
+    }
 }
 
 impl Ended {
@@ -38,5 +49,19 @@ impl Ended {
                 Some(Reason::Damaged)
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A node that was removed and started again was told a number.
+    #[test]
+    fn who_is_refused_is_told_why() {
+        let why = |code| Ended::Refusing(code).to_string();
+        assert!(why(6).contains("was removed from the cluster"), "{}", why(6));
+        assert_eq!(why(1), "the other side refuses: it is of another cluster");
+        assert_eq!(why(99), "the other side refuses: reason 99, which only a later version knows");
     }
 }

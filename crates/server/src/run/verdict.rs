@@ -219,7 +219,9 @@ impl fmt::Display for Doubt {
             other => return f.write_str(other.reason()),
         };
         let Short { shard, end, wanted } = short;
-        write!(f, "the log of shard {shard} ends at {end}, and was {what} up to {wanted}")
+        write!(f, "the log of shard {shard} ends at {end}, and was {what} up to {wanted}")?;
+        // Its marks may be as old, and so may what clears other shards.
+        f.write_str(": what else is on a disk that lost this is not believed either")
     }
 }
 

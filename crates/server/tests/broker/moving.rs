@@ -38,8 +38,9 @@ fn leader(brokers: &mut Brokers) -> (u64, i32) {
             .values_mut()
             .map(|broker| {
                 let told = metadata(broker, TOPIC, false);
-                let partition = &told.topics[0].partitions[0];
-                (partition.leader_id, partition.leader_epoch)
+                // One that has not heard of it yet names none.
+                let partition = told.topics[0].partitions.first();
+                partition.map_or((-1, -1), |told| (told.leader_id, told.leader_epoch))
             })
             .collect();
         found[0].0 > 0 && found.iter().all(|told| *told == found[0])
