@@ -24,7 +24,6 @@ use super::task::Task;
 use crate::cluster::{
     Answered, Apply, Begin, Carrier, Group, Membership, Receiver, Testimony, Unreached,
 };
-use crate::control::LEVEL;
 use crate::peer::{self, Connected, Handler, Limits, Options, Peer, Peers, Priority};
 use crate::run::Run;
 
@@ -209,7 +208,7 @@ impl Company {
                 .then_some(other.peer.node)
         };
         let mut know: BTreeSet<u64> = self.connected().into_iter().filter_map(knows).collect();
-        know.extend((level <= LEVEL).then_some(self.node));
+        know.insert(self.node);
         let doors = self.all_doors();
         let nodes = doors.iter().filter_map(|(_, door)| door.membership());
         let nodes: BTreeSet<u64> =

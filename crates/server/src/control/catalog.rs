@@ -14,7 +14,8 @@ pub struct Catalog {
     by_name: BTreeMap<String, TopicId>,
     /// Leader epochs begin at this one: no partition that is gone had as high a one.
     floor: i32,
-    feature: u32,
+    /// Changes up to it may be agreed on.
+    level: u32,
     /// The next id of an idempotent producer.
     next_producer: i64,
     /// How many changes were done.
@@ -97,7 +98,7 @@ impl Catalog {
     /// The highest level of changes that every node knows.
     #[must_use]
     pub fn level(&self) -> u32 {
-        self.feature
+        self.level
     }
 
     /// The topic of this name, unless it is being deleted.
@@ -197,10 +198,10 @@ impl Catalog {
                 self.topics.remove(id);
             }
             Change::Feature(level) => {
-                if *level <= self.feature {
-                    return Err(Impossible::Backwards(*level, self.feature));
+                if *level <= self.level {
+                    return Err(Impossible::Backwards(*level, self.level));
                 }
-                self.feature = *level;
+                self.level = *level;
             }
             Change::Move { id, partitions } => self.live(*id)?.set_out(partitions)?,
             Change::Moved { id, arrivals } => self.live(*id)?.arrive(arrivals)?,
