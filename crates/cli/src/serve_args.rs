@@ -58,6 +58,15 @@ pub(crate) struct Typed {
     /// take what was acknowledged
     #[arg(long, env = "PLIMSOLL_ALLOW_ONE_DOMAIN")]
     pub(crate) allow_one_domain: bool,
+    /// How many brokers vote on a record, where there are so many: the others have it too. All brokers are told the same
+    #[arg(
+        long,
+        value_name = "N",
+        env = "PLIMSOLL_REPLICATION_FACTOR",
+        default_value_t = 3,
+        value_parser = clap::value_parser!(u8).range(3..=7)
+    )]
+    pub(crate) replication_factor: u8,
     /// Leave what it leads where it was elected, instead of spreading leaders over the nodes
     #[arg(long, env = "PLIMSOLL_KEEP_LEADERS")]
     pub(crate) keep_leaders: bool,

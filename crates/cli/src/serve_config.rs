@@ -42,6 +42,7 @@ pub(crate) struct Config {
     pub(crate) cluster_id: Option<String>,
     pub(crate) rack: Option<String>,
     pub(crate) allow_one_domain: bool,
+    pub(crate) replication_factor: u8,
     pub(crate) keep_leaders: bool,
     pub(crate) on_majority_dirty: OnMajorityDirtyArg,
     pub(crate) allow_anyone: bool,
@@ -75,6 +76,7 @@ struct File {
     cluster_id: Option<String>,
     rack: Option<String>,
     allow_one_domain: Option<bool>,
+    replication_factor: Option<u8>,
     keep_leaders: Option<bool>,
     on_majority_dirty: Option<OnMajorityDirtyArg>,
     allow_anyone: Option<bool>,
@@ -266,6 +268,10 @@ impl Config {
             "chapter-bytes and chapter-age must be more than 0: a chapter would end before it begins"
         );
         ensure!((1..=100_000).contains(&config.partitions), "partitions must be 1 to 100000");
+        ensure!(
+            matches!(config.replication_factor, 3 | 5 | 7),
+            "replication-factor must be 3, 5 or 7: of an even number no more may fail than of one less"
+        );
         Ok(config)
     }
 
@@ -292,6 +298,11 @@ impl Config {
                 "allow-one-domain",
                 &typed.allow_one_domain,
                 file.allow_one_domain,
+            ),
+            replication_factor: is.flag(
+                "replication-factor",
+                &typed.replication_factor,
+                file.replication_factor,
             ),
             keep_leaders: is.flag("keep-leaders", &typed.keep_leaders, file.keep_leaders),
             on_majority_dirty: is.flag(

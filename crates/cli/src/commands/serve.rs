@@ -255,6 +255,7 @@ fn options(config: &Config) -> Result<Options> {
         spreads_leaders: !config.keep_leaders,
         on_majority_dirty: config.on_majority_dirty.into(),
         allows_one_domain: config.allow_one_domain,
+        replication_factor: config.replication_factor.into(),
         seat: None,
     })
 }

@@ -25,14 +25,15 @@ fn voters(broker: &Broker) -> Result<Vec<Value>, String> {
 }
 
 pub(crate) fn until_these_vote(broker: &Broker, expected: &[u64]) {
-    let expected = serde_json::json!(expected);
+    until_as_said(broker, &[expected; 6]);
+}
+
+/// Once these vote, in the order of the shards.
+fn until_as_said(broker: &Broker, expected: &[&[u64]]) {
+    let expected: Vec<_> = expected.iter().map(|voters| serde_json::json!(voters)).collect();
     in_time("these vote", || {
         let found = voters(broker)?;
-        if found.iter().all(|voters| *voters == expected) {
-            Ok(())
-        } else {
-            Err(format!("{found:?}"))
-        }
+        if found == expected { Ok(()) } else { Err(format!("{found:?}")) }
     });
 }
 
@@ -74,7 +75,9 @@ fn a_broker_comes_in_the_place_of_one_that_lost_its_disk() {
     let (_, again, _) = asked(&first, &join);
     assert_eq!(again, settings, "asked again it is the same");
     let fourth = cluster.start_with(4, &settings);
-    until_these_vote(&first, &[1, 2, 3, 4]);
+    // While the third is away nobody takes its vote.
+    let (all, three) = (&[1, 2, 3, 4][..], &[1, 2, 3][..]);
+    until_as_said(&first, &[all, three, three, three, three, three]);
     let (code, _, why) = asked(&first, "remove --node 3");
     assert_eq!(code, Some(0), "{why}");
     assert!(why.contains("node 3 votes nowhere"), "{why}");
@@ -102,6 +105,57 @@ fn a_broker_comes_in_the_place_of_one_that_lost_its_disk() {
     in_time("two go on", || run(&first, "produce first", &numbers(300..400)));
     let found = in_time("all is there", || read(&first));
     assert_eq!(found, (0..400).collect::<Vec<_>>());
+}
+
+#[test]
+fn of_four_brokers_three_vote_and_who_does_not_takes_the_place_of_one_that_goes() {
+    let cluster = Cluster::found();
+    let mut brokers: Vec<_> = (1..=3).map(|node| Some(cluster.start(node))).collect();
+    let first = brokers[0].take().unwrap();
+    until_these_vote(&first, &[1, 2, 3]);
+    let create = "topic create first --partitions 6 --if-not-exists";
+    in_time("a topic", || run(&first, create, ""));
+    in_time("records", || run(&first, "produce first", &numbers(0..100)));
+    let join = format!("join --address 127.0.0.1:{}", free_ports(1)[0]);
+    let settings = in_time("it may come", || match asked(&first, &join) {
+        (Some(0), said, _) => Ok(said),
+        (_, _, why) => Err(why),
+    });
+    let fourth = cluster.start_with(4, &settings);
+    // Control, groups, the first of records, what waits for disks, and the others of records.
+    let all = &[1, 2, 3, 4][..];
+    until_as_said(&first, &[all, all_but(4), all_but(1), all_but(4), all_but(2), all_but(3)]);
+    let (_, said, _) = asked(&first, "status");
+    assert!(said.contains("nodes 2, 3, 4 vote, 1 have it too"), "{said}");
+    in_time("each leads some", || {
+        let (_, said, _) = asked(&fourth, "status --json");
+        let rolls: Vec<Value> = serde_json::from_str(&said).map_err(|why| why.to_string())?;
+        let leaders: Vec<_> = rolls.iter().map(|roll| roll["leader"].as_u64()).collect();
+        let expected = [1, 1, 2, 1, 3, 4].map(Some);
+        if leaders == expected { Ok(()) } else { Err(format!("{leaders:?}")) }
+    });
+    in_time("records", || run(&fourth, "produce first", &numbers(100..200)));
+
+    // Two are lost, one after the other. Of the shard in which both voted one replica that votes is left, and one that comes to.
+    let second = brokers[1].take().unwrap();
+    in_time("it hands over", || match asked(&second, "drain") {
+        (Some(0), ..) => Ok(()),
+        (_, said, why) => Err(said + &why),
+    });
+    let (code, _, why) = asked(&first, "remove --node 2");
+    assert_eq!(code, Some(0), "{why}");
+    drop(second);
+    until_these_vote(&first, &[1, 3, 4]);
+    in_time("records", || run(&first, "produce first", &numbers(200..300)));
+    drop(brokers[2].take());
+    in_time("two go on", || run(&first, "produce first", &numbers(300..400)));
+    let found = in_time("all is there", || read(&fourth));
+    assert_eq!(found, (0..400).collect::<Vec<_>>());
+}
+
+/// The other three of four.
+fn all_but(node: u64) -> &'static [u64] {
+    [&[2, 3, 4][..], &[1, 3, 4], &[1, 2, 4], &[1, 2, 3]][usize::try_from(node).unwrap() - 1]
 }
 
 #[test]

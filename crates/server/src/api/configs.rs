@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::once::once;
 use super::patience::Patience;
 use super::problem::Problem;
+use super::replicas::Replicas;
 use super::session::Session;
 use super::topics::check_settings;
 use crate::broker::Node;
@@ -98,7 +99,7 @@ fn broker(
         let message = format!("this is broker {here}: each knows its own settings only");
         return Err(Problem::new(ErrorCode::InvalidRequest, message));
     }
-    let replicas = session.replicas().len();
+    let replicas = Replicas::of(session).count();
     let options = &session.node.options;
     let described = [
         ("auto.create.topics.enable", options.auto_create.to_string()),

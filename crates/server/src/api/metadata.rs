@@ -7,7 +7,7 @@ use super::once::once;
 use super::patience::Patience;
 use super::problem::Problem;
 use super::session::{Broker, Session, kafka_id};
-use crate::broker::{DataShard, Node, preferred};
+use crate::broker::{DataShard, Node};
 use crate::control::{Topic, TopicSettings, check_name};
 use crate::kafka::error::ErrorCode;
 use crate::kafka::message::{
@@ -80,14 +80,7 @@ struct Led {
 fn leaders(session: &Session) -> BTreeMap<u32, Led> {
     let led = |shard: &Arc<DataShard>| {
         let leader_id = session.id_of(session.node.leader_of(shard));
-        let mut voters = shard.group.voters();
-        // Clients and tools take the first to be the one that is preferred to lead.
-        if let Some(first) =
-            voters.iter().position(|id| preferred(shard.number, &voters) == Some(*id))
-        {
-            voters.rotate_left(first);
-        }
-        let replicas = voters.into_iter().map(kafka_id).collect();
+        let replicas = session.replicas(shard).into_iter().map(kafka_id).collect();
         (shard.number, Led { shard: Arc::clone(shard), leader_id, replicas })
     };
     session.node.topics.shards().iter().map(led).collect()

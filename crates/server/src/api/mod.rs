@@ -6,6 +6,7 @@
 //!
 //! | file | what |
 //! | --- | --- |
+//! | `replicas.rs` | which brokers have the partitions of a topic that is to be |
 //! | `session.rs` | who asks, of which node |
 //! | `budget.rs` | the memory that requests and answers take, of all clients together |
 //! | `once.rs` | what a request says twice is answered once |
@@ -39,6 +40,7 @@ mod patience;
 mod placing;
 mod problem;
 mod produce;
+mod replicas;
 mod session;
 mod topics;
 

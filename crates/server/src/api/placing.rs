@@ -1,7 +1,7 @@
 //! ElectLeaders, AlterPartitionReassignments and ListPartitionReassignments: who leads a partition, and who has it.
 //!
-//! All partitions of a shard are led by the same node, so one is asked for all of them. Every node has every shard: to
-//! reassign a partition is to name the node that is to lead it, and it goes on in a shard that this one is to lead.
+//! All partitions of a shard are led by the same node, so one is asked for all of them. To reassign a partition is to name the
+//! replicas of a shard, of which the first leads: there it goes on.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -13,7 +13,7 @@ use tokio::time::timeout;
 use super::patience::Patience;
 use super::problem::Problem;
 use super::session::{Located, Session, kafka_id};
-use crate::broker::{DURABLE, Node, SHARED, preferred};
+use crate::broker::{DURABLE, Node, SHARED};
 use crate::control::Catalog;
 use crate::kafka::error::ErrorCode;
 use crate::kafka::message::{
@@ -78,9 +78,9 @@ fn all(session: &Session) -> Vec<ElectedTopic> {
 
 /// No problem where it leads now and did not before.
 async fn elect_one(session: &Session, at: &Located) -> Problem {
-    let (number, voters) = (at.shard.number, at.shard.group.voters());
+    let number = at.shard.number;
     let leader = session.node.leader_of(&at.shard).id(session.node.members().here());
-    let Some(to) = preferred(number, &voters) else {
+    let Some(to) = session.node.topics.preferred(&at.shard) else {
         return ErrorCode::PreferredLeaderNotAvailable.into();
     };
     if leader == Some(to) {
@@ -191,40 +191,40 @@ fn shard_for(
     let invalid = |message: String| Problem::new(ErrorCode::InvalidReplicaAssignment, message);
     // No node has this one.
     let nobody = u64::MAX;
-    let mut named: Vec<u64> =
-        replicas.iter().map(|id| u64::try_from(*id).unwrap_or(nobody)).collect();
-    let first = named.first().copied();
-    named.sort_unstable();
-    let topics = &session.node.topics;
-    let is_fit = |number: u32| {
-        let voters = topics.shard(number).group.voters();
-        voters == named && preferred(number, &voters) == first
-    };
-    let voters = at.shard.group.voters();
-    if voters != named {
-        return Err(invalid(format!(
-            "every partition is on all brokers: the replicas must be these, in some order, and the first leads: {voters:?}"
-        )));
-    }
+    let named: Vec<u64> = replicas.iter().map(|id| u64::try_from(*id).unwrap_or(nobody)).collect();
     // Those of a class are synced together.
     let of_its_class: &[u32] = if is_durable { &[DURABLE] } else { &SHARED };
-    let fits: Vec<u32> = of_its_class.iter().copied().filter(|number| is_fit(*number)).collect();
+    let there = of_its_class
+        .iter()
+        .map(|number| (*number, session.replicas(session.node.topics.shard(*number))));
+    let there: Vec<(u32, Vec<u64>)> = there.collect();
+    let fits = there.iter().filter(|(_, replicas)| are_those(replicas, &named));
+    let fits: Vec<u32> = fits.map(|(number, _)| *number).collect();
     if fits.contains(&at.shard.number) {
         return Ok(at.shard.number);
     }
     let fewest = fits.into_iter().min_by_key(|number| *loads.of(catalog, *number));
     let to = fewest.ok_or_else(|| {
-        let leaders: Vec<u64> = of_its_class
-            .iter()
-            .filter_map(|number| preferred(*number, &topics.shard(*number).group.voters()))
-            .collect();
         let whose = if is_durable { "with flush.messages=1" } else { "of this cluster" };
+        let there: Vec<_> = there.iter().map(|(_, replicas)| format!("{replicas:?}")).collect();
+        let there = there.join(", ");
         invalid(format!(
-            "topics {whose} are led by these brokers where all is well: {leaders:?}; name one of them first"
+            "partitions of topics {whose} have these replicas, of which the first leads where all is well: {there}; name \
+             those of one"
         ))
     })?;
     *loads.of(catalog, to) += 1;
     Ok(to)
+}
+
+/// Whether these are named, in whatever order behind the first.
+fn are_those(replicas: &[u64], named: &[u64]) -> bool {
+    let sorted = |all: &[u64]| {
+        let mut all = all.to_vec();
+        all.sort_unstable();
+        all
+    };
+    replicas.first() == named.first() && sorted(replicas) == sorted(named)
 }
 
 /// Those that are about to go on in another shard.
@@ -243,11 +243,7 @@ pub(super) fn reassignments(
     let topics = live.filter_map(|(_, topic)| {
         let partitions = topic.moving.iter().filter_map(|(number, to)| {
             let partition_index = i32::try_from(*number).ok()?;
-            let shard = session.node.topics.shard(*to);
-            let mut replicas = shard.group.voters();
-            let first = preferred(*to, &replicas);
-            let first = replicas.iter().position(|id| Some(*id) == first).unwrap_or(0);
-            replicas.rotate_left(first);
+            let replicas = session.replicas(session.node.topics.shard(*to));
             is_asked(&topic.name, partition_index).then(|| OngoingPartition {
                 partition_index,
                 replicas: replicas.into_iter().map(kafka_id).collect(),

@@ -150,12 +150,13 @@ impl Session {
         Some(Broker { id: kafka_id(id), host, port: port.into(), rack: member.rack.clone() })
     }
 
-    /// The nodes that have the partitions of a topic that is to be, in the order of their ids: all that vote in every shard of
-    /// records.
-    pub(crate) fn replicas(&self) -> Vec<i32> {
-        let voters = self.node.topics.shards().iter().map(|shard| shard.group.voters());
-        let fewest = voters.min_by_key(Vec::len).unwrap_or_default();
-        fewest.into_iter().map(kafka_id).collect()
+    /// The nodes that vote on the partitions of a shard. Clients and tools take the first to be the one that is preferred to lead.
+    pub(crate) fn replicas(&self, shard: &DataShard) -> Vec<u64> {
+        let mut voters = shard.group.voters();
+        let preferred = self.node.topics.preferred(shard);
+        let first = voters.iter().position(|id| Some(*id) == preferred).unwrap_or(0);
+        voters.rotate_left(first);
+        voters
     }
 
     /// Where a partition takes records.

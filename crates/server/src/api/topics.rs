@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::patience::Patience;
 use super::problem::Problem;
+use super::replicas::Replicas;
 use super::session::Session;
 use crate::broker::Node;
 use crate::control::{TopicSettings, check_name};
@@ -54,18 +55,16 @@ async fn create_one(
     Ok(())
 }
 
-/// How many partitions a topic is to have; each is on all nodes.
+/// How many partitions a topic is to have; each has the replicas of its shard.
 fn partitions_of(session: &Session, topic: &CreatableTopic) -> Result<u32, Problem> {
-    let replicas = session.replicas();
+    let replicas = Replicas::of(session);
     if !topic.assignments.is_empty() {
-        if !topic.assignments.iter().all(|of| is_everywhere(&of.broker_ids, &replicas)) {
-            return Err(everywhere(ErrorCode::InvalidReplicaAssignment, &replicas));
-        }
+        replicas.check(topic.assignments.iter().map(|of| &of.broker_ids))?;
         return u32::try_from(topic.assignments.len()).map_err(|_large| too_many());
     }
     let factor = topic.replication_factor;
-    if factor != -1 && usize::try_from(factor).ok() != Some(replicas.len()) {
-        return Err(everywhere(ErrorCode::InvalidReplicationFactor, &replicas));
+    if factor != -1 && usize::try_from(factor).ok() != Some(replicas.count()) {
+        return Err(replicas.refuse(ErrorCode::InvalidReplicationFactor));
     }
     match topic.num_partitions {
         -1 => Ok(session.node.options.partitions),
@@ -75,23 +74,6 @@ fn partitions_of(session: &Session, topic: &CreatableTopic) -> Result<u32, Probl
             Err(Problem::new(ErrorCode::InvalidPartitions, message))
         }
     }
-}
-
-/// Whether these are all brokers, in whatever order.
-fn is_everywhere(brokers: &[i32], replicas: &[i32]) -> bool {
-    let mut brokers = brokers.to_vec();
-    brokers.sort_unstable();
-    brokers == replicas
-}
-
-fn everywhere(code: ErrorCode, replicas: &[i32]) -> Problem {
-    let message = match replicas {
-        [one] => {
-            format!("this cluster has one broker, number {one}: a partition has one replica")
-        }
-        all => format!("a partition has a replica on each of the brokers {all:?}"),
-    };
-    Problem::new(code, message)
 }
 
 fn too_many() -> Problem {
@@ -188,11 +170,8 @@ async fn grow_one(
         let message = format!("the topic has {there} partitions, and can only have more");
         Problem::new(ErrorCode::InvalidPartitions, message)
     })?;
-    let replicas = session.replicas();
-    if let Some(assignments) = &topic.assignments
-        && !assignments.iter().all(|of| is_everywhere(&of.broker_ids, &replicas))
-    {
-        return Err(everywhere(ErrorCode::InvalidReplicaAssignment, &replicas));
+    if let Some(assignments) = &topic.assignments {
+        Replicas::of(session).check(assignments.iter().map(|of| &of.broker_ids))?;
     }
     if !validate_only {
         session

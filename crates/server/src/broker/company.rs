@@ -20,6 +20,7 @@ use super::layout::ALONE;
 use super::members::{Member, Members};
 use super::mender::Others;
 use super::options::Seat;
+use super::placement::Racks;
 use super::task::Task;
 use crate::cluster::{
     Answered, Apply, Begin, Carrier, Group, Membership, Receiver, Testimony, Unreached,
@@ -44,6 +45,7 @@ const REPAIR_PATIENCE: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub(crate) struct Company {
     node: u64,
+    rack: Option<String>,
     /// Whether an empty log becomes the cluster that others are taken into.
     founds: bool,
     /// Shards whose replicas may have forgotten what they acknowledged, as they were seeded.
@@ -63,19 +65,14 @@ pub(crate) trait Door: std::fmt::Debug + Send + Sync {
         std::future::ready(()).boxed()
     }
 
-    /// Makes these nodes the voters, if this is a replica that leads and they are not.
-    fn follow(&self, _nodes: BTreeMap<u64, String>) -> BoxFuture<'static, ()> {
+    /// Has these nodes have the shard and some of them vote, if this is a replica that leads.
+    fn follow(&self, _wanted: Membership) -> BoxFuture<'static, ()> {
         std::future::ready(()).boxed()
     }
 
     /// Who votes, and who is to, if this is a replica.
     fn membership(&self) -> Option<Membership> {
         None
-    }
-
-    /// Whether a node votes here.
-    fn has_voter(&self, node: u64) -> bool {
-        self.membership().is_some_and(|membership| membership.voters.contains(&node))
     }
 }
 
@@ -88,10 +85,10 @@ impl<S: Apply> Door for Receiver<S> {
         Self::gone(self, node).boxed()
     }
 
-    fn follow(&self, nodes: BTreeMap<u64, String>) -> BoxFuture<'static, ()> {
+    fn follow(&self, wanted: Membership) -> BoxFuture<'static, ()> {
         let receiver = self.clone();
         async move {
-            match timeout(PATIENCE, receiver.follow(&nodes)).await {
+            match timeout(PATIENCE, receiver.follow(&wanted)).await {
                 Ok(Ok(())) | Err(_) => {}
                 Ok(Err(why)) => tracing::warn!(%why, "who votes is not changed"),
             }
@@ -157,8 +154,9 @@ impl Company {
     pub(super) fn new(seat: Option<&Seat>, founds: bool, in_doubt: Vec<u32>) -> Arc<Self> {
         let node = node_of(seat);
         let told = seat.map(|seat| seat.members.clone()).unwrap_or_default();
+        let rack = seat.and_then(|seat| seat.rack.clone());
         let (doors, peers) = (Mutex::default(), OnceLock::new());
-        Arc::new(Self { node, founds, in_doubt, told, doors, peers })
+        Arc::new(Self { node, rack, founds, in_doubt, told, doors, peers })
     }
 
     /// The id of this node.
@@ -193,6 +191,15 @@ impl Company {
     /// From here on what other nodes ask at the door of this number is done there.
     pub(super) fn open_door(&self, number: u32, door: Arc<dyn Door>) {
         self.doors().insert(number, door);
+    }
+
+    /// The nodes that are connected now and this one, with the rack of each that names one.
+    pub(super) fn racks(&self) -> Racks {
+        let told = |other: Connected| {
+            (other.peer.node, Member::told(&other.hello).and_then(|member| member.rack))
+        };
+        let others = self.connected().into_iter().map(told);
+        others.chain([(self.node, self.rack.clone())]).collect()
     }
 
     /// Nodes that are connected now.

@@ -68,6 +68,12 @@ pub(crate) fn spread(voters: &[u64], racks: &BTreeMap<u64, String>) -> Spread {
     }
 }
 
+/// Shards have other voters where there are many nodes, and while some come or go.
+fn worst(of: &[Spread; SHARED.len()]) -> Spread {
+    let is_together = |spread: &&Spread| matches!(spread, Spread::Together(_));
+    of.iter().find(is_together).unwrap_or(&of[0]).clone()
+}
+
 impl Domains {
     pub(super) fn new(members: &Arc<Members>, topics: &Arc<Topics>, allows_one: bool) -> Arc<Self> {
         let (members, topics) = (Arc::clone(members), Arc::downgrade(topics));
@@ -99,9 +105,7 @@ impl Domains {
             group.expose(matches!(spread, Spread::Together(_)) && !self.allows_one);
             spread
         });
-        // While nodes come or go they differ for a moment.
-        let worst = spreads.iter().find(|spread| matches!(spread, Spread::Together(_)));
-        Some(worst.unwrap_or(&spreads[0]).clone())
+        Some(worst(&spreads))
     }
 
     fn racks(&self) -> BTreeMap<u64, String> {
@@ -137,10 +141,12 @@ impl Domains {
     /// As operators are told.
     pub(crate) fn overview(&self) -> DomainsOverview {
         let mut racks = self.racks();
-        let voters = self.topics.upgrade().map(|topics| topics.shard(SHARED[0]).group.voters());
-        let voters = voters.unwrap_or_default();
-        racks.retain(|node, _| voters.contains(node));
-        let warning = self.warning(&spread(&voters, &racks));
+        let Some(topics) = self.topics.upgrade() else {
+            return DomainsOverview { racks: BTreeMap::new(), warning: None };
+        };
+        let voters = SHARED.map(|number| topics.shard(number).group.voters());
+        racks.retain(|node, _| voters.iter().any(|voters| voters.contains(node)));
+        let warning = self.warning(&worst(&voters.map(|voters| spread(&voters, &racks))));
         DomainsOverview { racks, warning }
     }
 }

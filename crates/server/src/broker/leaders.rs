@@ -1,7 +1,7 @@
 //! [`Leaders`]: which node leads which shard, and having another do so.
 //!
-//! Of each shard one of those that vote is [preferred](preferred), by its number and by who they are, so that a cluster's
-//! leaders are spread over its nodes. Whoever leads and is not hands over once all has been well for a while. A node that is
+//! Of each shard one of those that vote is [preferred](super::placement), so that a cluster's leaders are spread over its
+//! nodes. Whoever leads and is not hands over once all has been well for a while. A node that is
 //! about to be stopped hands over what it leads, and takes nothing.
 //!
 //! Every leader decides for itself, and asks whoever is to lead before anybody waits.
@@ -21,6 +21,7 @@ use super::coordinator::Coordinator;
 use super::data::DataShard;
 use super::layout::{CONTROL, GROUPS};
 use super::operators::{self, Request, Said};
+use super::placement::preferred;
 use super::topics::Topics;
 use crate::cluster::{self, Apply, Group};
 
@@ -38,13 +39,6 @@ const PARTS_WITHIN: Duration = Duration::from_secs(60);
 const PATIENCE: Duration = Duration::from_secs(30);
 /// How long a node takes to drain, at most, but for what its disk takes to note what was read: who asks for it waits longer.
 pub const DRAINS_WITHIN: Duration = PARTS_WITHIN.saturating_add(PATIENCE);
-
-/// The node that leads a shard where all is well, of those that vote on it, ascending.
-pub(crate) fn preferred(number: u32, voters: &[u64]) -> Option<u64> {
-    // Shards of records that are synced in the background are every other one.
-    let place = usize::try_from(number / 2).ok()?.checked_rem(voters.len())?;
-    voters.get(place).copied()
-}
 
 /// A shard, as something that one node leads.
 pub(super) trait Led: Send + Sync {
@@ -389,7 +383,8 @@ impl Leaders {
     /// The node that is preferred, if it is another, is there, and nothing says that it should wait.
     fn better(&self, shard: &dyn Led) -> Option<u64> {
         let votes = shard.votes();
-        let to = preferred(shard.number(), &votes.voters())?;
+        let nodes = self.topics.upgrade()?.group().voters();
+        let to = preferred(shard.number(), &nodes, &votes.voters())?;
         (to != self.company.node() && !votes.is_thin() && self.company.has(to)).then_some(to)
     }
 }
@@ -409,20 +404,8 @@ async fn unsynced(shards: &[Arc<dyn Led>]) -> BTreeMap<u32, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::layout::{DURABLE, SHARED};
     use super::*;
 
-    #[test]
-    fn leaders_are_spread_over_those_that_vote() {
-        let of = |voters: &[u64]| SHARED.map(|number| preferred(number, voters));
-        assert_eq!(of(&[1, 2, 3]), [Some(2), Some(3), Some(1)]);
-        assert_eq!(of(&[4, 7]), [Some(7), Some(4), Some(7)]);
-        assert_eq!(of(&[1, 2, 3, 4, 5]), [Some(2), Some(3), Some(4)]);
-        assert_eq!(of(&[5]), [Some(5); 3]);
-        assert_eq!(of(&[]), [None; 3]);
-        let others = [CONTROL, GROUPS, DURABLE].map(|number| preferred(number, &[1, 2, 3]));
-        assert_eq!(others, [Some(1), Some(1), Some(2)]);
-    }
     /// A shard that never is durable on a majority.
     struct Stuck(u32);
 

@@ -26,6 +26,7 @@
 //! | `data.rs` | a shard of records: its group, its replica, its leader's door |
 //! | `replica.rs` | what a shard's entries have made here, and who waits for more |
 //! | `leadership.rs` | how a replica of a shard comes to lead, and stops |
+//! | `placement.rs` | which nodes vote in which shard, and which is to lead it: pure |
 //! | `leaders.rs` | which node leads which shard, and having another do so |
 //! | `operators.rs`, `operators_door.rs` | what nodes ask each other for an operator's sake, drawn; who answers it |
 //! | `recovery.rs`, `roll.rs`, `decided.rs`, `known.rs` | a shard goes on after a loss; what each node says of it, drawn; what was decided, and what was known before, as files |
@@ -104,6 +105,7 @@ mod operators;
 mod operators_door;
 mod options;
 mod overview;
+mod placement;
 mod read;
 mod reading;
 mod recovery;
@@ -136,7 +138,6 @@ pub use self::error::Failed;
 pub(crate) use self::layout::{CONTROL, DURABLE, GROUPS, ID_DIGITS as CLUSTER_DIGITS, SHARED};
 pub use self::layout::{SHARDS, cluster_in, found};
 pub(crate) use self::leader::Appended;
-pub(crate) use self::leaders::preferred;
 pub use self::leaders::{DRAINS_WITHIN, Drained, NotLed};
 pub(crate) use self::leadership::Leader;
 pub use self::look::{Names, chapters_in, names_in, snapshot_of};

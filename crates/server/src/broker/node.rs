@@ -28,7 +28,7 @@ use super::layout::{
     CONTROL, DURABLE, GROUPS, RECORDS, SHARDS, SHARED, cluster_id, is_founder, is_restored,
 };
 use super::leader::ChapterSize;
-use super::leaders::{Drained, Leaders, preferred};
+use super::leaders::{Drained, Leaders};
 use super::leadership::Leader;
 use super::members::{Member, Members};
 use super::memory::{RING_BYTES_MIN, forget_ring, has_room, memory, ring, ring_left};
@@ -267,7 +267,7 @@ impl Node {
             clock: now,
         };
         let recovery = Recovery::new(&company, &topics, &groups, dir, own);
-        let registrar = Registrar::new(&company, &topics);
+        let registrar = Registrar::new(&company, &topics, options.replication_factor);
         let scrubs = Scrubs::new(&company, &topics);
         let operators = OperatorsDoor {
             leaders: Arc::downgrade(&leaders),
@@ -433,8 +433,7 @@ impl Node {
     pub fn runtime(&self) -> &Handle {
         let here = Some(self.company.node());
         let shared = SHARED.map(|number| self.topics.shard(number));
-        let is_for_here =
-            |shard: &&Arc<DataShard>| preferred(shard.number, &shard.group.voters()) == here;
+        let is_for_here = |shard: &&Arc<DataShard>| self.topics.preferred(shard) == here;
         shared.into_iter().find(is_for_here).unwrap_or(shared[0]).group.runtime()
     }
 

@@ -50,6 +50,9 @@ pub struct Options {
     pub on_majority_dirty: OnMajorityDirty,
     /// Whether a majority of the voters may stand in one failure domain, and acknowledge from memory all the same.
     pub allows_one_domain: bool,
+    /// How many nodes vote in each shard, where there are so many: the others get all of it, and do not vote. It should be the
+    /// same on all nodes: whoever leads a shard decides.
+    pub replication_factor: usize,
     /// Its seat in a cluster; none: it is alone.
     pub seat: Option<Seat>,
 }
@@ -124,6 +127,7 @@ impl Default for Options {
             spreads_leaders: true,
             on_majority_dirty: OnMajorityDirty::default(),
             allows_one_domain: false,
+            replication_factor: 3,
             seat: None,
         }
     }

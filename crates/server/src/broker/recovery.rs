@@ -456,8 +456,8 @@ fn fenced(digests: &[String], rolls: Vec<Roll>) -> Result<Vec<Roll>, NotRecovere
 /// Why nobody leads a fenced shard.
 fn why_fenced(roll: &Roll) -> String {
     let Roll { guaranteed, missing, digest, .. } = roll;
-    let doubts: Vec<u64> =
-        roll.rows.iter().filter(|row| row.is_in_doubt).map(|row| row.node).collect();
+    let is_doubtful = |row: &&Row| row.is_in_doubt && roll.voters.contains(&row.node);
+    let doubts: Vec<u64> = roll.rows.iter().filter(is_doubtful).map(|row| row.node).collect();
     let away = match &missing[..] {
         [] => String::new(),
         missing => format!("; {missing:?} do not answer"),

@@ -2,7 +2,7 @@
 //!
 //! The control shard's own membership is the register: who votes there is a node of the cluster, and who is to come is a
 //! learner there, with its address; both are durable on a majority, and every node knows them from its log. The other shards
-//! follow it, each by whoever leads it. What a node was started with counts where the register is of its founder alone: these
+//! follow it, each by whoever leads it: all nodes get their logs, and some of them vote ([placement](super::placement)). What a node was started with counts where the register is of its founder alone: these
 //! become its first voters, once all are there.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,6 +15,7 @@ use tokio::time::{sleep, timeout};
 use super::company::Company;
 use super::layout::CONTROL;
 use super::operators::{self, ADDRESS_BYTES_MAX, Request};
+use super::placement::wanted;
 use super::topics::Topics;
 use crate::cluster::{self, Membership};
 
@@ -111,11 +112,13 @@ pub struct Joined {
 pub(crate) struct Registrar {
     company: Arc<Company>,
     topics: Weak<Topics>,
+    /// Voters of a shard, where there are so many nodes.
+    copies: usize,
 }
 
 impl Registrar {
-    pub(super) fn new(company: &Arc<Company>, topics: &Arc<Topics>) -> Arc<Self> {
-        Arc::new(Self { company: Arc::clone(company), topics: Arc::downgrade(topics) })
+    pub(super) fn new(company: &Arc<Company>, topics: &Arc<Topics>, copies: usize) -> Arc<Self> {
+        Arc::new(Self { company: Arc::clone(company), topics: Arc::downgrade(topics), copies })
     }
 
     /// Has a node come that is to be found there, under this number or one that none had: durable on a majority on return.
@@ -204,7 +207,7 @@ impl Registrar {
         if !nodes.contains_key(&node) {
             let doors = self.company.all_doors();
             let mut known = doors.iter().filter_map(|(_, door)| door.membership());
-            if known.any(|other| other.voters.contains(&node)) {
+            if known.any(|other| other.nodes.contains_key(&node)) {
                 // It was agreed on, and other shards are about to follow.
                 return Ok(());
             }
@@ -248,26 +251,37 @@ impl Registrar {
         let Ok(register) = self.register() else { return };
         let doors = self.company.all_doors();
         let mut where_all_are = self.addresses(&register);
-        // Who is let go hears of it as long as it votes somewhere.
+        // Who is let go hears of it as long as some shard knows it.
         for membership in doors.iter().filter_map(|(_, door)| door.membership()) {
             for (node, address) in membership.nodes {
                 where_all_are.entry(node).or_insert(address);
             }
         }
         self.company.reach(where_all_are);
-        let here = self.here();
+        let racks = self.company.racks();
+        let here = racks.keys().copied().collect();
         for (number, door) in doors {
-            let wanted = match number {
-                CONTROL => self.first(&register, &here).unwrap_or_else(|| grown(&register, &here)),
-                _ => register.voters.clone(),
+            let Some(membership) = door.membership() else { continue };
+            let (voters, nodes) = match number {
+                CONTROL => {
+                    let first = self.first(&register, &here);
+                    let voters = first.unwrap_or_else(|| grown(&register, &here));
+                    // Whoever is to come is known here alone.
+                    let known = register.nodes.keys().copied();
+                    (Some(voters.clone()), voters.into_iter().chain(known).collect())
+                }
+                _ => {
+                    let nodes = register.voters.clone();
+                    (wanted(number, &nodes, &racks, &membership.voters, self.copies), nodes)
+                }
             };
-            let wanted: BTreeMap<u64, String> = wanted
-                .into_iter()
-                .map(|node| (node, self.addresses(&register).remove(&node).unwrap_or_default()))
-                .collect();
-            if wanted.keys().all(|node| here.contains(node) || door.has_voter(*node)) {
-                door.follow(wanted).await;
-            }
+            let is_there = |node: &u64| here.contains(node) || membership.voters.contains(node);
+            let Some(voters) = voters.filter(|voters| voters.iter().all(is_there)) else {
+                continue;
+            };
+            let addresses = self.addresses(&register);
+            let at = |node: u64| (node, addresses.get(&node).cloned().unwrap_or_default());
+            door.follow(Membership { voters, nodes: nodes.into_iter().map(at).collect() }).await;
         }
     }
 

@@ -23,6 +23,7 @@ use super::layout::{self, CONTROL as NUMBER};
 use super::leadership::{Leader, wait_to_begin, why_failed};
 use super::opening::wait_for;
 use super::options::small_log;
+use super::placement::preferred;
 use crate::cluster::{self, Apply, Group, Recovered, Stop};
 use crate::control::{
     Catalog, Change, FlushClass, Impossible, Left, PARTITIONS_MAX, TopicSettings, reconcile,
@@ -159,6 +160,11 @@ impl Topics {
     pub(crate) fn shard(&self, number: u32) -> &Arc<DataShard> {
         let shard = self.shards.iter().find(|shard| shard.number == number);
         shard.expect("topics are placed in shards that there are")
+    }
+
+    /// The node that leads a shard of records where all is well.
+    pub(crate) fn preferred(&self, shard: &DataShard) -> Option<u64> {
+        preferred(shard.number, &self.group().voters(), &shard.group.voters())
     }
 
     /// Makes a topic; its partitions are open and durable on return.

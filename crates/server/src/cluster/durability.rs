@@ -310,7 +310,7 @@ pub(crate) async fn find<S: Apply>(
         }
         let Some(storage) = storage.upgrade() else { return };
         rests = if storage.promise == Ack::Durable { SELDOM } else { OFTEN };
-        let (vote, voters, committed, matched) = {
+        let (vote, voters, nodes, committed, matched) = {
             let metrics = engine.metrics();
             let now = metrics.borrow_watched();
             if now.running_state.is_err() {
@@ -319,10 +319,11 @@ pub(crate) async fn find<S: Apply>(
             let leads = now.state == ServerState::Leader;
             let members = now.membership_config.membership();
             let voters = members.get_joint_config().clone();
-            storage.onlookers.see(&voters, members.nodes().count());
+            let nodes: BTreeSet<u64> = members.nodes().map(|(node, _)| *node).collect();
+            storage.onlookers.see(&voters, nodes.len());
             let committed = now.local_committed.map(|last| last.index);
             let matched = now.replication.clone().filter(|_| leads).unwrap_or_default();
-            (leads.then_some(now.vote), voters, committed, matched)
+            (leads.then_some(now.vote), voters, nodes, committed, matched)
         };
         let last = storage.tail().last();
         let own = vote.zip(last).filter(|(vote, last)| vote.leader_id.term == last.leader_id.term);
@@ -359,7 +360,8 @@ pub(crate) async fn find<S: Apply>(
         *durability.level() = voters.iter().flatten().copied().filter(is_level).collect();
         let syncs = *wanted.borrow_and_update() > durable;
         let every = if syncs { AT_ONCE } else { rests };
-        for voter in all {
+        // Who does not vote counts for nothing, and has to know D.
+        for voter in nodes {
             if !leading.is_due(voter, last.index, every, now) {
                 continue;
             }

@@ -22,7 +22,7 @@ use super::types::Types;
 pub struct Membership {
     /// Those that vote; while a change is under way, before it or after.
     pub voters: BTreeSet<u64>,
-    /// Where each is that votes or gets the log.
+    /// Where each is that gets the log, whether it votes or not.
     pub nodes: BTreeMap<u64, String>,
 }
 
@@ -48,7 +48,7 @@ impl<S: Apply> Group<S> {
     pub async fn let_go(&self, node: u64) -> Result<()> {
         let mut voters = self.membership().voters;
         match voters.remove(&node) {
-            true => set_voters(&self.engine, voters).await,
+            true => set_voters(&self.engine, voters, false).await,
             false => forget(&self.engine, BTreeSet::from([node])).await,
         }
     }
@@ -77,7 +77,7 @@ impl<S: Apply> Group<S> {
     /// # Errors
     /// As [`Group::add`].
     pub async fn set_voters(&self, voters: impl IntoIterator<Item = u64>) -> Result<()> {
-        set_voters(&self.engine, voters.into_iter().collect()).await
+        set_voters(&self.engine, voters.into_iter().collect(), false).await
     }
 }
 
@@ -91,25 +91,32 @@ impl<S: Apply> Receiver<S> {
         membership(&self.engine)
     }
 
-    /// Makes these nodes the voters, if this replica leads and they are not. Each gets the log before it votes, and who is
-    /// none of them is let go; that is durable on a quorum on return. Who leads and is none of them does nothing: another
-    /// is to lead first.
+    /// Has these nodes get the log and some of them vote, if this replica leads and that is not so. Each has the log before it
+    /// votes; who does not vote any more gets it still, and who is none of the nodes is let go. That is durable on a quorum on
+    /// return. Whoever leads votes until another leads; who is none of the nodes does nothing: another is to lead first.
     ///
     /// # Errors
     /// As [`Group::add`]: another leads now, or a change is under way.
-    pub async fn follow(&self, nodes: &BTreeMap<u64, String>) -> Result<()> {
+    pub async fn follow(&self, wanted: &Membership) -> Result<()> {
         let leads = self.engine.metrics().borrow_watched().state == ServerState::Leader;
-        let wanted: BTreeSet<u64> = nodes.keys().copied().collect();
-        let Membership { voters, nodes: known } = membership(&self.engine);
-        if !leads || wanted == voters || !wanted.contains(&self.node) {
+        if !leads || !wanted.nodes.contains_key(&self.node) {
             return Ok(());
         }
-        for (node, address) in nodes.iter().filter(|(node, _)| !known.contains_key(node)) {
+        let Membership { voters, nodes: known } = membership(&self.engine);
+        for (node, address) in wanted.nodes.iter().filter(|(node, _)| !known.contains_key(node)) {
             let storage = self.storage.upgrade().ok_or_else(|| why_stopped(&self.engine))?;
-            add(&self.engine, &storage, *node, address, true).await?;
+            let will_vote = wanted.voters.contains(node);
+            add(&self.engine, &storage, *node, address, will_vote).await?;
         }
-        self.until_they_have_it(&wanted - &voters).await?;
-        set_voters(&self.engine, wanted).await
+        let mut vote = wanted.voters.clone();
+        vote.insert(self.node);
+        if vote != voters {
+            self.until_they_have_it(&vote - &voters).await?;
+            set_voters(&self.engine, vote, true).await?;
+        }
+        let known: BTreeSet<u64> = known.into_keys().collect();
+        let gone = &known - &wanted.nodes.keys().copied().collect();
+        if gone.is_empty() { Ok(()) } else { forget(&self.engine, gone).await }
     }
 
     /// Waits until these have the log, but for a little: nothing would be committed while most of the voters lack it.
@@ -165,7 +172,12 @@ async fn add<S: Apply>(
     added.map(drop).map_err(|why| why_unchanged(engine, why))
 }
 
-async fn set_voters<S: Apply>(engine: &Engine<S>, voters: BTreeSet<u64>) -> Result<()> {
+/// Who votes no more goes on to get the log, where that is said.
+async fn set_voters<S: Apply>(
+    engine: &Engine<S>,
+    voters: BTreeSet<u64>,
+    get_it_still: bool,
+) -> Result<()> {
     let takes_itself_out = {
         let metrics = engine.metrics();
         let now = metrics.borrow_watched();
@@ -175,7 +187,7 @@ async fn set_voters<S: Apply>(engine: &Engine<S>, voters: BTreeSet<u64>) -> Resu
         let why = "a leader does not take itself out: have another lead first".to_owned();
         return Err(Error::Stopped { why });
     }
-    let changed = engine.change_membership(voters, false).await;
+    let changed = engine.change_membership(voters, get_it_still).await;
     changed.map(drop).map_err(|why| why_unchanged(engine, why))
 }
 

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use plimsoll_server::cluster::Membership;
 use rand::Rng;
 use tokio::time::{sleep, timeout};
 
@@ -13,30 +14,53 @@ use super::world::{End, lock};
 pub(super) struct Change(Arc<Mutex<Option<bool>>>);
 
 impl Life {
-    /// Others are to vote.
+    /// Others are to vote, or to have the log.
     pub(super) async fn other_target(&mut self) {
+        if !self.watchers.is_empty() && self.drawn.random_ratio(1, 2) {
+            return self.vote_goes_over();
+        }
         let next = self.world.nodes.keys().last().unwrap() + 1;
         if next > 7 {
             return;
         }
-        let new = if self.target.len() == 3 && self.drawn.random_ratio(1, 2) {
-            self.count("three that become five");
-            next..=next + 1
-        } else {
-            let gone = self.draw(&self.voters()).unwrap();
-            self.count("a replica that is replaced");
-            self.target.remove(&gone);
-            next..=next
-        };
+        let mut new = next..=next;
+        match self.drawn.random_range(0..3) {
+            0 if self.watchers.is_empty() => {
+                self.count("a node that does not vote");
+                self.watchers.insert(next);
+            }
+            1 if self.target.len() == 3 => {
+                self.count("three that become five");
+                new = next..=next + 1;
+                self.target.extend(new.clone());
+            }
+            _ => {
+                let gone = self.draw(&self.voters()).unwrap();
+                self.count("a replica that is replaced");
+                self.target.remove(&gone);
+                self.target.insert(next);
+            }
+        }
         for id in new {
             self.world.buy(id);
             self.world.start(id, false).await;
-            self.target.insert(id);
         }
-        self.tell(&format!("{:?} are to vote", self.target));
+        self.tell(&format!("{:?} are to vote, and {:?} not", self.target, self.watchers));
     }
 
-    /// Takes the next step to the voters that are wanted.
+    /// One that does not vote is to, in the place of another.
+    fn vote_goes_over(&mut self) {
+        let watchers: Vec<_> = self.watchers.iter().copied().collect();
+        let (from, to) = (self.draw(&self.voters()).unwrap(), self.draw(&watchers).unwrap());
+        self.count("a vote that goes over to another node");
+        self.target.remove(&from);
+        self.target.insert(to);
+        self.watchers.remove(&to);
+        self.watchers.insert(from);
+        self.tell(&format!("{to} is to vote in the place of {from}"));
+    }
+
+    /// Takes the next step to what is wanted.
     pub(super) fn changes(&mut self) {
         if let Some(Change(how)) = &self.change {
             let Some(is_done) = *lock(how) else { return };
@@ -45,8 +69,9 @@ impl Life {
                 self.count("a change of the voters");
                 self.tell("the voters are as wanted");
                 self.configs = vec![self.target.clone()];
-                let gone: Vec<_> = self.world.nodes.keys().copied().collect();
-                for id in gone.into_iter().filter(|id| !self.target.contains(id)) {
+                self.nodes = self.wanted();
+                let all: Vec<_> = self.world.nodes.keys().copied().collect();
+                for id in all.into_iter().filter(|id| !self.nodes.contains(id)) {
                     if self.world.nodes[&id].group.is_some() {
                         self.world.end(id, End::Killed);
                     }
@@ -55,20 +80,23 @@ impl Life {
             }
             return;
         }
-        if self.configs == [self.target.clone()] {
+        if self.is_settled() {
             return;
         }
         let Some(leader) = self.world.leads() else { return };
-        let (group, target) = (Arc::clone(self.world.group(leader)), self.target.clone());
+        let group = Arc::clone(self.world.group(leader));
         let how = Arc::new(Mutex::new(None));
         let told = Arc::clone(&how);
-        if !target.contains(&leader) {
+        self.change = Some(Change(how));
+        // Half of the time who is not to vote any more has it agreed on first that others do.
+        let goes = !self.target.contains(&leader);
+        if goes && (!self.watchers.contains(&leader) || self.drawn.random_ratio(1, 2)) {
+            let voters = group.voters();
             let stays: Vec<_> =
-                self.voters().into_iter().filter(|id| target.contains(id)).collect();
-            let Some(to) = self.draw(&stays) else { return };
+                self.voters().into_iter().filter(|id| voters.contains(id)).collect();
+            let Some(to) = self.draw(&stays) else { return self.change = None };
             self.count("a leader that is to go");
             self.tell(&format!("{leader} is to go, and hands over to {to}"));
-            self.change = Some(Change(how));
             tokio::spawn(async move {
                 drop(group.hand_over(to).await);
                 sleep(Duration::from_secs(1)).await;
@@ -76,21 +104,21 @@ impl Life {
             });
             return;
         }
-        if !self.configs.contains(&target) {
-            self.configs.push(target.clone());
+        let (target, nodes) = (self.target.clone(), self.wanted());
+        let mut config = target.clone();
+        config.insert(leader);
+        if !self.configs.contains(&config) {
+            self.configs.push(config);
         }
-        self.change = Some(Change(how));
         tokio::spawn(async move {
-            let change = async {
-                for id in &target {
-                    if !group.voters().contains(id) {
-                        group.add(*id, "").await?;
-                    }
-                }
-                group.set_voters(target.iter().copied()).await
-            };
-            let changed = timeout(Duration::from_secs(5), change).await;
-            *lock(&told) = Some(matches!(changed, Ok(Ok(()))));
+            let nodes = nodes.into_iter().map(|id| (id, String::new())).collect();
+            let wanted = Membership { voters: target, nodes };
+            let changed = timeout(Duration::from_secs(5), group.receiver().follow(&wanted)).await;
+            let is_done = matches!(changed, Ok(Ok(()))) && group.membership() == wanted;
+            if goes {
+                sleep(Duration::from_secs(1)).await;
+            }
+            *lock(&told) = Some(is_done);
         });
     }
 }

@@ -39,6 +39,10 @@ pub(crate) struct Life {
     /// Of these one has the say, as far as is known.
     pub(super) configs: Vec<BTreeSet<u64>>,
     pub(super) target: BTreeSet<u64>,
+    /// These are to have the log, and not to vote.
+    pub(super) watchers: BTreeSet<u64>,
+    /// All that have the log, as far as is known.
+    pub(super) nodes: BTreeSet<u64>,
     pub(super) change: Option<Change>,
     /// When those that are down come up.
     pub(super) returns: BTreeMap<u64, Instant>,
@@ -73,7 +77,9 @@ impl Life {
             is_severe: drawn.random_ratio(1, 2),
             drawn,
             configs: vec![voters.clone()],
-            target: voters,
+            target: voters.clone(),
+            watchers: BTreeSet::new(),
+            nodes: if first == 1 { BTreeSet::from([1]) } else { voters },
             change: None,
             returns: BTreeMap::new(),
             fails: BTreeMap::new(),
@@ -274,8 +280,10 @@ impl Life {
     /// Whether this one may forget, and a majority that did not is left.
     fn may_forget(&self, node: u64) -> bool {
         let is_left = |id: &u64| {
-            let is_doubtful = self.world.nodes[id].is_doubtful || self.fails.contains_key(id);
-            *id != node && !is_doubtful
+            let of = &self.world.nodes[id];
+            // One that was killed may turn out to have less than was in its ring.
+            let is_out = of.group.is_none() && self.world.promise == Ack::Buffered;
+            *id != node && !of.is_doubtful && !is_out && !self.fails.contains_key(id)
         };
         let is_majority =
             |set: &BTreeSet<u64>| set.iter().filter(|id| is_left(id)).count() > set.len() / 2;
@@ -376,7 +384,7 @@ impl Life {
                 let group = self.world.group(*id);
                 group.applied() >= Some(last) && !group.is_dirty() && group.durable() >= Some(last)
             };
-            if self.is_settled() && self.target.iter().all(is_well) {
+            if self.is_settled() && self.wanted().iter().all(is_well) {
                 break;
             }
             assert!(Instant::now() < ends, "not all came to {last}, clean and durable");
@@ -385,17 +393,18 @@ impl Life {
         self.count("a life that ended well");
     }
 
-    /// What producers were told is so, at each that votes.
+    /// What producers were told is so, at each that has the log.
     async fn settles(&mut self) {
         self.producers.drain(..).for_each(|producer| producer.abort());
         let ends = Instant::now() + AGREES_WITHIN;
         let next = |id: &u64| lock(&self.world.nodes[id].state).applied();
-        while !self.target.iter().all(|id| Some(next(id)) == self.target.first().map(next)) {
+        let wanted = self.wanted();
+        while !wanted.iter().all(|id| Some(next(id)) == wanted.first().map(next)) {
             sleep(Duration::from_millis(100)).await;
             assert!(Instant::now() < ends, "they do not come to the same entry");
         }
         self.world.look();
-        let states = self.target.iter().map(|id| lock(&self.world.nodes[id].state).clone());
+        let states = wanted.iter().map(|id| lock(&self.world.nodes[id].state).clone());
         let states: Vec<State> = states.collect();
         assert!(states.iter().all(|state| *state == states[0]), "{states:#?}");
         let node = &self.world.nodes[self.target.first().expect("somebody votes")];
@@ -431,7 +440,13 @@ impl Life {
 
     /// Whether those vote that are wanted, and nothing is changed.
     pub(super) fn is_settled(&self) -> bool {
-        self.change.is_none() && self.configs == [self.target.clone()]
+        let is_as_wanted = self.configs == [self.target.clone()] && self.nodes == self.wanted();
+        self.change.is_none() && is_as_wanted
+    }
+
+    /// All that are to have the log.
+    pub(super) fn wanted(&self) -> BTreeSet<u64> {
+        &self.target | &self.watchers
     }
 
     pub(super) fn voters(&self) -> Vec<u64> {

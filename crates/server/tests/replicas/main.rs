@@ -2,7 +2,7 @@
 //! forgets.
 //!
 //! Lives are drawn from a seed (`life.rs`): three and five replicas, one that becomes three, three that become
-//! five, a replica replaced; nodes are killed, lose their power or the memory that says what they acknowledged,
+//! five, a replica replaced, others that have the log and do not vote until one of them does in another's place; nodes are killed, lose their power or the memory that says what they acknowledged,
 //! are cut off, one way or both; messages are lost, slow, or come seconds late, to another incarnation than
 //! they were sent to; disks fail; leaders hand over. A majority loses its power when what is agreed on is far ahead of
 //! its disks (`strikes.rs`). Producers send batches to a shard of records that the group carries (`shard.rs`, `producers.rs`).
@@ -105,6 +105,8 @@ fn what_a_quorum_has_stays_whoever_forgets() {
         "a leadership handed over",
         "one that became three",
         "a leader that is to go",
+        "a node that does not vote",
+        "a vote that goes over to another node",
         "a node that was taken for gone",
         "a sole voter that ended while others got its log",
         "a change of the voters",

@@ -117,8 +117,16 @@ fn one(roll: &Roll) -> String {
         0 => String::new(),
         _ => format!(", in generation {generation}"),
     };
-    let voters: Vec<String> = roll.voters.iter().map(u64::to_string).collect();
-    line(format_args!("shard {shard}: {how}{after}; nodes {} vote", voters.join(", ")));
+    let listed = |nodes: &mut dyn Iterator<Item = u64>| {
+        nodes.map(|node| node.to_string()).collect::<Vec<_>>().join(", ")
+    };
+    let voters = listed(&mut roll.voters.iter().copied());
+    let others = roll.rows.iter().map(|row| row.node).filter(|node| !roll.voters.contains(node));
+    let others = match listed(&mut others.into_iter()) {
+        others if others.is_empty() => others,
+        others => format!(", {others} have it too"),
+    };
+    line(format_args!("shard {shard}: {how}{after}; nodes {voters} vote{others}"));
     if !roll.missing.is_empty() {
         let missing: Vec<String> = roll.missing.iter().map(u64::to_string).collect();
         line(format_args!("  no answer of node {}", missing.join(", ")));
