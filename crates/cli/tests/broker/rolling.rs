@@ -170,6 +170,9 @@ fn a_rolling_restart_fails_no_request_that_is_not_tried_again() {
             let leader = metadata(at)?.0;
             (leader > 0).then_some(()).ok_or_else(|| "it knows of no leader".to_owned())
         });
+        // What it acknowledged to whoever led while it was closing was taken for more than it had made durable.
+        let news = at.news();
+        assert!(news.contains("the last run ended in order"), "{news}");
         writer.wait_for(50);
     }
     let (count, longest) = writer.end();

@@ -92,7 +92,7 @@ impl Broker {
         };
         let (addr, http) = (said("serves Kafka's clients on "), said("http://"));
         // It goes on saying things.
-        let heard = Arc::<Mutex<String>>::default();
+        let heard = Arc::new(Mutex::new(lines));
         let hears = Arc::clone(&heard);
         std::thread::spawn(move || {
             for line in news.lines().map_while(Result::ok) {
@@ -110,7 +110,7 @@ impl Broker {
         assert!(limited.unwrap().success());
     }
 
-    /// What it has said since it served.
+    /// What it has said.
     pub(crate) fn news(&self) -> String {
         self.news.lock().unwrap().clone()
     }

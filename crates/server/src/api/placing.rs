@@ -1,7 +1,7 @@
 //! ElectLeaders, AlterPartitionReassignments and ListPartitionReassignments: who leads a partition, and who has it.
 //!
 //! All partitions of a shard are led by the same node, so one is asked for all of them. To reassign a partition is to name the
-//! replicas of a shard, of which the first leads: there it goes on.
+//! replicas of a shard, of which the first leads: there it goes on. Who does not know them says [`WHICHEVER`].
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -21,6 +21,7 @@ use crate::kafka::message::{
     ElectLeadersResponse, ElectedPartition, ElectedTopic, ElectionResult,
     ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse, ListedReassignments,
     OngoingPartition, OngoingTopic, ReassignablePartition, ReassignedPartition, ReassignedTopic,
+    WHICHEVER,
 };
 
 /// The kind of election after which the preferred replica leads.
@@ -189,42 +190,47 @@ fn shard_for(
     replicas: &[i32],
 ) -> Result<u32, Problem> {
     let invalid = |message: String| Problem::new(ErrorCode::InvalidReplicaAssignment, message);
-    // No node has this one.
-    let nobody = u64::MAX;
-    let named: Vec<u64> = replicas.iter().map(|id| u64::try_from(*id).unwrap_or(nobody)).collect();
     // Those of a class are synced together.
     let of_its_class: &[u32] = if is_durable { &[DURABLE] } else { &SHARED };
     let there = of_its_class
         .iter()
         .map(|number| (*number, session.replicas(session.node.topics.shard(*number))));
     let there: Vec<(u32, Vec<u64>)> = there.collect();
-    let fits = there.iter().filter(|(_, replicas)| are_those(replicas, &named));
+    let fits = there.iter().filter(|(_, there)| are_those(there, replicas));
     let fits: Vec<u32> = fits.map(|(number, _)| *number).collect();
     if fits.contains(&at.shard.number) {
         return Ok(at.shard.number);
     }
     let fewest = fits.into_iter().min_by_key(|number| *loads.of(catalog, *number));
     let to = fewest.ok_or_else(|| {
-        let whose = if is_durable { "with flush.messages=1" } else { "of this cluster" };
         let there: Vec<_> = there.iter().map(|(_, replicas)| format!("{replicas:?}")).collect();
         let there = there.join(", ");
-        invalid(format!(
-            "partitions of topics {whose} have these replicas, of which the first leads where all is well: {there}; name \
-             those of one"
-        ))
+        invalid(match is_durable {
+            true => format!(
+                "topics with flush.messages=1 share a shard, and do not move: they have the replicas {there}, of which the \
+                 first leads where all is well"
+            ),
+            false => format!(
+                "partitions have these replicas, of which the first leads where all is well: {there}; name those of one, \
+                 the first of them first"
+            ),
+        })
     })?;
     *loads.of(catalog, to) += 1;
     Ok(to)
 }
 
 /// Whether these are named, in whatever order behind the first.
-fn are_those(replicas: &[u64], named: &[u64]) -> bool {
-    let sorted = |all: &[u64]| {
-        let mut all = all.to_vec();
-        all.sort_unstable();
-        all
-    };
-    replicas.first() == named.first() && sorted(replicas) == sorted(named)
+fn are_those(replicas: &[u64], named: &[i32]) -> bool {
+    let mut replicas: Vec<i32> = replicas.iter().copied().map(kafka_id).collect();
+    let mut named = named.to_vec();
+    if replicas.first() != named.first() {
+        return false;
+    }
+    let is_whichever = named.get(1..) == Some(&[WHICHEVER]);
+    replicas.sort_unstable();
+    named.sort_unstable();
+    is_whichever || replicas == named
 }
 
 /// Those that are about to go on in another shard.

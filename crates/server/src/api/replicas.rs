@@ -53,8 +53,11 @@ impl Replicas {
                 }
                 all => format!("a partition has a replica on each of the brokers {all:?}"),
             },
+            _ if code == ErrorCode::InvalidReplicationFactor => {
+                format!("a partition has {0} replicas: ask for {0}, or for -1", self.count())
+            }
             _ => format!(
-                "a partition has {} replicas, and which is not chosen here: name none, and reassign it once it is there",
+                "which {} replicas a partition has is not chosen here: name none, and move it once it is there",
                 self.count()
             ),
         };

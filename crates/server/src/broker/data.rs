@@ -534,8 +534,7 @@ impl DataShard {
         }
         self.shelf.remember();
         let (kept, group) = keeper.close(keeping, group);
-        let last = group.applied().map_or(0, |last| last + 1);
-        group.close().map_err(|why| Failed::Shard { number, why })?;
+        let last = group.close().map_err(|why| Failed::Shard { number, why })?;
         kept.map(|()| last)
     }
 }

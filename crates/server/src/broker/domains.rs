@@ -33,7 +33,7 @@ pub(crate) enum Spread {
 /// Where the nodes stand, as operators are told.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct DomainsOverview {
-    /// The rack of each voter that has named one.
+    /// The rack of each node of the cluster that has named one.
     pub(crate) racks: BTreeMap<u64, String>,
     /// What of that makes acknowledgements from memory worth less than they seem.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -70,8 +70,9 @@ pub(crate) fn spread(voters: &[u64], racks: &BTreeMap<u64, String>) -> Spread {
 
 /// Shards have other voters where there are many nodes, and while some come or go.
 fn worst(of: &[Spread; SHARED.len()]) -> Spread {
-    let is_together = |spread: &&Spread| matches!(spread, Spread::Together(_));
-    of.iter().find(is_together).unwrap_or(&of[0]).clone()
+    let found = |is: fn(&Spread) -> bool| of.iter().find(|spread| is(spread));
+    let together = found(|spread| matches!(spread, Spread::Together(_)));
+    together.or(found(|spread| *spread == Spread::Unknown)).unwrap_or(&of[0]).clone()
 }
 
 impl Domains {
@@ -145,7 +146,9 @@ impl Domains {
             return DomainsOverview { racks: BTreeMap::new(), warning: None };
         };
         let voters = SHARED.map(|number| topics.shard(number).group.voters());
-        racks.retain(|node, _| voters.iter().any(|voters| voters.contains(node)));
+        // Whether they vote on records or not.
+        let nodes = topics.group().voters();
+        racks.retain(|node, _| nodes.contains(node));
         let warning = self.warning(&worst(&voters.map(|voters| spread(&voters, &racks))));
         DomainsOverview { racks, warning }
     }

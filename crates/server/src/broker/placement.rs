@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::layout::{DURABLE, SHARED};
+use super::layout::{DURABLE, GROUPS, SHARED};
 
 /// The nodes of a cluster, and the rack of each that names one.
 pub(super) type Racks = BTreeMap<u64, Option<String>>;
@@ -35,35 +35,52 @@ pub(super) fn wanted(
     voters: &BTreeSet<u64>,
     copies: usize,
 ) -> Option<BTreeSet<u64>> {
+    let mut loads = Loads::new();
     if nodes.iter().all(|node| here.contains_key(node)) {
-        return Some(spread(number, nodes, here, BTreeSet::new(), copies));
+        let mut shards = SHARED.into_iter().chain([DURABLE, GROUPS]);
+        return shards.find_map(|shard| {
+            let placed = spread(shard, nodes, here, BTreeSet::new(), copies, &loads);
+            placed.iter().for_each(|node| *loads.entry(*node).or_default() += 1);
+            (shard == number).then_some(placed)
+        });
     }
     // Where somebody is that is away is not known: who votes goes on to, and only who has gone is replaced.
     let stay: BTreeSet<u64> = voters & nodes;
     let there = nodes.iter().copied().filter(|node| here.contains_key(node));
     let there = there.chain(stay.iter().copied()).collect();
-    let wanted = spread(number, &there, here, stay, copies);
+    let wanted = spread(number, &there, here, stay, copies, &loads);
     (wanted.len() >= copies.min(nodes.len())).then_some(wanted)
 }
 
-/// So many of the nodes, with those that are `taken`: from the shard's place on, and each in a rack that has the fewest of them.
+/// In how many shards each node votes.
+type Loads = BTreeMap<u64, usize>;
+
+/// So many of the nodes, with those that are `taken`: the one at the shard's place, and then one after the other in a rack that
+/// has the fewest of them, of these one that votes in the fewest shards, of these the next.
 fn spread(
     number: u32,
     nodes: &BTreeSet<u64>,
     racks: &Racks,
     mut taken: BTreeSet<u64>,
     copies: usize,
+    loads: &Loads,
 ) -> BTreeSet<u64> {
     let mut left: Vec<u64> = nodes.iter().copied().collect();
     let first = place_of(number).checked_rem(left.len()).unwrap_or(0);
     left.rotate_left(first);
+    if taken.is_empty() {
+        taken.extend(left.first());
+    }
     left.retain(|node| !taken.contains(node));
     let rack = |node: &u64| racks.get(node).and_then(Option::as_ref);
     while taken.len() < copies && !left.is_empty() {
-        // A rack that nobody named counts as one of its own.
-        let beside = |node: &u64| taken.iter().filter(|other| rack(other) == rack(node)).count();
-        let beside = |node: &u64| rack(node).map_or(0, |_| beside(node));
-        let next = (0..left.len()).min_by_key(|at| beside(&left[*at])).expect("some are left");
+        let cost = |at: &usize| {
+            let node = &left[*at];
+            let beside = taken.iter().filter(|other| rack(other) == rack(node)).count();
+            // A rack that nobody named counts as one of its own.
+            (rack(node).map_or(0, |_| beside), loads.get(node).copied().unwrap_or(0))
+        };
+        let next = (0..left.len()).min_by_key(cost).expect("some are left");
         taken.insert(left.remove(next));
     }
     taken
@@ -122,8 +139,10 @@ mod tests {
             }
             assert_eq!(all, nodes(count));
         }
-        assert_eq!(of(2, 5), BTreeSet::from([2, 3, 4]));
-        assert_eq!(of(6, 5), BTreeSet::from([4, 5, 1]));
+        let five = [2, 4, 6, DURABLE, GROUPS].map(|number| of(number, 5).into_iter().collect());
+        let expected: [Vec<u64>; 5] =
+            [vec![2, 3, 4], vec![1, 3, 5], vec![1, 4, 5], vec![1, 2, 5], vec![1, 2, 3]];
+        assert_eq!(five, expected);
     }
 
     #[test]
@@ -139,6 +158,10 @@ mod tests {
             let in_a = voters.iter().filter(|node| **node < 3).count();
             assert!((1..=2).contains(&in_a), "{number}: {voters:?}");
         }
+        // Those that share a rack take turns.
+        let turns = racks(&[(1, "a"), (2, "b"), (3, "c"), (4, "a")]);
+        let of = |number| wanted(number, &nodes(4), &turns, &nodes(4), 3).unwrap();
+        assert_eq!([of(2), of(4)], [BTreeSet::from([2, 3, 4]), BTreeSet::from([1, 2, 3])]);
         let some = racks(&[(1, "a"), (2, "a"), (3, ""), (4, "")]);
         let voters = wanted(DURABLE, &nodes(4), &some, &nodes(4), 3).unwrap();
         assert_eq!(voters, BTreeSet::from([1, 3, 4]), "those that name none stand apart");

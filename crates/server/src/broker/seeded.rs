@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! DIR/seed-N/shard-N               its log, from where the giver still has it, and the giver's identity
-//! DIR/seed-N/state-N               its snapshot
+//! DIR/seed-N/state-N               its snapshot; none where the log begins with its first entry
 //! DIR/seed-N/chapters-N/manifest   which files are its chapters
 //! DIR/chapters-N/FILE.seed         these, each under its name and `.seed`
 //! DIR/seeded-N                     that all of it is there; or that it is in place, and the replica in doubt;
@@ -135,7 +135,8 @@ fn put(dir: &Arc<dyn Dir>, number: u32, node: u64) -> Result<(), Failed> {
     }
     match Snapshot::look(&*given, number)? {
         Some(state) => state.write(&**dir, number)?,
-        None => return Err(Failed::Damaged(layout::seed(number) + "/" + &layout::state(number))),
+        // Its giver has let go of nothing: the log has all. What this node had is of another log.
+        None => found(dir.remove(&layout::state(number))).map(drop)?,
     }
     put_log(&given, dir, number, node)
 }

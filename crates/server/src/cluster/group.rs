@@ -551,16 +551,19 @@ impl<S: Apply> Group<S> {
         self.leadership().is_none().then_some(Error::NotLeader { term })
     }
 
-    /// Stops the engine, makes the log durable, and ends.
+    /// Stops the engine, makes the log durable, and ends. How many entries there are by then, of which the first may be let go of.
     ///
     /// # Errors
     /// [`Error::Log`] as of closing a log: what was not durable may be lost.
-    pub fn close(self) -> Result<()> {
+    pub fn close(self) -> Result<u64> {
         let Self { engine, storage, progress, core, .. } = self;
         drop((engine, progress));
         core.stop();
         let storage = Arc::into_inner(storage).expect("the engine's tasks have ended");
-        Ok(storage.log.close()?)
+        // Until here it acknowledged entries to whoever leads, of which it did not hear yet that they are committed.
+        let count = storage.tail().last().map_or(0, |last| last.index + 1);
+        storage.log.close()?;
+        Ok(count)
     }
 
     /// The term in which this replica leads.

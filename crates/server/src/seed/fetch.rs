@@ -73,5 +73,9 @@ fn take(
             what: "the node that was asked has no more than this one lacks",
         });
     }
+    if of_head.state == 0 && of_head.first > 1 {
+        // It was cut between the two looks.
+        return Err(Error::TooFast { what: "its log lets go of what is not read yet" });
+    }
     Ok(manifest)
 }

@@ -7,7 +7,7 @@ use plimsoll_simdisk::SimDir;
 use plimsoll_sync::{Crash, Dir};
 
 use super::chapters::chapters_of;
-use super::{Broker, UNCOMMITTED};
+use super::{Broker, UNCOMMITTED, unsynced};
 
 const SHARED: u32 = 2;
 /// One in so many moments is crashed.
@@ -91,4 +91,41 @@ fn a_giver_that_has_no_more_gives_nothing_and_what_there_was_stays() {
     let mut broker = Broker::open(&behind, chapters_of(1500));
     assert_eq!(broker.consume("orders", UNCOMMITTED), records);
     broker.close();
+}
+
+/// It was taken, and then no start went on: a giver that was never opened again, and has let go of nothing, has no snapshot.
+#[test]
+fn what_a_giver_without_a_snapshot_gives_is_its_whole_log() {
+    let giver = Arc::new(SimDir::new());
+    let mut broker = Broker::open(&giver, unsynced());
+    broker.create("orders", &[]);
+    for number in 0..10 {
+        broker.produced("orders", &format!("{number}"));
+    }
+    let behind = Arc::new(giver.crash(Crash::Process, 0));
+    for number in 10..40 {
+        broker.produced("orders", &format!("{number}"));
+    }
+    let records = broker.consume("orders", UNCOMMITTED);
+    let names = giver.list().unwrap();
+    assert!(!names.iter().any(|name| name == "state-2"), "{names:?}");
+
+    // This one has a snapshot, of a log that goes on otherwise.
+    let mut other = Broker::open(&behind, unsynced());
+    other.produced("orders", "mine");
+    other.close();
+    let names = behind.list().unwrap();
+    assert!(names.iter().any(|name| name == "state-2"), "{names:?}");
+    let left = crashes(&behind);
+    fetch(&dir(&giver), &dir(&behind), SHARED, 20, &mut |_| true).unwrap();
+    broker.close();
+    let given_at = left.lock().unwrap().1.len();
+    let mut broker = Broker::open(&behind, unsynced());
+    assert_eq!(broker.consume("orders", UNCOMMITTED), records);
+    broker.close();
+    let images = std::mem::take(&mut left.lock().unwrap().1);
+    for image in images.into_iter().skip(given_at) {
+        let mut broker = Broker::open(&Arc::new(image), unsynced());
+        assert_eq!(broker.consume("orders", UNCOMMITTED), records);
+    }
 }

@@ -9,7 +9,7 @@ use plimsoll_server::client::{Cluster, Error};
 use plimsoll_server::kafka::message::{
     AlterPartitionReassignmentsRequest, ElectLeadersRequest, ElectedTopic,
     ListPartitionReassignmentsRequest, ListedReassignments, MetadataPartition,
-    ReassignablePartition, ReassignableTopic,
+    ReassignablePartition, ReassignableTopic, WHICHEVER,
 };
 use serde_json::json;
 
@@ -43,27 +43,24 @@ pub(super) fn run(args: &MoveArgs) -> Result<()> {
         wanted.is_empty() || wanted.contains(&partition.partition_index)
     };
     let moved = found.iter().filter(is_wanted).zip(args.to.iter().copied().cycle());
-    let moved: BTreeMap<i32, (&MetadataPartition, i32)> =
-        moved.map(|(partition, to)| (partition.partition_index, (partition, to))).collect();
+    let moved: Moved = moved.map(|(partition, to)| (partition.partition_index, to)).collect();
     ask(&mut cluster, name, &moved)?;
     wait(&mut cluster, name, &moved)?;
-    let leaders: Vec<_> = moved
-        .iter()
-        .map(|(number, (_, to))| json!({ "partition": number, "leader": to }))
-        .collect();
+    let leaders: Vec<_> =
+        moved.iter().map(|(number, to)| json!({ "partition": number, "leader": to })).collect();
     let lines = moved
         .iter()
-        .map(|(number, (_, to))| format!("partition {number} of {name} is led by broker {to}\n"));
+        .map(|(number, to)| format!("partition {number} of {name} is led by broker {to}\n"));
     let text: String = lines.collect();
     asked.answer(&json!({ "topic": name, "partitions": leaders }), &text)
 }
 
-type Moved<'a> = BTreeMap<i32, (&'a MetadataPartition, i32)>;
+/// Who is to lead each.
+type Moved = BTreeMap<i32, i32>;
 
-fn ask(cluster: &mut Cluster, name: &str, moved: &Moved<'_>) -> Result<()> {
-    let partitions = moved.iter().map(|(number, (partition, to))| {
-        let others = partition.replica_nodes.iter().copied().filter(|id| id != to);
-        let replicas = Some([*to].into_iter().chain(others).collect());
+fn ask(cluster: &mut Cluster, name: &str, moved: &Moved) -> Result<()> {
+    let partitions = moved.iter().map(|(number, to)| {
+        let replicas = Some(vec![*to, WHICHEVER]);
         ReassignablePartition { partition_index: *number, replicas }
     });
     let partitions = partitions.collect();
@@ -82,7 +79,7 @@ fn ask(cluster: &mut Cluster, name: &str, moved: &Moved<'_>) -> Result<()> {
 }
 
 /// Waits until none is on its way, and each is led as it was asked: whoever is to lead is elected, if it does not yet.
-fn wait(cluster: &mut Cluster, name: &str, moved: &Moved<'_>) -> Result<()> {
+fn wait(cluster: &mut Cluster, name: &str, moved: &Moved) -> Result<()> {
     let begun = Instant::now();
     let partition_indexes: Vec<i32> = moved.keys().copied().collect();
     let asked = ListedReassignments { name: name.to_owned(), partition_indexes };
@@ -95,7 +92,7 @@ fn wait(cluster: &mut Cluster, name: &str, moved: &Moved<'_>) -> Result<()> {
         let lacks: Vec<(i32, i32)> = leaders
             .iter()
             .filter_map(|partition| {
-                let (_, to) = moved.get(&partition.partition_index)?;
+                let to = moved.get(&partition.partition_index)?;
                 (partition.leader_id != *to).then_some((partition.partition_index, *to))
             })
             .collect();

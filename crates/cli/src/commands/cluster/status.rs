@@ -124,7 +124,7 @@ fn one(roll: &Roll) -> String {
     let others = roll.rows.iter().map(|row| row.node).filter(|node| !roll.voters.contains(node));
     let others = match listed(&mut others.into_iter()) {
         others if others.is_empty() => others,
-        others => format!(", {others} have it too"),
+        others => format!("; no vote: {others}"),
     };
     line(format_args!("shard {shard}: {how}{after}; nodes {voters} vote{others}"));
     if !roll.missing.is_empty() {
@@ -158,15 +158,24 @@ fn one(roll: &Roll) -> String {
         ));
         if roll.durable > *guaranteed {
             line(format_args!(
-                "  lost        entries {} to {} were durable on a majority, and no log of those that answer has them: \
+                "  lost        entries {} to {} were durable on a majority, and no log of those that vote and answer has \
+                 them: \
                  their disks have lost them",
                 guaranteed + 1,
                 roll.durable
             ));
         }
         line(format_args!(
-            "  best tail   entry {last} of term {term}: the longest log of those that answer"
+            "  best tail   entry {last} of term {term}: the longest log of those that vote and answer"
         ));
+        let is_longer = |row: &&Row| {
+            !roll.voters.contains(&row.node) && (row.last_term, row.last) > (term, last)
+        };
+        for Row { node, last_term, last, .. } in roll.rows.iter().filter(is_longer) {
+            line(format_args!(
+                "  not used    node {node}, which has no vote, has entries up to {last} of term {last_term}"
+            ));
+        }
         line(format_args!(
             "  in doubt    what was acknowledged behind entry {guaranteed}: up to entry {committed} at least was, and \
              more may have been"
@@ -209,16 +218,17 @@ mod tests {
             voters: vec![1, 2, 3],
             missing: vec![2],
             digest: "5f0c".to_owned(),
-            rows: vec![row(1), row(3)],
+            rows: vec![row(1), row(3), Row { last: 230, ..row(4) }],
         };
         let said = said(&[roll]);
         for part in [
-            "shard 2: FENCED: nobody leads it, and too many may have forgotten; nodes 1, 2, 3 vote",
+            "shard 2: FENCED: nobody leads it, and too many may have forgotten; nodes 1, 2, 3 vote; no vote: 4",
             "no answer of node 2",
             "   1  in doubt            3  01234567         1 in 4          199 of 4           198           180           120",
             "guaranteed  all up to entry 120",
-            "lost        entries 121 to 130 were durable on a majority, and no log of those that answer has them",
+            "lost        entries 121 to 130 were durable on a majority, and no log of those that vote and answer has them",
             "best tail   entry 199 of term 4",
+            "not used    node 4, which has no vote, has entries up to 230 of term 4",
             "up to entry 180 at least was",
             "digest      5f0c",
             "\nplimsoll cluster recover --digest 5f0c\n",

@@ -2,6 +2,10 @@
 
 use crate::kafka::error::ErrorCode;
 
+/// In AlterPartitionReassignments, behind the one that is to lead and in the place of the other replicas: those that it leads with.
+/// Only our own programs say so: no broker has this number.
+pub const WHICHEVER: i32 = -1;
+
 message! {
     ElectLeadersRequest {
         1.. election_type: i8,
