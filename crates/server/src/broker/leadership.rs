@@ -220,7 +220,7 @@ pub(super) async fn lead_whenever<S: Apply, L: Lead>(
     standing: watch::Sender<Standing>,
 ) {
     let why = loop {
-        let leadership = match until_it_leads(&group, &leader, &mut asks).await {
+        let leadership = match until_it_leads(&group, &leader, &mut asks, &standing).await {
             Ok(Some(leadership)) => leadership,
             Ok(None) => return,
             Err(why) => break Ended::from(why),
@@ -243,7 +243,7 @@ pub(super) async fn lead_whenever<S: Apply, L: Lead>(
                     standing.send_replace(Standing::Follows);
                     leader.follows();
                 }
-                // Who does not wait any more misses nothing.
+                // Otherwise it goes on, or finds soon that it does not. Who does not wait any more misses nothing.
                 reply.send(handed).ok();
             }
             Err(why) if why.is_lost() => {
@@ -263,6 +263,7 @@ async fn until_it_leads<S: Apply, L: Lead>(
     group: &Group<S>,
     leader: &L,
     asks: &mut Asks<L::Ask>,
+    standing: &watch::Sender<Standing>,
 ) -> cluster::Result<Option<Leadership>> {
     let mut began = std::pin::pin!(begin(group));
     loop {
@@ -270,6 +271,12 @@ async fn until_it_leads<S: Apply, L: Lead>(
             reply.send(Err(cluster::Error::NotLeader { term: 0 })).ok();
         }
         let is_soon = group.is_between();
+        // It was to hand over, and the other did not come in time: it may have lost its lead all the same.
+        let may_go_on = matches!(*standing.borrow(), Standing::Leads(_));
+        if may_go_on && !is_soon && group.leadership().is_none() {
+            standing.send_replace(Standing::Follows);
+            leader.follows();
+        }
         if let Some(ask) = asks.held.take_if(|_| !is_soon) {
             leader.refuse(ask);
         }
@@ -282,7 +289,7 @@ async fn until_it_leads<S: Apply, L: Lead>(
                 Next::Wish => {}
                 Next::Over => return Ok(None),
             },
-            () = sleep(SOON), if is_soon => {}
+            () = sleep(SOON), if is_soon || may_go_on => {}
         }
     }
 }

@@ -139,9 +139,9 @@ mod tests {
             }
             assert_eq!(all, nodes(count));
         }
-        let five = [2, 4, 6, DURABLE, GROUPS].map(|number| of(number, 5).into_iter().collect());
-        let expected: [Vec<u64>; 5] =
-            [vec![2, 3, 4], vec![1, 3, 5], vec![1, 4, 5], vec![1, 2, 5], vec![1, 2, 3]];
+        let five: [Vec<u64>; 5] =
+            [2, 4, 6, DURABLE, GROUPS].map(|number| of(number, 5).into_iter().collect());
+        let expected = [vec![2, 3, 4], vec![1, 3, 5], vec![1, 4, 5], vec![1, 2, 5], vec![1, 2, 3]];
         assert_eq!(five, expected);
     }
 

@@ -29,12 +29,15 @@ use crate::shard::{Answer, Entry, Opening, State, TopicId};
 const NUMBER: u32 = 2;
 /// Long beside an election.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// The kind of a message that asks another to take over, and where that stands: behind the generation and a version.
+const TAKE_OVER: u8 = 6;
+const KIND_AT: usize = 9;
 /// Who waits longer asks again, and elsewhere.
 const TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Who hears whom: all that are in it.
+/// Who hears whom: all that are in it; and one that hears nobody any more from when it asks another to take over.
 #[derive(Debug, Default)]
-struct Net(Mutex<BTreeMap<u64, Heard>>);
+struct Net(Mutex<BTreeMap<u64, Heard>>, Mutex<Option<u64>>);
 
 struct Heard(Receiver<Applier>);
 
@@ -71,7 +74,12 @@ impl Carrier for Wire {
                 sleep(Duration::from_millis(20)).await;
                 return Err(lost());
             };
-            let answer = receiver.answer(from, 1, &Bytes::from(request.concat())).await;
+            let request = Bytes::from(request.concat());
+            if request[KIND_AT] == TAKE_OVER && *net.1.lock().unwrap() == Some(from) {
+                net.0.lock().unwrap().remove(&from);
+                std::future::pending::<()>().await;
+            }
+            let answer = receiver.answer(from, 1, &request).await;
             net.find(to, from).ok_or_else(lost)?;
             Ok(Answered { incarnation: 1, answer: Bytes::from(answer.concat()) })
         })
@@ -322,6 +330,35 @@ fn a_leadership_is_handed_over_and_everybody_who_waits_is_answered() {
         assert_eq!(produce(&[all[leads]], opening, 40).await, 40);
         net.0.lock().unwrap().insert(gone as u64 + 1, heard);
         until_all_have(&all, opening, 41).await;
+    });
+    net.0.lock().unwrap().clear();
+}
+
+/// The other did not take over within two seconds, and meanwhile it lost its lead. From then on it said that it leads, refused
+/// whoever produced, and sent all who asked back to itself, until it led again.
+#[test]
+fn a_leader_that_lost_its_lead_while_it_handed_over_says_so() {
+    let (intended, opening) = intended();
+    let net = Arc::new(Net::default());
+    let nodes = [1, 2, 3].map(|id| One::start(id, &net, &intended));
+    let all: Vec<&One> = nodes.iter().collect();
+    tell(async {
+        three(&nodes).await;
+        for number in 0..5 {
+            assert_eq!(produce(&all, opening, number).await, i64::from(number));
+        }
+        let from = all.iter().position(|node| node.leads()).unwrap();
+        let to = (from + 1) % 3;
+        *net.1.lock().unwrap() = Some(from as u64 + 1);
+        let handed = timeout(PATIENCE, hand_over(&all[from].wishes, to as u64 + 1)).await.unwrap();
+        handed.unwrap_err();
+        until(all[from], |now| *now == Standing::Follows).await;
+        let told = timeout(PATIENCE, all[from].append(opening, batch(5))).await.unwrap().unwrap();
+        assert_eq!(told.answer, Answer::NotLeader);
+        let others: Vec<&One> = (0..3).filter(|at| *at != from).map(|at| all[at]).collect();
+        for number in 5..10 {
+            assert_eq!(produce(&others, opening, number).await, i64::from(number));
+        }
     });
     net.0.lock().unwrap().clear();
 }
