@@ -2,8 +2,8 @@
 //!
 //! The control shard's own membership is the register: who votes there is a node of the cluster, and who is to come is a
 //! learner there, with its address; both are durable on a majority, and every node knows them from its log. The other shards
-//! follow it, each by whoever leads it: all nodes get their logs, and some of them vote ([placement](super::placement)). What a node was started with counts where the register is of its founder alone: these
-//! become its first voters, once all are there.
+//! follow it, each by whoever leads it: all nodes get their logs, and some of them vote ([placement](super::placement)). What a
+//! node was started with counts where the register is of its founder alone: these become its first voters, once all are there.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};

@@ -87,6 +87,7 @@ mod outline;
 mod patience;
 mod place;
 mod quorum;
+mod reading;
 mod receiver;
 mod record;
 mod recovered;

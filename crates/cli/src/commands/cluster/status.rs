@@ -101,6 +101,10 @@ fn said(rolls: &[Roll]) -> String {
     said.join("\n")
 }
 
+fn listed<'a>(nodes: impl IntoIterator<Item = &'a u64>) -> String {
+    nodes.into_iter().map(u64::to_string).collect::<Vec<_>>().join(", ")
+}
+
 fn one(roll: &Roll) -> String {
     let mut said = String::new();
     let mut line =
@@ -117,19 +121,12 @@ fn one(roll: &Roll) -> String {
         0 => String::new(),
         _ => format!(", in generation {generation}"),
     };
-    let listed = |nodes: &mut dyn Iterator<Item = u64>| {
-        nodes.map(|node| node.to_string()).collect::<Vec<_>>().join(", ")
-    };
-    let voters = listed(&mut roll.voters.iter().copied());
-    let others = roll.rows.iter().map(|row| row.node).filter(|node| !roll.voters.contains(node));
-    let others = match listed(&mut others.into_iter()) {
-        others if others.is_empty() => others,
-        others => format!("; no vote: {others}"),
-    };
-    line(format_args!("shard {shard}: {how}{after}; nodes {voters} vote{others}"));
+    let has_no_vote = |node: &&u64| !roll.voters.contains(node);
+    let others = listed(roll.rows.iter().map(|row| &row.node).filter(has_no_vote));
+    let others = if others.is_empty() { others } else { format!("; no vote: {others}") };
+    line(format_args!("shard {shard}: {how}{after}; nodes {} vote{others}", listed(&roll.voters)));
     if !roll.missing.is_empty() {
-        let missing: Vec<String> = roll.missing.iter().map(u64::to_string).collect();
-        line(format_args!("  no answer of node {}", missing.join(", ")));
+        line(format_args!("  no answer of node {}", listed(&roll.missing)));
     }
     line(format_args!(
         "  {:>4}  {:<8}  {:>11}  {:<8}  {:>13}  {:>16}  {:>12}  {:>12}  {:>12}",
@@ -159,8 +156,7 @@ fn one(roll: &Roll) -> String {
         if roll.durable > *guaranteed {
             line(format_args!(
                 "  lost        entries {} to {} were durable on a majority, and no log of those that vote and answer has \
-                 them: \
-                 their disks have lost them",
+                 them: their disks have lost them",
                 guaranteed + 1,
                 roll.durable
             ));
