@@ -207,6 +207,13 @@ impl Company {
         self.connected().into_iter().map(|other| other.peer.node).collect()
     }
 
+    /// The nodes that have a shard, be they there or not, as this one knows.
+    pub(super) fn nodes_of(&self, shard: u32) -> Vec<u64> {
+        let door = self.doors().get(&shard).cloned();
+        let all = door.and_then(|door| door.membership());
+        all.map_or(Vec::new(), |all| all.nodes.into_keys().collect())
+    }
+
     /// A node of some shard that is away, or does not know changes of this level.
     pub(super) fn who_lacks(&self, level: u32) -> Option<u64> {
         let knows = |other: Connected| {

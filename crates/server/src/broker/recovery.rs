@@ -77,6 +77,8 @@ pub struct GoesOn {
     pub nodes: Vec<u64>,
     /// Entries up to this log index are all there.
     pub guaranteed: u64,
+    /// Nodes without a vote whose logs are longer than any of these: the term and index of their last entries, which are not used.
+    pub unused: BTreeMap<u64, (u64, u64)>,
     /// Whether it was only said, and not done.
     pub is_rehearsal: bool,
 }
@@ -154,9 +156,11 @@ impl Recovery {
                 Err(why) => tracing::warn!(node, %why, "it says nothing of its shards"),
             }
         }
-        SHARDS
-            .map(|shard| Roll::of(shard, rows.iter().filter(|row| row.shard == shard).cloned()))
-            .into()
+        let roll = |shard| {
+            let said = rows.iter().filter(|row| row.shard == shard).cloned();
+            Roll::of(shard, said).among(self.company.nodes_of(shard))
+        };
+        SHARDS.map(roll).into()
     }
 
     /// What this node says of its shards.
@@ -203,6 +207,7 @@ impl Recovery {
                 generation: decided.generation,
                 nodes: nodes(roll),
                 guaranteed: decided.guaranteed,
+                unused: roll.unused(),
                 is_rehearsal,
             });
             goes_on.collect()

@@ -115,6 +115,8 @@ pub struct Roll {
     pub voters: Vec<u64>,
     /// Voters that do not answer.
     pub missing: Vec<u64>,
+    /// Nodes that do not answer, and have the shard without a vote.
+    pub absent: Vec<u64>,
     /// Of these rows, to be named by whoever decides.
     pub digest: String,
     /// What each says.
@@ -267,8 +269,24 @@ impl Roll {
             digest: format!("{:032x}", digest(all())),
             voters,
             missing,
+            absent: Vec::new(),
             rows: rows.into_values().collect(),
         }
+    }
+
+    /// The same, where these nodes have the shard.
+    pub(super) fn among(mut self, nodes: impl IntoIterator<Item = u64>) -> Self {
+        let answers = |node: &u64| self.rows.iter().any(|row| row.node == *node);
+        let is_absent = |node: &u64| !answers(node) && !self.voters.contains(node);
+        self.absent = nodes.into_iter().filter(is_absent).collect();
+        self
+    }
+
+    /// Nodes without a vote whose logs are longer than that of any voter that answers, and where they end.
+    pub(super) fn unused(&self) -> BTreeMap<u64, (u64, u64)> {
+        let others = self.rows.iter().filter(|row| !self.voters.contains(&row.node));
+        let ends = others.map(|row| (row.node, (row.last_term, row.last)));
+        ends.filter(|(_, end)| *end > self.best_tail).collect()
     }
 
     /// Nodes that vote, and answer.
@@ -357,6 +375,10 @@ mod tests {
         let roll = Roll::of(2, rows.clone());
         assert_eq!((roll.guaranteed, roll.committed, roll.best_tail), (6, 9, (7, 20)));
         assert_eq!((&roll.missing[..], roll.here()), (&[3][..], vec![1, 2]));
+        assert_eq!(roll.clone().among([1, 2, 3, 4, 5]).absent, [4, 5]);
+        let watch = [row(4, false, (7, 20)), row(5, false, (7, 21)), row(6, false, (6, 99))];
+        let watched = Roll::of(2, rows.iter().cloned().chain(watch));
+        assert_eq!(watched.unused(), BTreeMap::from([(5, (7, 21))]));
         // What a disk does meanwhile changes nothing of it; what one has forgotten does.
         let synced = Row { synced: 30, ..rows[0].clone() };
         assert_eq!(Roll::of(2, [synced, rows[1].clone()]).digest, roll.digest);

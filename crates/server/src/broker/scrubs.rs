@@ -82,7 +82,7 @@ impl Scrubs {
                 true => self.answer(request),
                 false => operators::ask(&self.company, node, request.clone())
                     .await
-                    .map_err(|why| why.to_string()),
+                    .map_err(|said| said.why),
             };
             let read =
                 said.and_then(|bytes| scrubbed::decode(&bytes).map_err(|why| why.to_string()));

@@ -1,22 +1,22 @@
 //! [`Error`]: why a node has not answered.
 
-/// Why there is no answer.
+/// Why there is no answer. Whoever says it says of which node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// There is no connection to it now. Nothing was sent.
-    #[error("node {node} is not connected")]
+    #[error("it is not connected")]
     Unreachable {
         /// Who was asked.
         node: u64,
     },
     /// So much waits to be sent to it, or to be answered, that this was not taken. Nothing was sent.
-    #[error("too much waits for node {node}")]
+    #[error("too much waits for it")]
     Busy {
         /// Who was asked.
         node: u64,
     },
     /// It is larger than the node takes. Nothing was sent.
-    #[error("a message of {bytes} bytes, and node {node} takes {most}")]
+    #[error("a message of {bytes} bytes, and it takes {most}")]
     TooLarge {
         /// Who was asked.
         node: u64,
@@ -27,13 +27,13 @@ pub enum Error {
     },
     /// The connection ended, or an incarnation of the node did. It may have arrived or not; it is not sent
     /// again.
-    #[error("the connection to node {node} is gone")]
+    #[error("the connection to it is gone")]
     Gone {
         /// Who was asked.
         node: u64,
     },
     /// The node says that it will not answer.
-    #[error("node {node} refuses: {why}")]
+    #[error("it refuses: {why}")]
     Refused {
         /// Who was asked.
         node: u64,

@@ -1,5 +1,6 @@
 //! `plimsoll cluster recover`: fenced shards go on with what the disks have.
 
+use std::collections::BTreeMap;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -24,6 +25,8 @@ struct GoesOn {
     generation: u64,
     nodes: Vec<u64>,
     guaranteed: u64,
+    #[serde(default)]
+    unused: BTreeMap<u64, (u64, u64)>,
 }
 
 pub(super) fn run(http: &str, digests: &[String], dry_run: bool, json: bool) -> Result<Exit> {
@@ -43,12 +46,17 @@ pub(super) fn run(http: &str, digests: &[String], dry_run: bool, json: bool) -> 
         output::text(&answer)?;
     }
     let would = if dry_run { "would go on" } else { "goes on" };
-    for GoesOn { shard, generation, nodes, guaranteed } in &decided {
+    for GoesOn { shard, generation, nodes, guaranteed, unused } in &decided {
         let nodes: Vec<String> = nodes.iter().map(u64::to_string).collect();
         output::news(&format!(
             "shard {shard} {would} in generation {generation}, with the logs of nodes {}; all up to entry {guaranteed} is there",
             nodes.join(", ")
         ));
+        for (node, (term, last)) in unused {
+            output::news(&format!(
+                "not used: node {node}, which has no vote, has entries up to {last} of term {term}"
+            ));
+        }
     }
     if dry_run {
         return Ok(Exit::Ok);

@@ -27,8 +27,17 @@ pub(super) struct Roll {
     committed: u64,
     pub(super) voters: Vec<u64>,
     missing: Vec<u64>,
+    #[serde(default)]
+    absent: Vec<u64>,
     digest: String,
     rows: Vec<Row>,
+}
+
+impl Roll {
+    /// Whether it is of topics or of groups: nobody may go on with less than all of that.
+    fn steers(&self) -> bool {
+        self.shard < 2
+    }
 }
 
 /// What a node says of its replica.
@@ -90,8 +99,16 @@ pub(super) fn read(http: &str, answer: &str) -> Result<Vec<Roll>> {
 
 fn said(rolls: &[Roll]) -> String {
     let mut said: Vec<String> = rolls.iter().map(one).collect();
-    let fenced = rolls.iter().filter(|roll| roll.condition == "fenced");
-    let digests: Vec<String> = fenced.map(|roll| format!(" --digest {}", roll.digest)).collect();
+    let (steer, records): (Vec<&Roll>, Vec<&Roll>) =
+        rolls.iter().filter(|roll| roll.condition == "fenced").partition(|roll| roll.steers());
+    if !steer.is_empty() {
+        said.push(
+            "nothing can be decided of topics and groups (shards 0 and 1): bring back the nodes that can be, or restore a backup\n"
+                .to_owned(),
+        );
+    }
+    let digests: Vec<String> =
+        records.iter().map(|roll| format!(" --digest {}", roll.digest)).collect();
     if !digests.is_empty() {
         said.push(format!(
             "bring back the nodes that can be; to go on with what is left:\nplimsoll cluster recover{}\n",
@@ -127,6 +144,9 @@ fn one(roll: &Roll) -> String {
     line(format_args!("shard {shard}: {how}{after}; nodes {} vote{others}", listed(&roll.voters)));
     if !roll.missing.is_empty() {
         line(format_args!("  no answer of node {}", listed(&roll.missing)));
+    }
+    if !roll.absent.is_empty() {
+        line(format_args!("  no answer of node {}, without a vote", listed(&roll.absent)));
     }
     line(format_args!(
         "  {:>4}  {:<8}  {:>11}  {:<8}  {:>13}  {:>16}  {:>12}  {:>12}  {:>12}",
@@ -213,13 +233,15 @@ mod tests {
             committed: 180,
             voters: vec![1, 2, 3],
             missing: vec![2],
+            absent: vec![5, 6],
             digest: "5f0c".to_owned(),
             rows: vec![row(1), row(3), Row { last: 230, ..row(4) }],
         };
         let said = said(&[roll]);
         for part in [
             "shard 2: FENCED: nobody leads it, and too many may have forgotten; nodes 1, 2, 3 vote; no vote: 4",
-            "no answer of node 2",
+            "no answer of node 2\n",
+            "no answer of node 5, 6, without a vote\n",
             "   1  in doubt            3  01234567         1 in 4          199 of 4           198           180           120",
             "guaranteed  all up to entry 120",
             "lost        entries 121 to 130 were durable on a majority, and no log of those that vote and answer has them",
