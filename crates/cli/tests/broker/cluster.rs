@@ -7,6 +7,7 @@ use std::sync::Mutex;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use super::joining::until_these_vote;
 use super::serving::{Broker, plimsoll, text};
 
 /// How long the others may take to go on, on a machine that does other things too.
@@ -134,6 +135,8 @@ pub(crate) fn numbers(range: std::ops::Range<u32>) -> String {
 fn a_broker_that_is_killed_takes_nothing_along_and_comes_back() {
     let cluster = Cluster::found();
     let mut brokers: Vec<_> = (1..=3).map(|node| Some(cluster.start(node))).collect();
+    // Until then two of them are none that can go on.
+    until_these_vote(brokers[0].as_ref().unwrap(), &[1, 2, 3]);
     in_time("a topic with three copies", || {
         let first = brokers[0].as_ref().unwrap();
         run(first, "topic create first --partitions 2", "")
@@ -171,6 +174,7 @@ fn a_broker_that_was_just_started_does_not_say_that_topics_are_not_there() {
         run(&brokers[2], "topic create first --if-not-exists", "")?;
         run(&brokers[2], "topic list", "")
     });
+    until_these_vote(&brokers[0], &[1, 2, 3]);
     drop(brokers);
     let third = cluster.start(3);
     let said = run(&third, "topic list", "");
