@@ -12,7 +12,7 @@ use super::known;
 use super::layout::SHARED;
 use super::seeded::trust;
 use super::topics::Topics;
-use crate::cluster::{Apply, Group};
+use crate::cluster::{Apply, Group, Outline};
 use crate::run::{Ends, Run};
 
 /// How often it is looked whether nobody asks.
@@ -51,6 +51,32 @@ pub(super) fn trust_once_clean<S: Apply>(
             }
             Ok(Err(why)) => tracing::error!(shard = number, %why, "its doubt cannot be ended"),
             Err(_ended) => {}
+        }
+    }
+}
+
+/// Notes, now and then and durably, how far a shard is durable here whose entries are so before they are acknowledged: what a
+/// disk loses of it is missed at the next start (`damaged.rs`). Until nobody says any more how it is.
+pub(super) async fn note_durable(
+    root: Arc<dyn Dir>,
+    number: u32,
+    look: impl Fn() -> Option<Outline>,
+) {
+    let mut known = known::read(&*root, number).unwrap_or_default();
+    loop {
+        tokio::time::sleep(QUIET).await;
+        let Some(Outline { committed, durable, synced, .. }) = look() else { return };
+        // What others have, and this node has not yet, is nothing that its disk can lose.
+        let now = known::raised(known, (committed.min(synced), durable.min(synced)));
+        if now == known {
+            continue;
+        }
+        known = now;
+        let root = Arc::clone(&root);
+        // It promises nothing.
+        let written = move || drop(known::write(&*root, number, now));
+        if tokio::task::spawn_blocking(written).await.is_err() {
+            return;
         }
     }
 }

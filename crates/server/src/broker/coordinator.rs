@@ -19,6 +19,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, MissedTickBehavior};
 
 use super::company::Company;
+use super::damaged::recover;
 use super::error::Failed;
 use super::keeper::{Keeper, Kept};
 use super::layout::{self, GROUPS as NUMBER};
@@ -29,7 +30,7 @@ use super::options::small_log;
 use super::room::Room;
 use super::snapshot;
 use super::task::Task;
-use crate::cluster::{self, Apply, Committed, Group, Leadership, Recovered, Stop};
+use crate::cluster::{self, Apply, Committed, Group, Leadership, Stop};
 use crate::groups::{
     Answer, Beat, Change, Commit, Groups, Join, Leave, Refusal, Settings, Step, Store, Sync,
     TopicPartition,
@@ -92,6 +93,8 @@ pub(crate) struct Coordinator {
     groups: Arc<Mutex<Groups>>,
     standing: watch::Receiver<Standing>,
     keeper: Arc<Keeper>,
+    /// The first entry that its disk had lost, and that was cut off.
+    pub(super) damaged: Option<u64>,
 }
 
 /// Applies what was agreed on.
@@ -134,9 +137,8 @@ impl Coordinator {
         clock: fn() -> u64,
     ) -> Result<Self, Failed> {
         let failed = |why| Failed::Shard { number: NUMBER, why };
-        let root = dir;
-        let dir = root.create_dir(&layout::shard(NUMBER)).map_err(Failed::Directory)?;
-        let (start, store) = snapshot::open(&**root, NUMBER, Store::decode)?;
+        dir.create_dir(&layout::shard(NUMBER)).map_err(Failed::Directory)?;
+        let (start, store) = snapshot::open(&**dir, NUMBER, Store::decode)?;
         let options = cluster::Options {
             node: company.node(),
             promise: Ack::Durable,
@@ -147,10 +149,10 @@ impl Coordinator {
         };
         let store = Arc::new(RwLock::new(store));
         let applied_bytes = Arc::<AtomicU64>::default();
-        let keeper = Arc::new(Keeper::new(root, NUMBER, Arc::clone(&applied_bytes), None));
+        let keeper = Arc::new(Keeper::new(dir, NUMBER, Arc::clone(&applied_bytes), None));
         let stores = Stores { store: Arc::clone(&store), applied_bytes };
-        let recovered = Recovered::open(&dir, options).map_err(failed)?;
-        let begin = company.begin(NUMBER, false, None);
+        let (recovered, damaged) = recover(dir, NUMBER, options, 0)?;
+        let begin = company.begin(NUMBER, damaged.is_some(), None);
         let group = recovered.start_as(begin, stores).map_err(failed)?;
         company.admit(NUMBER, &group);
         let groups = Groups::load(settings.clone(), &read(&store), clock());
@@ -173,7 +175,7 @@ impl Coordinator {
         }
         let keeping = Arc::clone(&keeper).keep(Arc::clone(&group), Arc::clone(room));
         let keeping = Task::spawn(group.runtime(), keeping);
-        Ok(Self { asks, wishes, task, keeping, group, store, groups, standing, keeper })
+        Ok(Self { asks, wishes, task, keeping, group, store, groups, standing, keeper, damaged })
     }
 
     /// Asks, and waits for the answer.

@@ -1,10 +1,10 @@
-//! [`give_up`]: what a disk has lost of a log, and is met at the start.
+//! [`recover`]: what a disk has lost of a log, and is met at the start.
 //!
 //! While a replica runs, a damaged record of its log is healed by another's (`cluster/heal.rs`). At its start nobody can be asked: the
 //! engine must first have read what follows its snapshot. So the log is cut before the first entry that is damaged, and the
 //! replica is in doubt like any that may have forgotten what it acknowledged: it gets the rest back from the others before it
-//! votes, and if too many are in doubt at once, an operator is asked. That is for replicas whose snapshot says that others vote, and for
-//! damage behind it. Otherwise it is an error.
+//! votes, and if too many are in doubt at once, an operator is asked. That is where others vote, as far as the log that can be read or
+//! the snapshot says, and for damage behind the snapshot and what is in chapters. Otherwise it is an error.
 //!
 //! Nothing is destroyed before that: the log is copied into `damaged-N`, as it was found, which goes once the replica has caught up. After
 //! an operator's decision it stays: it may have what nobody else has.
@@ -15,9 +15,10 @@ use std::sync::Arc;
 use plimsoll_sync::{Dir, SyncMethod};
 
 use super::error::Failed;
-use super::layout;
+use super::known;
+use super::layout::{self, SHARED};
 use super::seeded::{Stage, found};
-use crate::cluster::{self, Place};
+use crate::cluster::{self, Recovered};
 use crate::whole;
 
 /// Why the replica of a shard is in doubt whose log was cut off.
@@ -35,13 +36,65 @@ pub(super) fn said((number, entry): (&u32, &u64)) -> String {
     )
 }
 
-/// Whether the log of a shard, whose first damage is at this entry, can be cut off there.
-pub(super) fn may_be_given_up(start: Option<&Place>, node: u64, damaged: u64) -> bool {
-    start.is_some_and(|start| start.has_others(node) && start.index() < damaged)
+/// What is found of a log, and the first entry that was cut off of it as its disk had lost that. The chapters have the first
+/// `settled` entries.
+pub(super) fn recover(
+    root: &Arc<dyn Dir>,
+    number: u32,
+    options: cluster::Options,
+    settled: u64,
+) -> Result<(Recovered, Option<u64>), Failed> {
+    let failed = |why| Failed::Shard { number, why };
+    let dir = root.open_dir(&layout::shard(number)).map_err(Failed::Directory)?;
+    let start = options.start.as_ref();
+    let others_have_it = |lost: u64| {
+        let stays = lost >= settled && start.is_none_or(|start| start.index() < lost);
+        Ok::<_, Failed>(stays && cluster::others_vote(&dir, start, options.node).map_err(failed)?)
+    };
+    let lost = match missed(&**root, number, &dir)? {
+        Some(end) if others_have_it(end)? => {
+            tracing::warn!(shard = number, entry = end + 1, "its log ends before what was durable");
+            end
+        }
+        _ => match read_all(&dir, &options) {
+            Ok(recovered) => return Ok((recovered, None)),
+            Err(why) => match why.damaged_from() {
+                Some(lost) if others_have_it(lost)? => {
+                    tracing::warn!(shard = number, entry = lost + 1, %why, "its log is cut off there");
+                    lost
+                }
+                _ => return Err(failed(why)),
+            },
+        },
+    };
+    give_up(root, number, options.clone(), lost)?;
+    let recovered = Recovered::open(&dir, options).map_err(failed)?;
+    // The shard counts from 1.
+    Ok((recovered, Some(lost + 1)))
+}
+
+/// Where the files of a log end, if that is before what this node had noted to be durable here: to the log that looks like a
+/// write that was not finished. Of the shards that are synced behind their acknowledgements the run knows more.
+fn missed(root: &dyn Dir, number: u32, log: &Arc<dyn Dir>) -> Result<Option<u64>, Failed> {
+    if SHARED.contains(&number) || Stage::read(root, number)?.is_some() {
+        return Ok(None);
+    }
+    let Some((_, durable)) = known::read(root, number) else { return Ok(None) };
+    Ok(cluster::end_of(log).ok().filter(|end| *end < durable))
+}
+
+/// What is found of a log, once all that the engine reads first was read. Who is alone has nobody to get anything
+/// from, and its engine says what is damaged.
+fn read_all(dir: &Arc<dyn Dir>, options: &cluster::Options) -> cluster::Result<Recovered> {
+    let recovered = Recovered::open(dir, options.clone())?;
+    if options.start.as_ref().is_none_or(|start| start.has_others(options.node)) {
+        recovered.check_readable()?;
+    }
+    Ok(recovered)
 }
 
 /// Cuts the log of a shard off before this entry. Its replica is in doubt then. Durable on return.
-pub(super) fn give_up(
+fn give_up(
     root: &Arc<dyn Dir>,
     number: u32,
     options: cluster::Options,

@@ -12,7 +12,7 @@ use tokio::task::spawn_blocking;
 
 use super::compactor::Compactor;
 use super::company::Company;
-use super::damaged::{give_up, may_be_given_up};
+use super::damaged::recover;
 use super::decided::Decided;
 use super::ends;
 use super::error::Failed;
@@ -115,7 +115,7 @@ impl Found {
         crew: Option<Arc<Crew>>,
         (node, tail_bytes): (u64, usize),
     ) -> Result<Self, Failed> {
-        let dir = root.create_dir(&layout::shard(number)).map_err(Failed::Directory)?;
+        root.create_dir(&layout::shard(number)).map_err(Failed::Directory)?;
         let chapters = root.create_dir(&layout::chapters(number)).map_err(Failed::Directory)?;
         let shelf = Shelf::open(chapters, number);
         let shelf = Arc::new(shelf.map_err(|why| Failed::Chapters { number, why })?);
@@ -123,8 +123,9 @@ impl Found {
         let must_sync =
             |bytes: &[u8]| Entry::decode(bytes).is_ok_and(|entry| entry.must_be_durable);
         let options = cluster::Options { node, promise, must_sync, start, log, crew };
-        let (recovered, damaged) = recover(root, &dir, number, options)?;
-        let (last, end) = (recovered.recovery().last_index, shelf.settled().end);
+        let end = shelf.settled().end;
+        let (recovered, damaged) = recover(root, number, options, end)?;
+        let last = recovered.recovery().last_index;
         if last < end {
             return Err(Failed::Behind { number, last, end });
         }
@@ -180,37 +181,6 @@ impl Found {
         let (group, keeper) = (Arc::new(group), Arc::new(keeper));
         Ok(Opened { number, group, replica, keeper, shelf, decided })
     }
-}
-
-/// What is found of a log, and the first entry that was cut off of it as its disk had lost that.
-fn recover(
-    root: &Arc<dyn Dir>,
-    dir: &Arc<dyn Dir>,
-    number: u32,
-    options: cluster::Options,
-) -> Result<(Recovered, Option<u64>), Failed> {
-    let failed = |why| Failed::Shard { number, why };
-    let (start, node) = (options.start.clone(), options.node);
-    let may_be_given_up = |damaged: &u64| may_be_given_up(start.as_ref(), node, *damaged);
-    let opened = Recovered::open(dir, options.clone()).and_then(|recovered| {
-        // Who is alone has nobody to get it from, and its engine says what is damaged.
-        if start.as_ref().is_some_and(|start| start.has_others(node)) {
-            recovered.check_readable()?;
-        }
-        Ok(recovered)
-    });
-    let why = match opened {
-        Ok(recovered) => return Ok((recovered, None)),
-        Err(why) => why,
-    };
-    let Some(damaged) = why.damaged_from().filter(may_be_given_up) else {
-        return Err(failed(why));
-    };
-    tracing::warn!(shard = number, entry = damaged + 1, %why, "its log is damaged, and cut off there");
-    give_up(root, number, options.clone(), damaged)?;
-    let recovered = Recovered::open(dir, options).map_err(failed)?;
-    // The shard counts from 1.
-    Ok((recovered, Some(damaged + 1)))
 }
 
 impl Opened {

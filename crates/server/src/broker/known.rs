@@ -11,7 +11,8 @@
 //! 32 checksum  u64  XXH3-64 of all before it
 //! ```
 //!
-//! Little-endian. Nothing depends on it: both are bounds from below, and one that is lost is taken for 0.
+//! Little-endian. Both are bounds from below, and one that is lost is taken for 0. Of shards whose entries are durable before they are
+//! acknowledged only what this node has itself is noted: a log that ends before D has lost something (`damaged.rs`).
 
 use plimsoll_sync::{Dir, File, SyncMethod};
 use twox_hash::XxHash3_64;

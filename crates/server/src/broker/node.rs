@@ -13,7 +13,7 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 
 use super::ailing;
-use super::chores::{greet, rest, trust_once_clean};
+use super::chores::{greet, note_durable, rest, trust_once_clean};
 use super::company::{Company, Door, Witnessed, listen, node_of};
 use super::coordinator::{Asked, Coordinator};
 use super::damaged;
@@ -152,7 +152,7 @@ impl Node {
         // What was durable before it was acknowledged cannot be in doubt.
         let durable = found(DURABLE)?;
         let all = shared.iter().chain([&durable]);
-        let damaged: BTreeMap<u32, u64> =
+        let mut damaged: BTreeMap<u32, u64> =
             all.filter_map(|found| Some((found.number(), found.damaged()?))).collect();
         let is_damaged = damaged.contains_key(&DURABLE);
         let yields = decided.yields(DURABLE);
@@ -217,6 +217,7 @@ impl Node {
         let (bytes, age) = (room.for_chapter(options.chapter_bytes), options.chapter_age);
         let (chapter, every) = (ChapterSize { bytes, age }, options.scrub_every);
         let control = Control::open(dir, &crew, &company)?;
+        damaged.extend(control.damaged.map(|entry| (CONTROL, entry)));
         let intended = Arc::clone(&control.intended);
         let replicas = opened.iter().map(|shard| (shard.number(), shard.replica()));
         let neighbours = Arc::new(Neighbours::new(replicas));
@@ -238,6 +239,7 @@ impl Node {
         );
         let groups = Coordinator::open(dir, &crew, &room, &company, options.groups.clone(), now)?;
         let groups = Arc::new(groups);
+        damaged.extend(groups.damaged.map(|entry| (GROUPS, entry)));
         // While others are taken in they are in some groups, and not in others: whoever leads knows what is intended.
         let is_sole = is_alone && topics.group().is_alone() && groups.group.is_alone();
         if is_sole {
@@ -302,11 +304,21 @@ impl Node {
                     of => Task::spawn(runtime, greet(company, lost, of, &topics.shard(of).group)),
                 });
             }
+            for number in [CONTROL, GROUPS, DURABLE] {
+                let (topics, groups) = (Arc::downgrade(&topics), Arc::downgrade(&groups));
+                let look = move || match number {
+                    CONTROL => Some(topics.upgrade()?.group().outline()),
+                    GROUPS => Some(groups.upgrade()?.group.outline()),
+                    of => Some(topics.upgrade()?.shard(of).group.outline()),
+                };
+                meeting.push(Task::spawn(runtime, note_durable(Arc::clone(dir), number, look)));
+            }
             let doubts = in_doubt.iter().chain(&forgot).chain(damaged.keys());
             let in_doubt: BTreeSet<u32> = doubts.copied().collect();
             for number in in_doubt {
                 let dir = Arc::clone(dir);
                 meeting.push(match number {
+                    CONTROL => Task::spawn(runtime, trust_once_clean(dir, number, topics.group())),
                     GROUPS => Task::spawn(runtime, trust_once_clean(dir, number, &groups.group)),
                     of => Task::spawn(runtime, trust_once_clean(dir, of, &topics.shard(of).group)),
                 });

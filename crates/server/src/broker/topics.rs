@@ -16,6 +16,7 @@ use tokio::time::{sleep, timeout};
 use super::agreed::{Agreed, PRODUCERS, Refused};
 use super::company::Company;
 use super::controller::{self, Request};
+use super::damaged::recover;
 use super::data::DataShard;
 use super::error::Failed;
 use super::intended::Intended;
@@ -24,7 +25,7 @@ use super::leadership::{Leader, wait_to_begin, why_failed};
 use super::opening::wait_for;
 use super::options::small_log;
 use super::placement::preferred;
-use crate::cluster::{self, Apply, Group, Recovered, Stop};
+use crate::cluster::{self, Apply, Group, Stop};
 use crate::control::{
     Catalog, Change, FlushClass, Impossible, Left, PARTITIONS_MAX, TopicSettings, reconcile,
     reconcile_topics,
@@ -60,6 +61,8 @@ pub(crate) struct Topics {
 pub(super) struct Control {
     pub(super) group: Group<Intentions>,
     pub(super) intended: Arc<Intended>,
+    /// The first entry that its disk had lost, and that was cut off.
+    pub(super) damaged: Option<u64>,
 }
 
 /// Applies what was agreed on.
@@ -90,7 +93,7 @@ impl Control {
         company: &Arc<Company>,
     ) -> Result<Self, Failed> {
         let failed = |why| Failed::Shard { number: NUMBER, why };
-        let dir = dir.create_dir(&layout::shard(NUMBER)).map_err(Failed::Directory)?;
+        dir.create_dir(&layout::shard(NUMBER)).map_err(Failed::Directory)?;
         let options = cluster::Options {
             node: company.node(),
             promise: Ack::Durable,
@@ -101,14 +104,14 @@ impl Control {
         };
         let intended = Arc::<Intended>::default();
         let intentions = Intentions(Arc::clone(&intended));
-        let recovered = Recovered::open(&dir, options).map_err(failed)?;
-        let begin = company.begin(NUMBER, false, None);
+        let (recovered, damaged) = recover(dir, NUMBER, options, 0)?;
+        let begin = company.begin(NUMBER, damaged.is_some(), None);
         let group = recovered.start_as(begin, intentions).map_err(failed)?;
         company.admit(NUMBER, &group);
         if group.is_alone() {
             wait_to_begin(NUMBER, &group)?;
         }
-        Ok(Self { group, intended })
+        Ok(Self { group, intended, damaged })
     }
 }
 

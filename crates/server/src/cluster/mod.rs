@@ -125,7 +125,7 @@ pub(crate) use self::record::payload;
 #[cfg(fuzzing)]
 pub use self::record::record_again;
 pub use self::recovered::Recovered;
-pub(crate) use self::recovered::cut_from;
+pub(crate) use self::recovered::{cut_from, others_vote};
 pub use self::runtime::draw_from;
 pub(crate) use self::slot::Identity;
 #[cfg(fuzzing)]

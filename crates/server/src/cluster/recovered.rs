@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use plimsoll_log::{Ack, Log, Recovery};
+use openraft::EntryPayload;
+use plimsoll_log::{Ack, Dumped, Kind, Log, Recovery, SegmentState, View};
 use plimsoll_sync::Dir;
 
 use super::apply::Apply;
@@ -19,6 +20,7 @@ use super::network::Network;
 use super::newcomer::Newcomer;
 use super::options::{Begin, Options};
 use super::place::Place;
+use super::record::{self, from_log};
 use super::standing::Standing;
 use super::state::{Engine, Gone, Progress, State};
 use super::storage::Storage;
@@ -40,6 +42,31 @@ pub(crate) fn cut_from(dir: &Arc<dyn Dir>, options: Options, damaged: u64) -> Re
         log.truncate_after(damaged)?;
     }
     Ok(log.close()?)
+}
+
+/// Whether others vote beside this node, by the newest entry that says who does, of those that the log in a directory has and
+/// that can be read, or by its snapshot. What is damaged is passed over.
+pub(crate) fn others_vote(dir: &Arc<dyn Dir>, start: Option<&Place>, node: u64) -> Result<bool> {
+    let view = View::of(Arc::clone(dir))?;
+    let mut newest = None;
+    for segment in view.outline()? {
+        if segment.state == SegmentState::Stale {
+            continue;
+        }
+        view.dump(&segment, |dumped| {
+            let Dumped::Frame { frame, payload, .. } = dumped else { return Ok(()) };
+            let index = from_log(frame.index).filter(|_| frame.kind == Kind::Record);
+            let entry = index.and_then(|index| record::decode(index, payload).ok());
+            if let Some(EntryPayload::Membership(members)) = entry.map(|entry| entry.payload) {
+                newest = Some(members);
+            }
+            Ok::<_, Error>(())
+        })?;
+    }
+    Ok(match newest {
+        Some(members) => members.voter_ids().any(|voter| voter != node),
+        None => start.is_some_and(|start| start.has_others(node)),
+    })
 }
 
 /// A group that is open and has not begun. What its log has says what the run before left; the first entry of

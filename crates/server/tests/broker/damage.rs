@@ -126,11 +126,8 @@ fn serve(root: &Path, seat: &Seat) -> Broker {
     Broker::serve(node, listener.unwrap())
 }
 
-/// It did not start again: its engine reads what follows its snapshot before it can ask anybody.
-#[test]
-fn a_broker_whose_log_is_damaged_where_it_starts_has_the_rest_back_from_the_others() {
-    let root = tempfile::tempdir().unwrap();
-    let root = root.path();
+/// Three brokers with a topic, and their seats.
+fn three_with_orders(root: &Path) -> (BTreeMap<u64, Broker>, BTreeMap<u64, Seat>) {
     let cluster = found(&root.join("1")).unwrap();
     let seats = RefCell::new(BTreeMap::new());
     let mut brokers = three_of(&cluster, |id, seat| {
@@ -138,57 +135,142 @@ fn a_broker_whose_log_is_damaged_where_it_starts_has_the_rest_back_from_the_othe
         let options = Options { seat: Some(seat), ..Options::default() };
         Node::open(&root.join(id.to_string()), options).unwrap()
     });
-    let seats = seats.into_inner();
     assert_eq!(create(brokers.get_mut(&1).unwrap(), "orders", 3), ErrorCode::None);
+    (brokers, seats.into_inner())
+}
+
+fn leader_of_orders(brokers: &mut BTreeMap<u64, Broker>) -> u64 {
+    let asked = brokers.values_mut().next().unwrap();
+    let leader = metadata(asked, "orders", false).topics[0].partitions[0].leader_id;
+    u64::try_from(leader).unwrap_or(0)
+}
+
+fn produce(brokers: &mut BTreeMap<u64, Broker>, value: &str) {
+    until("it is taken", || {
+        let leader = leader_of_orders(brokers);
+        let leader = brokers.get_mut(&leader);
+        leader.is_some_and(|leads| leads.produce("orders", value).error_code == ErrorCode::None)
+    });
+}
+
+fn numbers(first: u64, end: u64) -> impl Iterator<Item = String> {
+    (first..end).map(|number| format!("record number {number:03}"))
+}
+
+/// Changes a byte of a log where this text lies.
+fn damage(log: &Path, text: &[u8]) {
+    let (file, byte) = find_in_log(log, text);
+    let mut bytes = fs::read(&file).unwrap();
+    bytes[usize::try_from(byte).unwrap()] ^= 1;
+    fs::write(&file, bytes).unwrap();
+}
+
+fn in_doubt(broker: &Broker) -> Vec<u32> {
+    let shards = broker.node.shards().into_iter().filter(|shard| shard.is_in_doubt);
+    shards.map(|shard| shard.number).collect()
+}
+
+/// Of the brokers that are left all must have all.
+fn until_all_is_read(brokers: &mut BTreeMap<u64, Broker>, count: u64) {
+    let all: Vec<(i64, String)> = (0..).zip(numbers(0, count)).collect();
+    until("another leads, and has all", || {
+        let leader = leader_of_orders(brokers);
+        brokers.get_mut(&leader).is_some_and(|leads| {
+            let is_led = leads.fetch("orders", 0, UNCOMMITTED).error_code == ErrorCode::None;
+            is_led && leads.consume("orders", UNCOMMITTED) == all
+        })
+    });
+}
+
+/// It did not start again: its engine reads what follows its snapshot before it can ask anybody.
+#[test]
+fn a_broker_whose_log_is_damaged_where_it_starts_has_the_rest_back_from_the_others() {
+    let root = tempfile::tempdir().unwrap();
+    let root = root.path();
+    let (brokers, seats) = three_with_orders(root);
     // At the end of a run it is noted who votes.
     brokers.into_values().for_each(|broker| broker.stop().close().unwrap());
     let mut brokers: BTreeMap<u64, Broker> =
         seats.iter().map(|(id, seat)| (*id, serve(root, seat))).collect();
-    let produce = |brokers: &mut BTreeMap<u64, Broker>, value: &str| {
-        until("it is taken", || {
-            let asked = brokers.values_mut().next().unwrap();
-            let leader = metadata(asked, "orders", false).topics[0].partitions[0].leader_id;
-            let leader = u64::try_from(leader).ok().and_then(|leader| brokers.get_mut(&leader));
-            leader.is_some_and(|leads| leads.produce("orders", value).error_code == ErrorCode::None)
-        });
-    };
-    let numbers = |first, end| (first..end).map(|number| format!("record number {number:03}"));
     numbers(0, 60).for_each(|value| produce(&mut brokers, &value));
     let at = |broker: &Broker| broker.node.topic("orders").unwrap().partition[0].clone();
-    let leader =
-        metadata(brokers.get_mut(&1).unwrap(), "orders", false).topics[0].partitions[0].leader_id;
-    let victim = (1..=3).find(|id| i32::try_from(*id) != Ok(leader)).unwrap();
+    let leader = leader_of_orders(&mut brokers);
+    let victim = (1..=3).find(|id| *id != leader).unwrap();
     let shard = at(&brokers[&victim]).shard;
     until("all is durable", || at(&brokers[&victim]).durable == 60);
     drop(brokers.remove(&victim).unwrap().stop());
-    let log = root.join(victim.to_string()).join(format!("shard-{shard}"));
-    let (file, byte) = find_in_log(&log, b"record number 030");
-    let mut bytes = fs::read(&file).unwrap();
-    bytes[usize::try_from(byte).unwrap()] ^= 1;
-    fs::write(&file, bytes).unwrap();
+    let own = root.join(victim.to_string());
+    damage(&own.join(format!("shard-{shard}")), b"record number 030");
     numbers(60, 80).for_each(|value| produce(&mut brokers, &value));
 
     let broker = serve(root, &seats[&victim]);
     let said = broker.node.verdict().to_owned();
     let kept = format!("damaged-{shard}");
     assert!(said.contains(&format!("entries of shard {shard}")) && said.contains(&kept), "{said}");
-    let is_in_doubt = |broker: &Broker| {
-        broker.node.shards().iter().any(|found| found.number == shard && found.is_in_doubt)
-    };
-    until("it has caught up", || !is_in_doubt(&broker) && at(&broker).committed == 80);
-    let kept = root.join(victim.to_string()).join(kept);
+    until("it has caught up", || {
+        !in_doubt(&broker).contains(&shard) && at(&broker).committed == 80
+    });
+    let kept = own.join(kept);
     until("what was kept goes", || fs::read_dir(&kept).unwrap().next().is_none());
     brokers.insert(victim, broker);
-    // Of the two that are left each must have all.
-    brokers.remove(&u64::try_from(leader).unwrap()).unwrap().close();
-    let all: Vec<(i64, String)> = (0..).zip(numbers(0, 80)).collect();
-    until("another leads, and has all", || {
-        let asked = brokers.values_mut().next().unwrap();
-        let leader = metadata(asked, "orders", false).topics[0].partitions[0].leader_id;
-        let leader = u64::try_from(leader).ok().and_then(|leader| brokers.get_mut(&leader));
-        leader.is_some_and(|leads| {
-            let is_led = leads.fetch("orders", 0, UNCOMMITTED).error_code == ErrorCode::None;
-            is_led && leads.consume("orders", UNCOMMITTED) == all
-        })
+    brokers.remove(&leader).unwrap().close();
+    until_all_is_read(&mut brokers, 80);
+}
+
+/// Nor did one without a snapshot, as a log of topics never has one, and others none yet.
+#[test]
+fn a_broker_without_snapshots_whose_logs_are_damaged_has_the_rest_back_from_the_others() {
+    let root = tempfile::tempdir().unwrap();
+    let root = root.path();
+    let (mut brokers, seats) = three_with_orders(root);
+    numbers(0, 60).for_each(|value| produce(&mut brokers, &value));
+    let commit = |brokers: &mut BTreeMap<u64, Broker>, offset| {
+        until("it is committed", || {
+            let mut all = brokers.values_mut();
+            all.any(|broker| broker.try_commit("orders", offset) == ErrorCode::None)
+        });
+    };
+    commit(&mut brokers, 7);
+    let at = |broker: &Broker| broker.node.topic("orders").unwrap().partition[0].clone();
+    let leader = leader_of_orders(&mut brokers);
+    let victim = (1..=3).find(|id| *id != leader).unwrap();
+    let shard = at(&brokers[&victim]).shard;
+    until("all is durable", || at(&brokers[&victim]).durable == 60);
+    let own = root.join(victim.to_string());
+    // What lies at the end of a log is missed by what was noted of it.
+    let is_noted = |number| own.join(format!("known-{number}")).exists();
+    until("it is noted", || is_noted(0) && is_noted(1));
+    drop(brokers.remove(&victim).unwrap().stop());
+    assert!(
+        fs::read_dir(&own)
+            .unwrap()
+            .all(|entry| { !entry.unwrap().file_name().to_string_lossy().starts_with("state-") })
+    );
+    damage(&own.join("shard-0"), b"orders");
+    damage(&own.join("shard-1"), b"orders");
+    damage(&own.join(format!("shard-{shard}")), b"record number 030");
+    numbers(60, 80).for_each(|value| produce(&mut brokers, &value));
+    commit(&mut brokers, 9);
+
+    let broker = serve(root, &seats[&victim]);
+    let said = broker.node.verdict().to_owned();
+    for number in [0, 1, shard] {
+        assert!(said.contains(&format!("entries of shard {number} from")), "{said}");
+    }
+    until("it is in doubt of nothing", || in_doubt(&broker).is_empty());
+    until("it has caught up", || at(&broker).committed == 80);
+    for number in [0, 1, shard] {
+        let kept = own.join(format!("damaged-{number}"));
+        until("what was kept goes", || fs::read_dir(&kept).unwrap().next().is_none());
+    }
+    brokers.insert(victim, broker);
+    brokers.remove(&leader).unwrap().close();
+    until_all_is_read(&mut brokers, 80);
+    until("what was committed is known", || {
+        brokers.values_mut().any(|broker| broker.committed("orders") == 9)
     });
+    // And it starts again, in doubt of nothing.
+    drop(brokers.remove(&victim).unwrap().stop());
+    let broker = serve(root, &seats[&victim]);
+    assert!(!broker.node.verdict().contains("in doubt"), "{}", broker.node.verdict());
 }
