@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use plimsoll_sync::{Dir, SyncMethod};
 
+use super::aside::ASIDE;
 use super::error::Failed;
 use super::known;
 use super::layout::{self, SHARED};
@@ -117,7 +118,7 @@ pub(super) fn forget(root: &dyn Dir, number: u32) -> Result<(), Failed> {
 fn keep(root: &dyn Dir, log: &dyn Dir, number: u32) -> plimsoll_sync::Result<()> {
     let kept = root.create_dir(&layout::damaged(number))?;
     let mut piece = vec![0; PIECE_BYTES];
-    for name in log.list()? {
+    for name in log.list()?.into_iter().filter(|name| !name.ends_with(ASIDE)) {
         let from = match log.open(&name, SyncMethod::ORDINARY.access()) {
             Err(why) if why.kind() == Some(ErrorKind::NotFound) => continue,
             opened => opened?,

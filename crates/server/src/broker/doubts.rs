@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use plimsoll_sync::Dir;
 
+use super::aside::ASIDE;
 use super::error::Failed;
 use super::known;
 use super::layout;
@@ -48,13 +49,13 @@ fn is_being_given(dir: &dyn Dir, number: u32) -> Result<bool, Failed> {
     if !given.list().map_err(Failed::Directory)?.is_empty() {
         return Ok(true);
     }
-    for name in [layout::shard(number), layout::chapters(number)] {
-        let Some(part) = found(given.open_dir(&name))? else { continue };
-        if !part.list().map_err(Failed::Directory)?.is_empty() {
-            return Ok(true);
-        }
+    if let Some(manifest) = found(given.open_dir(&layout::chapters(number)))?
+        && !manifest.list().map_err(Failed::Directory)?.is_empty()
+    {
+        return Ok(true);
     }
-    Ok(false)
+    let Some(log) = found(dir.open_dir(&layout::shard(number)))? else { return Ok(false) };
+    Ok(log.list().map_err(Failed::Directory)?.iter().any(|name| name.ends_with(ASIDE)))
 }
 
 #[cfg(test)]
@@ -71,9 +72,10 @@ mod tests {
         known::write(&dir, 2, (12, 9)).unwrap();
         assert_eq!(doubts_of(&dir, &ends).unwrap(), [""; 0], "it has all that is durable");
         known::write(&dir, 2, (12, 10)).unwrap();
-        let seed = dir.create_dir("seed-3").unwrap().create_dir("shard-3").unwrap();
+        dir.create_dir("seed-3").unwrap();
+        let shard = dir.create_dir("shard-3").unwrap();
         assert_eq!(doubts_of(&dir, &ends).unwrap().len(), 1, "what was given is gone from there");
-        seed.create("identity", plimsoll_sync::Access::default()).unwrap();
+        shard.create("identity.seed", plimsoll_sync::Access::default()).unwrap();
         let said = doubts_of(&dir, &ends).unwrap();
         assert_eq!(said.len(), 2, "{said:?}");
         assert!(said[0].contains("ends at entry 9") && said[0].contains("up to 10"), "{said:?}");

@@ -12,7 +12,7 @@
 //! DIR/known-N        the C and the D of shard N that were known a while ago
 //! DIR/damaged-N      the log of shard N as it was found damaged, until the others have given back what it lacks
 //! DIR/loss-N         that shard N goes on after a loss: see `decided.rs`
-//! DIR/seed-N         what this node is being given of shard N: see `seeded.rs`
+//! DIR/seed-N         what this node is being given of shard N, but for files that lie beside their places: see `seeded.rs`
 //! ```
 //!
 //! | file | what |
@@ -49,6 +49,7 @@
 //! | `agreed.rs` | what becomes of a change, and why one is refused |
 //! | `intended.rs` | what control intends, and having it done in a shard of records by whoever leads that |
 //! | `damaged.rs` | what a disk has lost of a log is met at the start, and cut off |
+//! | `aside.rs` | files that get their names later, as what is given has |
 //! | `seeded.rs` | what a node was given of a shard is put in place |
 //! | `deleting.rs` | topics that go: what is done of it by each leader |
 //! | `moving.rs` | partitions that go on in other shards: what is done of it by whom |
@@ -69,6 +70,7 @@
 
 mod agreed;
 mod ailing;
+pub(crate) mod aside;
 mod await_record;
 mod chores;
 mod compactor;

@@ -1,10 +1,12 @@
 //! [`put_in_place`]: what this node was given of a shard, as the others had let go of what it lacked.
 //!
 //! ```text
-//! DIR/seed-N/shard-N               its log, from where the giver still has it, and the giver's identity
+//! DIR/shard-N/FILE.seed            its log, from where the giver still has it, and the giver's identity: each file under its name
+//!                                  and `.seed`
 //! DIR/seed-N/state-N               its snapshot; none where the log begins with its first entry
 //! DIR/seed-N/chapters-N/manifest   which files are its chapters
-//! DIR/chapters-N/FILE.seed         these, each under its name and `.seed`
+//! DIR/chapters-N/FILE.seed         these
+//! DIR/seed-N/putting               the log that the shard had is gone: what is not aside is of the one that it is given
 //! DIR/seeded-N                     that all of it is there; or that it is in place, and the replica in doubt;
 //!                                  or that nothing was given, and the replica in doubt all the same
 //!
@@ -31,11 +33,12 @@ use std::sync::Arc;
 use plimsoll_sync::{Dir, File, SyncMethod};
 use twox_hash::XxHash3_64;
 
+use super::aside::{ASIDE, Given};
 use super::error::Failed;
 use super::layout;
 use super::snapshot::Snapshot;
 use crate::chapter::{MANIFEST, Manifest};
-use crate::cluster::{self, Identity, LogCopy};
+use crate::cluster::{self, Identity};
 use crate::whole;
 
 const MAGIC: [u8; 8] = *b"PLIMSEED";
@@ -44,8 +47,8 @@ const BYTES: usize = 32;
 /// Why the replica of a shard that was given is in doubt.
 const GIVEN: &str =
     "what it lacked was given to it by another broker, and it has not caught up since";
-/// What stands behind the name of a chapter that is given.
-pub(crate) const ASIDE: &str = ".seed";
+/// Says that the log that a shard had is gone, in the directory of what it is given.
+const PUTTING: &str = "putting";
 
 /// How far a shard is that was given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -128,7 +131,7 @@ pub(super) fn trust(dir: &dyn Dir, number: u32) -> Result<(), Failed> {
 
 /// Each step may have been done before.
 fn put(dir: &Arc<dyn Dir>, number: u32, node: u64) -> Result<(), Failed> {
-    let given = dir.open_dir(&layout::seed(number)).map_err(Failed::Directory)?;
+    let given = Given::create(&**dir, number).map_err(Failed::Directory)?;
     if let Some(of_chapters) = found(given.open_dir(&layout::chapters(number)))? {
         let chapters = dir.create_dir(&layout::chapters(number)).map_err(Failed::Directory)?;
         put_chapters(&*of_chapters, &*chapters, number)?;
@@ -138,7 +141,7 @@ fn put(dir: &Arc<dyn Dir>, number: u32, node: u64) -> Result<(), Failed> {
         // Its giver has let go of nothing: the log has all. What this node had is of another log.
         None => found(dir.remove(&layout::state(number))).map(drop)?,
     }
-    put_log(&given, dir, number, node)
+    put_log(&*given, &**dir, number, node)
 }
 
 fn put_chapters(given: &dyn Dir, chapters: &dyn Dir, number: u32) -> Result<(), Failed> {
@@ -156,31 +159,42 @@ fn put_chapters(given: &dyn Dir, chapters: &dyn Dir, number: u32) -> Result<(), 
     manifest.write(chapters, number).map_err(failed)
 }
 
-/// The log is copied: it is short, and files do not move from one directory to another.
-fn put_log(given: &Arc<dyn Dir>, dir: &Arc<dyn Dir>, number: u32, node: u64) -> Result<(), Failed> {
+fn put_log(given: &dyn Dir, dir: &dyn Dir, number: u32, node: u64) -> Result<(), Failed> {
     let failed = |why| Failed::Shard { number, why };
     let name = layout::shard(number);
-    let from = given.open_dir(&name).map_err(Failed::Directory)?;
-    let to = dir.create_dir(&name).map_err(Failed::Directory)?;
-    let of_giver = Identity::look(&*from).map_err(failed)?;
-    let of_giver = of_giver.ok_or_else(|| Failed::Damaged(layout::seed(number) + "/identity"))?;
-    for name in to.list().map_err(Failed::Directory)? {
-        if name != cluster::IDENTITY {
-            to.remove(&name).map_err(Failed::Directory)?;
+    let aside = given.open_dir(&name).map_err(Failed::Directory)?;
+    let own = dir.create_dir(&name).map_err(Failed::Directory)?;
+    let of_giver = Identity::look(&*aside).map_err(failed)?;
+    let lost = || Failed::Damaged(format!("{name}/{}{ASIDE}", cluster::IDENTITY));
+    let of_giver = of_giver.ok_or_else(lost)?;
+    put_files(given, &*own).map_err(Failed::Directory)?;
+    of_giver.hand_on(&*own, node).map_err(failed)
+}
+
+/// Gives the files of a log that lie aside their names; those of the log that was there go first. Of both the identity stays
+/// where it is.
+fn put_files(given: &dyn Dir, own: &dyn Dir) -> plimsoll_sync::Result<()> {
+    let of_log = |name: &&String| !name.starts_with(cluster::IDENTITY);
+    if !given.list()?.iter().any(|name| name == PUTTING) {
+        let names = own.list()?;
+        let olds = names.iter().filter(of_log).filter(|name| !name.ends_with(ASIDE));
+        olds.into_iter().try_for_each(|name| own.remove(name))?;
+        given.create(PUTTING, SyncMethod::ORDINARY.access())?;
+    }
+    for name in own.list()?.iter().filter(of_log) {
+        if let Some(to) = name.strip_suffix(ASIDE) {
+            own.rename(name, to)?;
         }
     }
-    let mut log = LogCopy::begin(Arc::clone(&from), Arc::clone(&to), of_giver.needs_from());
-    if let Ok(log) = &mut log {
-        let end = cluster::end_of(&from).map_err(failed)?;
-        log.catch_up(end, |_payload, _bytes| true).map_err(failed)?;
-    }
-    log.and_then(LogCopy::finish).map_err(failed)?;
-    of_giver.hand_on(&*to, node).map_err(failed)
+    Ok(())
 }
 
 /// Takes away what was given.
 fn clear(dir: &dyn Dir, number: u32) -> Result<(), Failed> {
-    let Some(given) = found(dir.open_dir(&layout::seed(number)))? else { return Ok(()) };
+    if found(dir.open_dir(&layout::seed(number)))?.is_none() {
+        return Ok(());
+    }
+    let given = Given::create(dir, number).map_err(Failed::Directory)?;
     clear_but_chapters(&*given, number)?;
     found(given.open_dir(&layout::chapters(number)))?.map_or(Ok(()), |dir| empty(&*dir))
 }

@@ -2,18 +2,19 @@
 
 use std::sync::Arc;
 
-use plimsoll_sync::{Allocation, File};
+use bytes::Bytes;
+use plimsoll_sync::{Allocation, File, SyncMethod};
 
 use super::error::Error;
 use super::format::{self, Footer, HEADER_BYTES, Run, Span};
 use super::reader::Chapter;
 use super::writer::finish;
 
-/// Bytes that are copied at once.
-const PIECE_BYTES: u64 = 1 << 20;
+/// Bytes behind which the disk is waited for: others wait behind no more of them.
+const WINDOW_BYTES: u64 = 8 << 20;
 
-/// Writes these runs into an empty file, in their order: sorted as a file's are. Each is verified before it is
-/// copied, and stays as it was, with its hash. Durable on return.
+/// Writes these runs into an empty file, in their order: sorted as a file's are. What is written was verified, and each
+/// stays as it was, with its hash. Durable on return.
 ///
 /// # Errors
 /// [`Error::Run`]: one of them is damaged. The file is not to be used.
@@ -40,21 +41,31 @@ pub(super) fn merge_while(
     file.allocate(0, blocks_at, Allocation::Reserved)?;
     file.write_at(&format::header(shard), 0)?;
     let (mut blocks, mut runs) = (Vec::new(), Vec::with_capacity(from.len()));
-    let mut place = HEADER_BYTES as u64;
+    let (mut place, mut unsynced) = (HEADER_BYTES as u64, 0);
     for (chapter, run) in from {
-        let of_run = chapter.whole(run)?;
         let merged = Run { place, first_block: blocks.len() as u64, ..*run };
-        let mut copied = 0;
-        while copied < run.bytes {
-            let piece = PIECE_BYTES.min(run.bytes - copied);
-            file.write_at(&chapter.piece(run, copied, piece)?, place + copied)?;
-            copied += piece;
-            if !goes_on(piece) {
-                return Err(Error::Stopped);
+        let mut write = |at: u64, bytes: &Bytes| -> Result<(), Error> {
+            file.write_at(bytes, place + at)?;
+            unsynced += bytes.len() as u64;
+            if unsynced >= WINDOW_BYTES {
+                file.sync(SyncMethod::ORDINARY)?;
+                unsynced = 0;
             }
+            Ok(())
+        };
+        let mut failed = None;
+        let of_run = chapter.read_while(run, &mut |at, bytes| match write(at, bytes) {
+            Ok(()) => goes_on(bytes.len() as u64),
+            Err(why) => {
+                failed = Some(why);
+                false
+            }
+        });
+        if let Some(why) = failed {
+            return Err(why);
         }
+        blocks.extend(of_run?);
         place += run.bytes;
-        blocks.extend(of_run);
         runs.push(merged);
     }
     let span = Span::of(&from.iter().map(|(chapter, _)| chapter.footer()));

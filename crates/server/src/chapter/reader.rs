@@ -262,31 +262,43 @@ impl Chapter {
         run: &Run,
         goes_on: &mut dyn FnMut(u64) -> bool,
     ) -> Result<u64, Error> {
-        let mut all = Vec::new();
+        self.read_while(run, &mut |_place, bytes| goes_on(bytes.len() as u64))?;
+        Ok(run.bytes)
+    }
+
+    /// The same; `see` is shown each piece, verified, and where in the run it begins. Returns all blocks of the run.
+    ///
+    /// # Errors
+    /// As [`Chapter::verify_while`]. What was seen before is not the run then: it may lack some.
+    pub(super) fn read_while(
+        &self,
+        run: &Run,
+        see: &mut dyn FnMut(u64, &Bytes) -> bool,
+    ) -> Result<Vec<Block>, Error> {
+        let (mut all, mut next) = (Vec::new(), 0);
+        let damaged = || self.damaged_run(run, run.base_offset, run.end_offset - 1);
         while all.len() < run.blocks as usize {
             let from = u32::try_from(all.len()).unwrap_or(u32::MAX);
             let blocks = self.blocks(run, from, LOOK_BLOCKS)?;
             let mut rest = &blocks[..];
-            while !rest.is_empty() {
+            while let Some(first) = rest.first() {
+                if first.place != next {
+                    return Err(damaged());
+                }
                 let some = blocks_within(rest, VERIFY_BYTES);
-                self.verified(run, rest, some)?;
-                if !goes_on(rest[..some].iter().map(|block| u64::from(block.bytes)).sum()) {
+                let (bytes, _batches) = self.read_verified(run, rest, some)?;
+                next += bytes.len() as u64;
+                if !see(first.place, &bytes) {
                     return Err(Error::Stopped);
                 }
                 rest = &rest[some..];
             }
             all.extend(blocks);
         }
-        let places = all.iter().scan(0, |next, block| {
-            let place = *next;
-            *next += u64::from(block.bytes);
-            Some(block.place == place)
-        });
-        let is_whole = places.into_iter().all(|follows| follows);
-        if !is_whole || Run::hash_of(&all) != run.hash {
-            return Err(self.damaged_run(run, run.base_offset, run.end_offset - 1));
+        if next != run.bytes || Run::hash_of(&all) != run.hash {
+            return Err(damaged());
         }
-        Ok(run.bytes)
+        Ok(all)
     }
 
     /// Gives the blocks of these runs back to the filesystem, where it can. Those that follow each other in the table do so in
@@ -301,12 +313,6 @@ impl Chapter {
             }
         }
         Ok(())
-    }
-
-    /// All blocks of a run, and it was verified: to be copied into another file.
-    pub(super) fn whole(&self, run: &Run) -> Result<Vec<Block>, Error> {
-        self.verify(run)?;
-        self.blocks(run, 0, run.blocks)
     }
 
     /// Goes through a run block by block, with the batches of each: all of them were verified.
@@ -326,11 +332,6 @@ impl Chapter {
         Ok(())
     }
 
-    /// So many bytes of a run, from this one on. Not verified.
-    pub(super) fn piece(&self, run: &Run, from: u64, bytes: u64) -> Result<Vec<u8>, Error> {
-        self.read_at(run.place + from, usize::try_from(bytes).expect("a piece is small"))
-    }
-
     /// The batches of so many of the blocks, the first, that follow each other.
     pub(super) fn verified(
         &self,
@@ -338,8 +339,20 @@ impl Chapter {
         all: &[Block],
         wanted: usize,
     ) -> Result<Vec<Bytes>, Error> {
+        self.read_verified(run, all, wanted).map(|(_bytes, batches)| batches)
+    }
+
+    /// And all their bytes.
+    fn read_verified(
+        &self,
+        run: &Run,
+        all: &[Block],
+        wanted: usize,
+    ) -> Result<(Bytes, Vec<Bytes>), Error> {
         let blocks = &all[..wanted];
-        let Some((first, last)) = blocks.first().zip(blocks.last()) else { return Ok(Vec::new()) };
+        let Some((first, last)) = blocks.first().zip(blocks.last()) else {
+            return Ok((Bytes::new(), Vec::new()));
+        };
         let end = last.place.saturating_add(u64::from(last.bytes));
         let is_within = first.place <= end && end <= run.bytes;
         let length = end.saturating_sub(first.place);
@@ -360,7 +373,7 @@ impl Chapter {
             batches.extend(verified.into_iter().map(|batch| in_block.slice_ref(batch)));
             at += block.bytes as usize;
         }
-        Ok(batches)
+        Ok((bytes, batches))
     }
 
     /// Whether a run lies where there can be one.

@@ -28,7 +28,9 @@ const READS_MAX: u32 = 100;
 /// What the copy of a log is opened with.
 const RING_BYTES: u64 = 8 << 20;
 const RING_BYTES_MAX: u64 = 512 << 20;
-const SEGMENT_BYTES: u64 = 4 << 20;
+/// Of a copy as long as `LONG_BYTES` segments are larger: where one ends the disk is waited for.
+const SEGMENT_BYTES: (u64, u64) = (4 << 20, 8 << 20);
+const LONG_BYTES: u64 = 32 << 20;
 /// More than the head of a frame.
 const FRAME_ROOM: u64 = 4096;
 
@@ -101,6 +103,7 @@ pub(crate) struct LogCopy {
     /// Always there, but while it is opened with a larger ring.
     log: Option<Log>,
     ring_bytes: u64,
+    segment_bytes: u64,
     first: u64,
     last: u64,
     bytes: u64,
@@ -134,10 +137,23 @@ pub(crate) struct Copied {
 impl LogCopy {
     /// Begins a copy with the record `first`, in a directory that has no log.
     pub(crate) fn begin(from: Arc<dyn Dir>, to: Arc<dyn Dir>, first: u64) -> Result<Self> {
-        let log = Some(open(&to, first, RING_BYTES)?);
+        let (ring_bytes, segment_bytes) = (RING_BYTES, SEGMENT_BYTES.0);
+        let log = Some(open(&to, first, ring_bytes, segment_bytes)?);
         let (last, hash) = (first - 1, XxHash3_64::new());
-        let ring_bytes = RING_BYTES;
-        Ok(Self { from, to, log, ring_bytes, first, last, bytes: 0, hash, term: 0, members: None })
+        let (bytes, term, members) = (0, 0, None);
+        Ok(Self {
+            from,
+            to,
+            log,
+            ring_bytes,
+            segment_bytes,
+            first,
+            last,
+            bytes,
+            hash,
+            term,
+            members,
+        })
     }
 
     /// The last record that is copied.
@@ -205,18 +221,25 @@ impl LogCopy {
         self.log.as_ref().expect("it is there")
     }
 
-    /// Opens the copy with a larger ring, where a record of so many bytes needs one.
+    /// Opens the copy with a larger ring, where a record of so many bytes needs one, and with larger segments, where it is long.
     fn make_room(&mut self, bytes: u64) -> Result<()> {
-        if bytes <= self.log().max_record_bytes() || self.ring_bytes == RING_BYTES_MAX {
+        let (mut ring_bytes, mut segment_bytes) = (self.ring_bytes, self.segment_bytes);
+        if bytes > self.log().max_record_bytes() && ring_bytes < RING_BYTES_MAX {
+            // A record may have half of the ring.
+            let wanted = (2 * (bytes + FRAME_ROOM)).next_power_of_two();
+            ring_bytes = wanted.clamp(2 * ring_bytes, RING_BYTES_MAX);
+        }
+        if self.bytes >= LONG_BYTES {
+            segment_bytes = SEGMENT_BYTES.1;
+        }
+        if (ring_bytes, segment_bytes) == (self.ring_bytes, self.segment_bytes) {
             return Ok(());
         }
-        // A record may have half of the ring.
-        let wanted = (2 * (bytes + FRAME_ROOM)).next_power_of_two();
-        self.ring_bytes = wanted.clamp(2 * self.ring_bytes, RING_BYTES_MAX);
+        (self.ring_bytes, self.segment_bytes) = (ring_bytes, segment_bytes);
         if let Some(log) = self.log.take() {
             log.close()?;
         }
-        self.log = Some(open(&self.to, self.first, self.ring_bytes)?);
+        self.log = Some(open(&self.to, self.first, ring_bytes, segment_bytes)?);
         Ok(())
     }
 }
@@ -253,7 +276,7 @@ impl Identity {
         let entry = Entry::new(log_id(term, index), EntryPayload::Membership(members));
         let mut bytes = Vec::new();
         record::encode(&entry, &mut bytes);
-        let log = open(dir, copied.first, RING_BYTES)?;
+        let log = open(dir, copied.first, RING_BYTES, SEGMENT_BYTES.0)?;
         let appended = log.append_with(&bytes, Ack::Buffered)?;
         assert_eq!(appended, copied.last + 1, "it comes behind what was copied");
         log.close()?;
@@ -262,11 +285,11 @@ impl Identity {
     }
 }
 
-fn open(dir: &Arc<dyn Dir>, first_index: u64, ring_bytes: u64) -> Result<Log> {
+fn open(dir: &Arc<dyn Dir>, first_index: u64, ring_bytes: u64, segment_bytes: u64) -> Result<Log> {
     let options = Options {
         // Nobody waits for a record of it: it is durable at its end.
         policy: Policy::Never,
-        segment_bytes: SEGMENT_BYTES,
+        segment_bytes,
         ring_bytes,
         first_index,
         threads: false,

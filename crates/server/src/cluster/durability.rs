@@ -407,10 +407,15 @@ pub(crate) async fn answer(
     own: Option<Vote>,
     asked: &AskDurable,
 ) -> Option<u64> {
-    let end = storage.tail().last()?.index.min(asked.last.index);
+    let own_last = storage.tail().last()?;
+    let end = own_last.index.min(asked.last.index);
+    // The end of its log is known also where nothing of that is in memory, as behind a start.
+    let term = match own_last.index == end {
+        true => own_last.leader_id.term,
+        false => storage.read(end..end + 1, 1).ok()?.pop()?.log_id.leader_id.term,
+    };
     // Only that leader makes entries of that term, and all before one of them is as it has it.
-    let entry = storage.read(end..end + 1, 1).ok()?.pop()?;
-    if entry.log_id.leader_id.term != asked.vote.leader_id.term || own != Some(asked.vote) {
+    if term != asked.vote.leader_id.term || own != Some(asked.vote) {
         return None;
     }
     if asked.syncs {

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use plimsoll_sync::Dir;
 
-use super::aside::Aside;
 use crate::backup::{Error, Progress, Source, Taken, Tell, looks_damaged, went};
+use crate::broker::aside::{Aside, Given};
 use crate::broker::seeded::{Stage, clear_but_chapters};
 use crate::broker::{GROUPS, layout};
 use crate::chapter::{Manifest, Mirror};
@@ -27,7 +27,7 @@ pub fn fetch(
     tell: &mut dyn FnMut(Progress) -> bool,
 ) -> Result<(), Error> {
     let has_chapters = number != GROUPS;
-    let given = root.create_dir(&layout::seed(number))?;
+    let given = Given::create(&**root, number)?;
     let mut source = Source::open(remote, number, has_chapters)?;
     let mut mirror = None;
     if has_chapters {
@@ -37,7 +37,8 @@ pub fn fetch(
         let manifests = given.create_dir(&layout::chapters(number))?;
         // One that cannot be read names nothing.
         let begun = Manifest::look(&*manifests, number).unwrap_or_default();
-        let (aside, none) = (Arc::new(Aside(chapters)), Manifest::default());
+        let (aside, none) =
+            (Arc::new(Aside::of(Arc::clone(&chapters), chapters)), Manifest::default());
         let mut opened = Mirror::open(aside, number, &none, &begun).map_err(of_chapters)?;
         // Most of it first: what comes while it is fetched is little.
         source.fill(&mut opened, &*given, None, tell)?;

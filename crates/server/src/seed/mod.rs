@@ -9,7 +9,6 @@
 //! | `seeding.rs` | [`Seeding`]: looks what a node lacks, and has it fetched, from whoever has it |
 //! | `fetch.rs` | one shard, fetched as a backup is taken |
 //! | `remote.rs` | the directory of another node, as a directory that is only read |
-//! | `aside.rs` | files that get their names later |
 //! | `lender.rs` | what other nodes are given to read |
 //! | `message.rs` | what is asked and answered, drawn |
 //!
@@ -17,7 +16,6 @@
 //! runs, the checksums of snapshots, manifests and entries. Files of the giver may change while they are read: that shows, and it is
 //! begun again.
 
-mod aside;
 mod fetch;
 mod lender;
 mod message;

@@ -3,17 +3,25 @@
 //! Each call is a question that is waited for. A file is looked up by its name with each: what another took the place of
 //! meanwhile is read in parts of both, which their checksums tell.
 
+use std::collections::VecDeque;
 use std::fmt::Debug;
 use std::io::{self, ErrorKind};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use plimsoll_sync::{Access, Allocation, Dir, Error, File, Lock, Promise, Result, SyncMethod};
 
 use super::message::{Answer, BYTES_MAX, Request};
 
-/// Asks a node, and waits for what it answers.
+/// So many pieces of a file are on their way at once, beside the one that is waited for.
+const AHEAD_MAX: usize = 3;
+
+/// Waits for an answer.
+pub(super) type Pending = Box<dyn FnOnce() -> io::Result<Answer> + Send>;
+
+/// Asks a node.
 pub(super) trait Ask: Debug + Send + Sync {
-    fn ask(&self, request: &Request) -> io::Result<Answer>;
+    /// Asks, and does not wait.
+    fn ask(&self, request: &Request) -> Pending;
 }
 
 /// A directory of another node.
@@ -23,12 +31,30 @@ pub(super) struct Remote {
     dir: String,
 }
 
-/// A file of another node.
+/// A file of another node. Who reads on where it stopped finds that asked for already.
 #[derive(Debug)]
 struct RemoteFile {
     node: Arc<dyn Ask>,
     dir: String,
     file: String,
+    ahead: Mutex<Ahead>,
+}
+
+/// What comes next, if a file is read from one end to the other.
+#[derive(Default)]
+struct Ahead {
+    /// Where the last read stopped, if there was one.
+    stopped: Option<u64>,
+    /// What was answered, and not all of it read, and where that is.
+    held: (u64, Vec<u8>),
+    /// What was asked for from there on, and where each begins.
+    coming: VecDeque<(u64, Pending)>,
+}
+
+impl Debug for Ahead {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Ahead").field("stopped", &self.stopped).finish_non_exhaustive()
+    }
 }
 
 impl Remote {
@@ -44,7 +70,11 @@ fn path(dir: &str, file: &str) -> String {
 
 fn ask(node: &dyn Ask, what: &'static str, path: &str, request: &Request) -> Result<Answer> {
     let failed = |why: io::Error| Error::io(what, path, why);
-    match node.ask(request).map_err(failed)? {
+    answered(node.ask(request), failed)
+}
+
+fn answered(pending: Pending, failed: impl Fn(io::Error) -> Error) -> Result<Answer> {
+    match pending().map_err(&failed)? {
         Answer::NotThere => Err(failed(ErrorKind::NotFound.into())),
         Answer::NotGiven => Err(failed(ErrorKind::PermissionDenied.into())),
         Answer::Failed => Err(failed(io::Error::other("the other node could not read it"))),
@@ -74,7 +104,7 @@ impl Dir for Remote {
             return only_read("open past the cache", &path(&self.dir, name));
         }
         let (node, dir, file) = (Arc::clone(&self.node), self.dir.clone(), name.to_owned());
-        let file = RemoteFile { node, dir, file };
+        let file = RemoteFile { node, dir, file, ahead: Mutex::default() };
         // It is there.
         file.len()?;
         Ok(Arc::new(file))
@@ -107,6 +137,30 @@ impl Dir for Remote {
     }
 }
 
+impl Ahead {
+    /// What is held from here on.
+    fn from(&self, at: u64) -> &[u8] {
+        let (begin, bytes) = &self.held;
+        let skipped = at.checked_sub(*begin).and_then(|skipped| usize::try_from(skipped).ok());
+        skipped.and_then(|skipped| bytes.get(skipped..)).unwrap_or_default()
+    }
+}
+
+impl RemoteFile {
+    fn ask(&self, at: u64, bytes: usize) -> Pending {
+        let (dir, file) = (self.dir.clone(), self.file.clone());
+        self.node.ask(&Request::Read { dir, file, at, bytes })
+    }
+
+    fn found(&self, pending: Pending) -> Result<Vec<u8>> {
+        let path = path(&self.dir, &self.file);
+        match answered(pending, |why| Error::io("read", &path, why))? {
+            Answer::Read(found) if found.len() <= BYTES_MAX => Ok(found),
+            _ => Err(other("read", path)),
+        }
+    }
+}
+
 impl File for RemoteFile {
     fn len(&self) -> Result<u64> {
         let (dir, file) = (self.dir.clone(), self.file.clone());
@@ -118,22 +172,40 @@ impl File for RemoteFile {
     }
 
     fn read_at(&self, buf: &mut [u8], byte_offset: u64) -> Result<usize> {
-        let mut read = 0;
-        for piece in buf.chunks_mut(BYTES_MAX) {
-            let (dir, file) = (self.dir.clone(), self.file.clone());
-            let path = path(&dir, &file);
-            let at = byte_offset + read as u64;
-            let request = Request::Read { dir, file, at, bytes: piece.len() };
-            let found = match ask(&*self.node, "read", &path, &request)? {
-                Answer::Read(found) if found.len() <= piece.len() => found,
-                _ => return Err(other("read", path)),
-            };
-            piece[..found.len()].copy_from_slice(&found);
-            read += found.len();
-            if found.len() < piece.len() {
+        let mut ahead = self.ahead.lock().unwrap_or_else(PoisonError::into_inner);
+        let goes_on = ahead.stopped == Some(byte_offset);
+        if !goes_on {
+            // What is read again may be something else by now.
+            *ahead = Ahead::default();
+        }
+        let (mut read, mut has_ended) = (0, false);
+        loop {
+            let held = ahead.from(byte_offset + read as u64);
+            let some = held.len().min(buf.len() - read);
+            buf[read..read + some].copy_from_slice(&held[..some]);
+            read += some;
+            if read == buf.len() || has_ended {
                 break;
             }
+            let at = byte_offset + read as u64;
+            let wanted = if goes_on { BYTES_MAX } else { BYTES_MAX.min(buf.len() - read) };
+            let pending = match ahead.coming.pop_front() {
+                Some((from, pending)) if from == at => pending,
+                _ => {
+                    ahead.coming.clear();
+                    self.ask(at, wanted)
+                }
+            };
+            while goes_on && ahead.coming.len() < AHEAD_MAX {
+                let last = ahead.coming.back().map_or(at, |(from, _)| *from);
+                let next = last + BYTES_MAX as u64;
+                ahead.coming.push_back((next, self.ask(next, BYTES_MAX)));
+            }
+            let found = self.found(pending)?;
+            has_ended = found.len() < wanted;
+            ahead.held = (at, found);
         }
+        ahead.stopped = Some(byte_offset + read as u64);
         Ok(read)
     }
 
@@ -159,5 +231,59 @@ impl File for RemoteFile {
 
     fn alignment(&self) -> usize {
         1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use plimsoll_simdisk::SimDir;
+
+    use super::*;
+    use crate::seed::lender::answer;
+
+    /// A node that answers at once, and counts.
+    #[derive(Debug)]
+    struct Here(SimDir, AtomicUsize);
+
+    impl Ask for Here {
+        fn ask(&self, request: &Request) -> Pending {
+            self.1.fetch_add(1, Ordering::Relaxed);
+            let answered = answer(&self.0, request);
+            Box::new(move || Ok(answered))
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_read_on_is_as_it_is_there_and_what_is_read_again_is_as_it_is_then() {
+        let disk = SimDir::new();
+        let shard = disk.create_dir("shard-2").unwrap();
+        let there = shard.create("file", SyncMethod::ORDINARY.access()).unwrap();
+        let bytes: Vec<u8> = (0..=250).cycle().take(5 * BYTES_MAX / 2).collect();
+        there.write_at(&bytes, 0).unwrap();
+        let node = Arc::new(Here(disk, AtomicUsize::new(0)));
+        let remote = Remote::of(Arc::clone(&node) as Arc<dyn Ask>).open_dir("shard-2").unwrap();
+        for sizes in [[1 << 20, 1 << 20], [64, 300_000], [700_001, 3 << 20]] {
+            let file = remote.open("file", Access::default()).unwrap();
+            let (mut read, before) = (Vec::new(), node.1.load(Ordering::Relaxed));
+            for size in sizes.into_iter().cycle() {
+                let mut buf = vec![0; size];
+                let some = file.read_at(&mut buf, read.len() as u64).unwrap();
+                read.extend_from_slice(&buf[..some]);
+                if some < size {
+                    break;
+                }
+            }
+            assert!(read == bytes, "{sizes:?}");
+            let asked = node.1.load(Ordering::Relaxed) - before;
+            assert!(asked <= 12, "{sizes:?}: {asked} questions");
+            // What was asked for ahead of it is not what is there by now.
+            there.write_at(&[255; 9], 2 << 20).unwrap();
+            let mut again = [0; 9];
+            assert_eq!(file.read_at(&mut again, 2 << 20).unwrap(), 9);
+            assert_eq!(again, [255; 9]);
+            there.write_at(&bytes[2 << 20..][..9], 2 << 20).unwrap();
+        }
     }
 }

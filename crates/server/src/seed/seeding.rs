@@ -15,7 +15,7 @@ use super::DOOR;
 use super::fetch::fetch;
 use super::lender::Lender;
 use super::message::{Answer, Request};
-use super::remote::{Ask, Remote};
+use super::remote::{Ask, Pending, Remote};
 use crate::backup::{Error, Progress};
 use crate::broker::Node;
 use crate::cluster::Lack;
@@ -80,14 +80,18 @@ struct Giver {
 }
 
 impl Ask for Giver {
-    fn ask(&self, request: &Request) -> io::Result<Answer> {
-        if self.ends.load(Ordering::Relaxed) {
-            return Err(io::ErrorKind::Interrupted.into());
+    fn ask(&self, request: &Request) -> Pending {
+        let (ends, runtime) = (Arc::clone(&self.ends), self.node.runtime().clone());
+        if ends.load(Ordering::Relaxed) {
+            return Box::new(|| Err(io::ErrorKind::Interrupted.into()));
         }
         let asked = self.node.ask(self.from, DOOR, request.encode());
-        let answered = self.node.runtime().block_on(async { timeout(PATIENCE, asked).await });
-        let answer = answered.map_err(io::Error::other)?.map_err(io::Error::other)?;
-        Answer::decode(&answer).map_err(io::Error::other)
+        let asked = runtime.spawn(async { timeout(PATIENCE, asked).await });
+        Box::new(move || {
+            let answered = runtime.block_on(asked).map_err(io::Error::other)?;
+            let answer = answered.map_err(io::Error::other)?.map_err(io::Error::other)?;
+            Answer::decode(&answer).map_err(io::Error::other)
+        })
     }
 }
 
