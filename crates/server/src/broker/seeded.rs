@@ -47,6 +47,8 @@ const BYTES: usize = 32;
 /// Why the replica of a shard that was given is in doubt.
 const GIVEN: &str =
     "what it lacked was given to it by another broker, and it has not caught up since";
+/// Why it is in doubt where nothing was given, or too little.
+const FORGOT: &str = "an earlier run may have lost records, and has not got them all back";
 /// Says that the log that a shard had is gone, in the directory of what it is given.
 const PUTTING: &str = "putting";
 
@@ -106,6 +108,11 @@ pub(super) fn put_in_place(
     for number in layout::SHARDS {
         let why = match Stage::read(&**dir, number)? {
             None => continue,
+            // An older version has left the log elsewhere.
+            Some(Stage::Given) if !is_given(&**dir, number)? => {
+                Stage::Forgot.write(&**dir, number)?;
+                FORGOT
+            }
             Some(Stage::Given) => {
                 forgets(number)?;
                 put(dir, number, node)?;
@@ -114,14 +121,20 @@ pub(super) fn put_in_place(
                 GIVEN
             }
             Some(Stage::InDoubt) => GIVEN,
-            Some(Stage::Forgot) => {
-                "an earlier run may have lost records, and has not got them all back"
-            }
+            Some(Stage::Forgot) => FORGOT,
         };
         clear(&**dir, number)?;
         in_doubt.insert(number, why);
     }
     Ok(in_doubt)
+}
+
+/// Whether the log that a shard is given is there.
+fn is_given(dir: &dyn Dir, number: u32) -> Result<bool, Failed> {
+    let given = Given::create(dir, number).map_err(Failed::Directory)?;
+    let aside = given.open_dir(&layout::shard(number)).map_err(Failed::Directory)?;
+    let identity = Identity::look(&*aside).map_err(|why| Failed::Shard { number, why })?;
+    Ok(identity.is_some())
 }
 
 /// From here on it is not in doubt: it has re-entered its group. Durable on return.
@@ -216,5 +229,24 @@ pub(super) fn found<T>(opened: plimsoll_sync::Result<T>) -> Result<Option<T>, Fa
         Ok(found) => Ok(Some(found)),
         Err(why) if why.kind() == Some(ErrorKind::NotFound) => Ok(None),
         Err(why) => Err(Failed::Directory(why)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use plimsoll_simdisk::SimDir;
+
+    use super::*;
+
+    #[test]
+    fn what_was_given_elsewhere_is_asked_for_again_and_the_shard_stays_in_doubt() {
+        let dir: Arc<dyn Dir> = Arc::new(SimDir::new());
+        let log = dir.create_dir("shard-2").unwrap();
+        log.create("00000000000000000001.seg", SyncMethod::ORDINARY.access()).unwrap();
+        Stage::Given.write(&*dir, 2).unwrap();
+        let in_doubt = put_in_place(&dir, 1, |_| unreachable!("its log stays")).unwrap();
+        assert_eq!(in_doubt.into_keys().collect::<Vec<_>>(), [2]);
+        assert_eq!(Stage::read(&*dir, 2).unwrap(), Some(Stage::Forgot));
+        assert_eq!(log.list().unwrap().len(), 1);
     }
 }
