@@ -9,8 +9,8 @@ use super::error::Error;
 use super::head::{Head, NAME, Slot};
 use super::shard::{Source, Taken};
 use super::{Report, Tell};
-use crate::broker::doubts_of;
 use crate::broker::layout::{self, RECORDS, SHARDS};
+use crate::broker::{doubts_of, durable_of};
 use crate::chapter::{MANIFEST, Manifest, Mirror};
 use crate::cluster;
 use crate::control::Change;
@@ -42,6 +42,8 @@ pub fn backup(
     let cluster = layout::look_for_cluster_id(&**source)?;
     let cluster = cluster.ok_or(Error::NotABroker { lacks: "file 'cluster'".to_owned() })?;
     let broker = source;
+    // Before the logs: what is noted later may be of entries behind what is copied.
+    let known = durable_of(&**broker);
     let source = |number| Source::open(source, number, RECORDS.contains(&number));
     let sources: Vec<Source> = SHARDS.into_iter().map(source).collect::<Result<_, _>>()?;
     let old = Head::look(&**dest)?;
@@ -72,7 +74,7 @@ pub fn backup(
             let (cluster, slot) = (old.cluster.clone(), Some(slot));
             let head = Head { slot, begun_ms, cluster: cluster.clone(), shards };
             let ends = reports.iter().map(|shard| (shard.number, shard.last_index)).collect();
-            let doubts = doubts_of(&**broker, &ends)?;
+            let doubts = doubts_of(&**broker, &known, &ends)?;
             let report = Report { cluster, came_from: None, begun_ms, doubts, shards: reports };
             (head, report, manifests)
         }

@@ -71,12 +71,12 @@ pub(super) async fn note_durable(
         if now == known {
             continue;
         }
-        known = now;
         let root = Arc::clone(&root);
-        // It promises nothing.
-        let written = move || drop(known::write(&*root, number, now));
-        if tokio::task::spawn_blocking(written).await.is_err() {
-            return;
+        match tokio::task::spawn_blocking(move || known::write(&*root, number, now)).await {
+            Ok(Ok(())) => known = now,
+            // It promises nothing, and is tried again.
+            Ok(Err(why)) => tracing::debug!(shard = number, %why, "what is durable is not noted"),
+            Err(_ended) => return,
         }
     }
 }

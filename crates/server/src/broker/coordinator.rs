@@ -151,7 +151,7 @@ impl Coordinator {
         let applied_bytes = Arc::<AtomicU64>::default();
         let keeper = Arc::new(Keeper::new(dir, NUMBER, Arc::clone(&applied_bytes), None));
         let stores = Stores { store: Arc::clone(&store), applied_bytes };
-        let (recovered, damaged) = recover(dir, NUMBER, options, 0)?;
+        let (recovered, damaged) = recover(dir, NUMBER, &options, 0)?;
         let begin = company.begin(NUMBER, damaged.is_some(), None);
         let group = recovered.start_as(begin, stores).map_err(failed)?;
         company.admit(NUMBER, &group);

@@ -3,8 +3,8 @@
 //! While a replica runs, a damaged record of its log is healed by another's (`cluster/heal.rs`). At its start nobody can be asked: the
 //! engine must first have read what follows its snapshot. So the log is cut before the first entry that is damaged, and the
 //! replica is in doubt like any that may have forgotten what it acknowledged: it gets the rest back from the others before it
-//! votes, and if too many are in doubt at once, an operator is asked. That is where others vote, as far as the log that can be read or
-//! the snapshot says, and for damage behind the snapshot and what is in chapters. Otherwise it is an error.
+//! votes, and if too many are in doubt at once, an operator is asked. That is where others vote by what stays of the log and by all of it that
+//! can be read, and for damage behind the snapshot and what is in chapters. Otherwise it is an error.
 //!
 //! Nothing is destroyed before that: the log is copied into `damaged-N`, as it was found, which goes once the replica has caught up. After
 //! an operator's decision it stays: it may have what nobody else has.
@@ -42,7 +42,7 @@ pub(super) fn said((number, entry): (&u32, &u64)) -> String {
 pub(super) fn recover(
     root: &Arc<dyn Dir>,
     number: u32,
-    options: cluster::Options,
+    options: &cluster::Options,
     settled: u64,
 ) -> Result<(Recovered, Option<u64>), Failed> {
     let failed = |why| Failed::Shard { number, why };
@@ -50,41 +50,49 @@ pub(super) fn recover(
     let start = options.start.as_ref();
     let others_have_it = |lost: u64| {
         let stays = lost >= settled && start.is_none_or(|start| start.index() < lost);
-        Ok::<_, Failed>(stays && cluster::others_vote(&dir, start, options.node).map_err(failed)?)
+        let others = || cluster::others_vote(&dir, start, options.node, lost).map_err(failed);
+        Ok::<_, Failed>(stays && others()?)
     };
-    let lost = match missed(&**root, number, &dir)? {
-        Some(end) if others_have_it(end)? => {
-            tracing::warn!(shard = number, entry = end + 1, "its log ends before what was durable");
-            end
+    let mut cut = None;
+    if let Some((end, durable)) = missed(&**root, number, &dir)? {
+        if !others_have_it(end)? {
+            return Err(Failed::TooShort { number, end, durable });
         }
-        _ => match read_all(&dir, &options) {
-            Ok(recovered) => return Ok((recovered, None)),
-            Err(why) => match why.damaged_from() {
-                Some(lost) if others_have_it(lost)? => {
-                    tracing::warn!(shard = number, entry = lost + 1, %why, "its log is cut off there");
-                    lost
-                }
-                _ => return Err(failed(why)),
-            },
-        },
-    };
-    give_up(root, number, options.clone(), lost)?;
-    let recovered = Recovered::open(&dir, options).map_err(failed)?;
-    // The shard counts from 1.
-    Ok((recovered, Some(lost + 1)))
+        tracing::warn!(shard = number, entry = end + 1, "its log ends before what was durable");
+        give_up(root, number, options.clone(), end)?;
+        cut = Some(end);
+    }
+    loop {
+        let why = match read_all(&dir, options) {
+            // The shard counts from 1.
+            Ok(recovered) => return Ok((recovered, cut.map(|cut| cut + 1))),
+            Err(why) => why,
+        };
+        // What was cut off is not met again.
+        let lost = why.damaged_from().filter(|lost| cut.is_none_or(|cut| *lost < cut));
+        match lost {
+            Some(lost) if others_have_it(lost)? => {
+                tracing::warn!(shard = number, entry = lost + 1, %why, "its log is cut off there");
+                give_up(root, number, options.clone(), lost)?;
+                cut = Some(lost);
+            }
+            _ => return Err(failed(why)),
+        }
+    }
 }
 
 /// Where the files of a log end, if that is before what this node had noted to be durable here: to the log that looks like a
-/// write that was not finished. Of the shards that are synced behind their acknowledgements the run knows more.
-fn missed(root: &dyn Dir, number: u32, log: &Arc<dyn Dir>) -> Result<Option<u64>, Failed> {
+/// write that was not finished. And what was noted. Of the shards that are synced behind their acknowledgements the run knows more.
+fn missed(root: &dyn Dir, number: u32, log: &Arc<dyn Dir>) -> Result<Option<(u64, u64)>, Failed> {
     if SHARED.contains(&number) || Stage::read(root, number)?.is_some() {
         return Ok(None);
     }
     let Some((_, durable)) = known::read(root, number) else { return Ok(None) };
-    Ok(cluster::end_of(log).ok().filter(|end| *end < durable))
+    let end = cluster::end_of(log).ok().filter(|end| *end < durable);
+    Ok(end.map(|end| (end, durable)))
 }
 
-/// What is found of a log, once all that the engine reads first was read. Who is alone has nobody to get anything
+/// What is found of a log, once all that the engine reads first was read. Who is alone by its snapshot has nobody to get anything
 /// from, and its engine says what is damaged.
 fn read_all(dir: &Arc<dyn Dir>, options: &cluster::Options) -> cluster::Result<Recovered> {
     let recovered = Recovered::open(dir, options.clone())?;
@@ -102,7 +110,9 @@ fn give_up(
     damaged: u64,
 ) -> Result<(), Failed> {
     let log = root.open_dir(&layout::shard(number)).map_err(Failed::Directory)?;
-    keep(&**root, &*log, number).map_err(Failed::Directory)?;
+    // What is found while it is in doubt was cut off before, or begun to be.
+    let is_kept = Stage::read(&**root, number)?.is_some();
+    keep(&**root, &*log, number, is_kept).map_err(Failed::Directory)?;
     Stage::Forgot.write(&**root, number)?;
     cluster::cut_from(&log, options, damaged).map_err(|why| Failed::Shard { number, why })
 }
@@ -114,11 +124,14 @@ pub(super) fn forget(root: &dyn Dir, number: u32) -> Result<(), Failed> {
     names.iter().try_for_each(|name| kept.remove(name).map_err(Failed::Directory))
 }
 
-/// Copies the files of a log. What a copy that was not finished left is written anew. Durable on return.
-fn keep(root: &dyn Dir, log: &dyn Dir, number: u32) -> plimsoll_sync::Result<()> {
+/// Copies the files of a log, but for those that were kept while it is in doubt. Durable on return.
+fn keep(root: &dyn Dir, log: &dyn Dir, number: u32, is_kept: bool) -> plimsoll_sync::Result<()> {
     let kept = root.create_dir(&layout::damaged(number))?;
+    let there = if is_kept { kept.list()? } else { Vec::new() };
     let mut piece = vec![0; PIECE_BYTES];
-    for name in log.list()?.into_iter().filter(|name| !name.ends_with(ASIDE)) {
+    for name in
+        log.list()?.into_iter().filter(|name| !name.ends_with(ASIDE) && !there.contains(name))
+    {
         let from = match log.open(&name, SyncMethod::ORDINARY.access()) {
             Err(why) if why.kind() == Some(ErrorKind::NotFound) => continue,
             opened => opened?,

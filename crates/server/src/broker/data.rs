@@ -124,7 +124,7 @@ impl Found {
             |bytes: &[u8]| Entry::decode(bytes).is_ok_and(|entry| entry.must_be_durable);
         let options = cluster::Options { node, promise, must_sync, start, log, crew };
         let end = shelf.settled().end;
-        let (recovered, damaged) = recover(root, number, options, end)?;
+        let (recovered, damaged) = recover(root, number, &options, end)?;
         let last = recovered.recovery().last_index;
         if last < end {
             return Err(Failed::Behind { number, last, end });

@@ -12,8 +12,18 @@ use super::layout;
 use super::seeded::{Stage, found};
 use crate::run::{Mark, State};
 
-/// Why a broker may lack something, given where the log of each of its shards ends.
-pub(crate) fn doubts_of(dir: &dyn Dir, ends: &BTreeMap<u32, u64>) -> Result<Vec<String>, Failed> {
+/// The D of each shard, as the broker in a directory noted it last.
+pub(crate) fn durable_of(dir: &dyn Dir) -> BTreeMap<u32, u64> {
+    let durable = |number| Some((number, known::read(dir, number)?.1));
+    layout::SHARDS.into_iter().filter_map(durable).collect()
+}
+
+/// Why a broker may lack something, given what it had [noted](durable_of), and where the log of each of its shards ended later.
+pub(crate) fn doubts_of(
+    dir: &dyn Dir,
+    known: &BTreeMap<u32, u64>,
+    ends: &BTreeMap<u32, u64>,
+) -> Result<Vec<String>, Failed> {
     let names = dir.list().map_err(Failed::Directory)?;
     let has = |name: &str| names.iter().any(|found| found == name);
     let mut doubts = Vec::new();
@@ -33,8 +43,7 @@ pub(crate) fn doubts_of(dir: &dyn Dir, ends: &BTreeMap<u32, u64>) -> Result<Vec<
         } else if stage.is_some() || is_being_given(dir, *number)? {
             doubts.push(format!("shard {number} is being given to it by another broker"));
         }
-        let known = if has(&layout::known(*number)) { known::read(dir, *number) } else { None };
-        if let Some((_, durable)) = known.filter(|(_, durable)| durable > end) {
+        if let Some(durable) = known.get(number).filter(|durable| *durable > end) {
             doubts.push(format!(
                 "its log of shard {number} ends at entry {end}, and a majority has all up to {durable}"
             ));
@@ -68,15 +77,23 @@ mod tests {
     fn a_replica_that_is_behind_or_being_seeded_is_called_so() {
         let dir = SimDir::new();
         let ends = BTreeMap::from([(2, 9), (3, 5)]);
-        assert_eq!(doubts_of(&dir, &ends).unwrap(), [""; 0]);
+        assert_eq!(doubts_of(&dir, &durable_of(&dir), &ends).unwrap(), [""; 0]);
         known::write(&dir, 2, (12, 9)).unwrap();
-        assert_eq!(doubts_of(&dir, &ends).unwrap(), [""; 0], "it has all that is durable");
+        assert_eq!(
+            doubts_of(&dir, &durable_of(&dir), &ends).unwrap(),
+            [""; 0],
+            "it has all that is durable"
+        );
         known::write(&dir, 2, (12, 10)).unwrap();
         dir.create_dir("seed-3").unwrap();
         let shard = dir.create_dir("shard-3").unwrap();
-        assert_eq!(doubts_of(&dir, &ends).unwrap().len(), 1, "what was given is gone from there");
+        assert_eq!(
+            doubts_of(&dir, &durable_of(&dir), &ends).unwrap().len(),
+            1,
+            "what was given is gone from there"
+        );
         shard.create("identity.seed", plimsoll_sync::Access::default()).unwrap();
-        let said = doubts_of(&dir, &ends).unwrap();
+        let said = doubts_of(&dir, &durable_of(&dir), &ends).unwrap();
         assert_eq!(said.len(), 2, "{said:?}");
         assert!(said[0].contains("ends at entry 9") && said[0].contains("up to 10"), "{said:?}");
         assert!(said[1].contains("shard 3 is being given"), "{said:?}");

@@ -112,6 +112,20 @@ pub enum Failed {
         #[source]
         why: chapter::Error,
     },
+    /// The log ends before what was noted to be durable, and no other broker is known to have the rest.
+    #[error(
+        "the log of shard {number} ends at entry {end}, and entries up to {durable} were durable here: the disk has lost what it said \
+         was durable, and by what is left of the log no other broker votes that could give it back: restore a backup, or, where others \
+         have the cluster, have this broker come to it anew, with an empty directory and another number"
+    )]
+    TooShort {
+        /// Which.
+        number: u32,
+        /// The last entry of its log.
+        end: u64,
+        /// The last that was noted to be durable.
+        durable: u64,
+    },
     /// The log ends before its chapters do: the disk lost what it had said was durable.
     #[error(
         "the log of shard {number} ends at entry {last}, and its chapters at {end}: the disk has lost what it \

@@ -135,7 +135,7 @@ pub(crate) use self::company::Door;
 pub(crate) use self::coordinator::Asked;
 pub(crate) use self::data::{DataShard, Ends};
 pub(crate) use self::domains::DomainsOverview;
-pub(crate) use self::doubts::doubts_of;
+pub(crate) use self::doubts::{doubts_of, durable_of};
 pub use self::error::Failed;
 pub(crate) use self::layout::{CONTROL, DURABLE, GROUPS, ID_DIGITS as CLUSTER_DIGITS, SHARED};
 pub use self::layout::{SHARDS, cluster_in, found};

@@ -374,7 +374,9 @@ impl Recovery {
                 fenced.iter().any(|roll| roll.shard == *shard && roll.digest == *digest)
             });
             let mut calm = Vec::new();
-            for roll in &fenced {
+            // Of topics and groups nothing is decided.
+            let of_records = || fenced.iter().filter(|roll| RECORDS.contains(&roll.shard));
+            for roll in of_records() {
                 let now = Instant::now();
                 let (_, first) = since.entry(roll.shard).or_insert((roll.digest.clone(), now));
                 let is_first = roll.here().first() == Some(&self.company.node());
@@ -382,7 +384,7 @@ impl Recovery {
             }
             // One power cut fences several: they go on together.
             let is_due = self.own.policy == OnMajorityDirty::AutoFence && !calm.is_empty();
-            if is_due && calm.len() == fenced.len() {
+            if is_due && calm.len() == of_records().count() {
                 let done = self.decide(&calm, false, true).await;
                 if let Err(why) = done {
                     tracing::warn!(%why, "what is fenced does not go on, as declared");
@@ -391,10 +393,15 @@ impl Recovery {
         }
     }
 
-    /// Whether nobody leads some shard of records, as far as this node has heard.
+    /// Whether nobody leads some shard, as far as this node has heard.
     fn lacks_a_leader(&self) -> bool {
-        let Some(topics) = self.topics.upgrade() else { return false };
-        topics.shards().iter().any(|shard| shard.group.outline().leader.is_none())
+        let (Some(topics), Some(groups)) = (self.topics.upgrade(), self.groups.upgrade()) else {
+            return false;
+        };
+        let of_records = || topics.shards().iter().map(|shard| shard.group.outline());
+        let mut all = [topics.group().outline(), groups.group.outline()].into_iter();
+        all.any(|outline| outline.leader.is_none())
+            || of_records().any(|outline| outline.leader.is_none())
     }
 
     /// Where a shard has gone on in a newer generation: asks what was decided, and goes on there too.
@@ -467,8 +474,14 @@ fn why_fenced(roll: &Roll) -> String {
         [] => String::new(),
         missing => format!("; {missing:?} do not answer"),
     };
+    let doubts =
+        format!("FENCED: nodes {doubts:?} may have forgotten what they acknowledged{away}");
+    if !RECORDS.contains(&roll.shard) {
+        return doubts
+            + "; nothing can be decided of it: bring back the nodes that can be, or restore a backup";
+    }
     format!(
-        "FENCED: nodes {doubts:?} may have forgotten what they acknowledged{away}; all up to entry {guaranteed} is \
-         there; `plimsoll cluster status` shows it, `plimsoll cluster recover --digest {digest}` has it go on"
+        "{doubts}; all up to entry {guaranteed} is there; `plimsoll cluster status` shows it, `plimsoll cluster recover \
+         --digest {digest}` has it go on"
     )
 }

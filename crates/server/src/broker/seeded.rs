@@ -204,9 +204,9 @@ fn put_files(given: &dyn Dir, own: &dyn Dir) -> plimsoll_sync::Result<()> {
 
 /// Takes away what was given.
 fn clear(dir: &dyn Dir, number: u32) -> Result<(), Failed> {
-    if found(dir.open_dir(&layout::seed(number)))?.is_none() {
-        return Ok(());
-    }
+    let Some(of_seed) = found(dir.open_dir(&layout::seed(number)))? else { return Ok(()) };
+    // Where an older version had the log.
+    found(of_seed.open_dir(&layout::shard(number)))?.map_or(Ok(()), |dir| empty(&*dir))?;
     let given = Given::create(dir, number).map_err(Failed::Directory)?;
     clear_but_chapters(&*given, number)?;
     found(given.open_dir(&layout::chapters(number)))?.map_or(Ok(()), |dir| empty(&*dir))

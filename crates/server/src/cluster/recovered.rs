@@ -44,29 +44,40 @@ pub(crate) fn cut_from(dir: &Arc<dyn Dir>, options: Options, damaged: u64) -> Re
     Ok(log.close()?)
 }
 
-/// Whether others vote beside this node, by the newest entry that says who does, of those that the log in a directory has and
-/// that can be read, or by its snapshot. What is damaged is passed over.
-pub(crate) fn others_vote(dir: &Arc<dyn Dir>, start: Option<&Place>, node: u64) -> Result<bool> {
+/// Whether others vote beside this node both by what is left of its log where it is cut off before this entry, or by its snapshot,
+/// and by all of the log that can be read. By the first alone one would go on without whoever came behind the damage; and
+/// by the second nobody may be left who has what is cut off. What cannot be read is passed over.
+pub(crate) fn others_vote(
+    dir: &Arc<dyn Dir>,
+    start: Option<&Place>,
+    node: u64,
+    lost: u64,
+) -> Result<bool> {
     let view = View::of(Arc::clone(dir))?;
-    let mut newest = None;
+    let (mut left, mut newest) = (None, None);
     for segment in view.outline()? {
         if segment.state == SegmentState::Stale {
             continue;
         }
-        view.dump(&segment, |dumped| {
+        let seen = view.dump(&segment, |dumped| {
             let Dumped::Frame { frame, payload, .. } = dumped else { return Ok(()) };
             let index = from_log(frame.index).filter(|_| frame.kind == Kind::Record);
-            let entry = index.and_then(|index| record::decode(index, payload).ok());
+            let Some(index) = index else { return Ok(()) };
+            let entry = record::decode(index, payload).ok();
             if let Some(EntryPayload::Membership(members)) = entry.map(|entry| entry.payload) {
-                newest = Some(members);
+                let has_others = members.voter_ids().any(|voter| voter != node);
+                newest = Some(has_others);
+                left = left.max((index < lost).then_some((index, has_others)));
             }
             Ok::<_, Error>(())
-        })?;
+        });
+        if let Err(why) = seen {
+            tracing::warn!(segment = segment.segment, %why, "a segment of a damaged log cannot be read");
+        }
     }
-    Ok(match newest {
-        Some(members) => members.voter_ids().any(|voter| voter != node),
-        None => start.is_some_and(|start| start.has_others(node)),
-    })
+    let by_snapshot = start.is_some_and(|start| start.has_others(node));
+    let left = left.map_or(by_snapshot, |(_, has_others)| has_others);
+    Ok(left && newest.unwrap_or(by_snapshot))
 }
 
 /// A group that is open and has not begun. What its log has says what the run before left; the first entry of
@@ -271,5 +282,52 @@ impl<S: Apply> Group<S> {
         let recovered = Recovered::open(dir, options)?;
         let recovery = recovered.recovery().clone();
         Ok((recovered.start(state)?, recovery))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
+    use bytes::Bytes;
+    use openraft::BasicNode;
+    use openraft::entry::RaftEntry;
+    use plimsoll_simdisk::SimDir;
+
+    use super::*;
+    use crate::cluster::types::{Entry, Members, Payload, log_id};
+
+    fn members(index: u64, voters: &[u64]) -> Entry {
+        let nodes: BTreeMap<u64, BasicNode> =
+            voters.iter().map(|voter| (*voter, BasicNode::new(""))).collect();
+        let voters: BTreeSet<u64> = voters.iter().copied().collect();
+        let members = Members::new(vec![voters], nodes).unwrap();
+        Entry::new(log_id(1, index), EntryPayload::Membership(members))
+    }
+
+    fn normal(index: u64) -> Entry {
+        let payload = Payload(Bytes::from_static(b"something"));
+        Entry::new(log_id(1, index), EntryPayload::Normal(payload))
+    }
+
+    /// A founder whose log was damaged before the others came was cut back to when it voted alone, and led by itself.
+    #[test]
+    fn who_votes_is_asked_of_what_stays_of_a_log_and_of_all_that_can_be_read() {
+        let dir: Arc<dyn Dir> = Arc::new(SimDir::new());
+        let options = plimsoll_log::Options { threads: false, ..plimsoll_log::Options::default() };
+        let (log, _) = Log::open_in(Arc::clone(&dir), options).unwrap();
+        let entries =
+            [members(0, &[1]), normal(1), members(2, &[1, 2, 3]), normal(3), members(4, &[1])];
+        let mut record = Vec::new();
+        for entry in entries {
+            if entry.log_id.index == 4 {
+                let by_lost = [0, 1, 2, 3, 4].map(|lost| others_vote(&dir, None, 1, lost).unwrap());
+                assert_eq!(by_lost, [false, false, false, true, true]);
+            }
+            record::encode(&entry, &mut record);
+            log.append_with(&record, Ack::Durable).unwrap();
+        }
+        // Nobody else has by now what is behind that.
+        assert!(!others_vote(&dir, None, 1, 4).unwrap());
     }
 }

@@ -15,6 +15,9 @@ use super::message::{Answer, BYTES_MAX, Request};
 /// So many pieces of a file are on their way at once, beside the one that is waited for.
 const AHEAD_MAX: usize = 3;
 
+/// What reads less looks at something, and does not read a file from one end to the other.
+const STREAM_BYTES: usize = 64 << 10;
+
 /// Waits for an answer.
 pub(super) type Pending = Box<dyn FnOnce() -> io::Result<Answer> + Send>;
 
@@ -24,43 +27,48 @@ pub(super) trait Ask: Debug + Send + Sync {
     fn ask(&self, request: &Request) -> Pending;
 }
 
-/// A directory of another node.
+/// A directory of another node. Of the file in it that is read from one end to the other what comes next is asked for already.
 #[derive(Debug)]
 pub(super) struct Remote {
     node: Arc<dyn Ask>,
     dir: String,
+    stream: Arc<Mutex<Stream>>,
 }
 
-/// A file of another node. Who reads on where it stopped finds that asked for already.
+/// A file of another node.
 #[derive(Debug)]
 struct RemoteFile {
     node: Arc<dyn Ask>,
     dir: String,
     file: String,
-    ahead: Mutex<Ahead>,
+    /// Which of those that were opened it is: what was asked for before is not what is there by now.
+    number: u64,
+    stream: Arc<Mutex<Stream>>,
 }
 
-/// What comes next, if a file is read from one end to the other.
+/// What is read of a file, one piece after the other.
 #[derive(Default)]
-struct Ahead {
-    /// Where the last read stopped, if there was one.
-    stopped: Option<u64>,
-    /// What was answered, and not all of it read, and where that is.
+struct Stream {
+    /// How many files were opened.
+    opened: u64,
+    /// Of which of them it is.
+    of: u64,
+    /// Where what was read last begins, and what that is.
     held: (u64, Vec<u8>),
     /// What was asked for from there on, and where each begins.
     coming: VecDeque<(u64, Pending)>,
 }
 
-impl Debug for Ahead {
+impl Debug for Stream {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Ahead").field("stopped", &self.stopped).finish_non_exhaustive()
+        f.debug_struct("Stream").field("of", &self.of).finish_non_exhaustive()
     }
 }
 
 impl Remote {
     /// That of a node.
     pub(super) fn of(node: Arc<dyn Ask>) -> Self {
-        Self { node, dir: String::new() }
+        Self { node, dir: String::new(), stream: Arc::default() }
     }
 }
 
@@ -104,14 +112,21 @@ impl Dir for Remote {
             return only_read("open past the cache", &path(&self.dir, name));
         }
         let (node, dir, file) = (Arc::clone(&self.node), self.dir.clone(), name.to_owned());
-        let file = RemoteFile { node, dir, file, ahead: Mutex::default() };
+        let stream = Arc::clone(&self.stream);
+        let number = {
+            let mut stream = stream.lock().unwrap_or_else(PoisonError::into_inner);
+            stream.opened += 1;
+            stream.opened
+        };
+        let file = RemoteFile { node, dir, file, number, stream };
         // It is there.
         file.len()?;
         Ok(Arc::new(file))
     }
 
     fn open_dir(&self, name: &str) -> Result<Arc<dyn Dir>> {
-        let dir = Self { node: Arc::clone(&self.node), dir: path(&self.dir, name) };
+        let (node, stream) = (Arc::clone(&self.node), Arc::clone(&self.stream));
+        let dir = Self { node, dir: path(&self.dir, name), stream };
         dir.list()?;
         Ok(Arc::new(dir))
     }
@@ -137,12 +152,12 @@ impl Dir for Remote {
     }
 }
 
-impl Ahead {
-    /// What is held from here on.
-    fn from(&self, at: u64) -> &[u8] {
+impl Stream {
+    /// What is held from here on; `None` if this is not where it goes on, or a little before that.
+    fn from(&self, at: u64) -> Option<&[u8]> {
         let (begin, bytes) = &self.held;
         let skipped = at.checked_sub(*begin).and_then(|skipped| usize::try_from(skipped).ok());
-        skipped.and_then(|skipped| bytes.get(skipped..)).unwrap_or_default()
+        skipped.and_then(|skipped| bytes.get(skipped..))
     }
 }
 
@@ -172,41 +187,48 @@ impl File for RemoteFile {
     }
 
     fn read_at(&self, buf: &mut [u8], byte_offset: u64) -> Result<usize> {
-        let mut ahead = self.ahead.lock().unwrap_or_else(PoisonError::into_inner);
-        let goes_on = ahead.stopped == Some(byte_offset);
+        let mut stream = self.stream.lock().unwrap_or_else(PoisonError::into_inner);
+        let goes_on = stream.of == self.number && stream.from(byte_offset).is_some();
         if !goes_on {
-            // What is read again may be something else by now.
-            *ahead = Ahead::default();
+            if buf.len() < STREAM_BYTES {
+                // A look at something else, as at the table of a chapter between two pieces of it.
+                drop(stream);
+                let found = self.found(self.ask(byte_offset, buf.len()))?;
+                let some = found.len().min(buf.len());
+                buf[..some].copy_from_slice(&found[..some]);
+                return Ok(some);
+            }
+            stream.of = self.number;
+            stream.held = (byte_offset, Vec::new());
+            stream.coming.clear();
         }
         let (mut read, mut has_ended) = (0, false);
         loop {
-            let held = ahead.from(byte_offset + read as u64);
+            let held = stream.from(byte_offset + read as u64).unwrap_or_default();
             let some = held.len().min(buf.len() - read);
             buf[read..read + some].copy_from_slice(&held[..some]);
             read += some;
             if read == buf.len() || has_ended {
-                break;
+                return Ok(read);
             }
             let at = byte_offset + read as u64;
             let wanted = if goes_on { BYTES_MAX } else { BYTES_MAX.min(buf.len() - read) };
-            let pending = match ahead.coming.pop_front() {
+            let pending = match stream.coming.pop_front() {
                 Some((from, pending)) if from == at => pending,
                 _ => {
-                    ahead.coming.clear();
+                    stream.coming.clear();
                     self.ask(at, wanted)
                 }
             };
-            while goes_on && ahead.coming.len() < AHEAD_MAX {
-                let last = ahead.coming.back().map_or(at, |(from, _)| *from);
+            while goes_on && stream.coming.len() < AHEAD_MAX {
+                let last = stream.coming.back().map_or(at, |(from, _)| *from);
                 let next = last + BYTES_MAX as u64;
-                ahead.coming.push_back((next, self.ask(next, BYTES_MAX)));
+                stream.coming.push_back((next, self.ask(next, BYTES_MAX)));
             }
             let found = self.found(pending)?;
             has_ended = found.len() < wanted;
-            ahead.held = (at, found);
+            stream.held = (at, found);
         }
-        ahead.stopped = Some(byte_offset + read as u64);
-        Ok(read)
     }
 
     fn write_at(&self, _: &[u8], _: u64) -> Result<()> {
@@ -256,31 +278,43 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_read_on_is_as_it_is_there_and_what_is_read_again_is_as_it_is_then() {
+    fn a_file_that_is_read_on_is_as_it_is_there_and_one_that_is_opened_again_is_as_it_is_then() {
         let disk = SimDir::new();
         let shard = disk.create_dir("shard-2").unwrap();
         let there = shard.create("file", SyncMethod::ORDINARY.access()).unwrap();
-        let bytes: Vec<u8> = (0..=250).cycle().take(5 * BYTES_MAX / 2).collect();
+        let bytes: Vec<u8> = (0..=250).cycle().take(9 * BYTES_MAX / 2).collect();
         there.write_at(&bytes, 0).unwrap();
         let node = Arc::new(Here(disk, AtomicUsize::new(0)));
         let remote = Remote::of(Arc::clone(&node) as Arc<dyn Ask>).open_dir("shard-2").unwrap();
-        for sizes in [[1 << 20, 1 << 20], [64, 300_000], [700_001, 3 << 20]] {
+        // As runs are read, as logs are, and with looks between.
+        for (sizes, back, looks) in [
+            ([1 << 20, 1 << 20], 0, false),
+            ([1 << 20, 900_000], 0, true),
+            ([131_072, 200_000], 4096, false),
+            ([700_001, 3 << 20], 0, false),
+        ] {
             let file = remote.open("file", Access::default()).unwrap();
             let (mut read, before) = (Vec::new(), node.1.load(Ordering::Relaxed));
+            let mut looked = 0;
             for size in sizes.into_iter().cycle() {
+                read.truncate(read.len().saturating_sub(back));
                 let mut buf = vec![0; size];
                 let some = file.read_at(&mut buf, read.len() as u64).unwrap();
                 read.extend_from_slice(&buf[..some]);
                 if some < size {
                     break;
                 }
+                if looks {
+                    assert_eq!(file.read_at(&mut [0; 2560], 4 << 20).unwrap(), 2560);
+                    looked += 1;
+                }
             }
             assert!(read == bytes, "{sizes:?}");
-            let asked = node.1.load(Ordering::Relaxed) - before;
-            assert!(asked <= 12, "{sizes:?}: {asked} questions");
+            let asked = node.1.load(Ordering::Relaxed) - before - looked;
+            assert!(asked <= 14, "{sizes:?}: {asked} questions");
             // What was asked for ahead of it is not what is there by now.
             there.write_at(&[255; 9], 2 << 20).unwrap();
-            let mut again = [0; 9];
+            let (file, mut again) = (remote.open("file", Access::default()).unwrap(), [0; 9]);
             assert_eq!(file.read_at(&mut again, 2 << 20).unwrap(), 9);
             assert_eq!(again, [255; 9]);
             there.write_at(&bytes[2 << 20..][..9], 2 << 20).unwrap();

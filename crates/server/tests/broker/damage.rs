@@ -192,29 +192,32 @@ fn a_broker_whose_log_is_damaged_where_it_starts_has_the_rest_back_from_the_othe
     brokers.into_values().for_each(|broker| broker.stop().close().unwrap());
     let mut brokers: BTreeMap<u64, Broker> =
         seats.iter().map(|(id, seat)| (*id, serve(root, seat))).collect();
+    // Of what was written before them the later ones say that it is durable.
     numbers(0, 60).for_each(|value| produce(&mut brokers, &value));
     let at = |broker: &Broker| broker.node.topic("orders").unwrap().partition[0].clone();
     let leader = leader_of_orders(&mut brokers);
     let victim = (1..=3).find(|id| *id != leader).unwrap();
     let shard = at(&brokers[&victim]).shard;
-    until("all is durable", || at(&brokers[&victim]).durable == 60);
+    until("some is durable", || at(&brokers[&victim]).durable == 60);
+    numbers(60, 120).for_each(|value| produce(&mut brokers, &value));
+    until("all is durable", || at(&brokers[&victim]).durable == 120);
     drop(brokers.remove(&victim).unwrap().stop());
     let own = root.join(victim.to_string());
-    damage(&own.join(format!("shard-{shard}")), b"record number 030");
-    numbers(60, 80).for_each(|value| produce(&mut brokers, &value));
+    damage(&own.join(format!("shard-{shard}")), b"record number 010");
+    numbers(120, 140).for_each(|value| produce(&mut brokers, &value));
 
     let broker = serve(root, &seats[&victim]);
     let said = broker.node.verdict().to_owned();
     let kept = format!("damaged-{shard}");
     assert!(said.contains(&format!("entries of shard {shard}")) && said.contains(&kept), "{said}");
     until("it has caught up", || {
-        !in_doubt(&broker).contains(&shard) && at(&broker).committed == 80
+        !in_doubt(&broker).contains(&shard) && at(&broker).committed == 140
     });
     let kept = own.join(kept);
     until("what was kept goes", || fs::read_dir(&kept).unwrap().next().is_none());
     brokers.insert(victim, broker);
     brokers.remove(&leader).unwrap().close();
-    until_all_is_read(&mut brokers, 80);
+    until_all_is_read(&mut brokers, 140);
 }
 
 /// Nor did one without a snapshot, as a log of topics never has one, and others none yet.
@@ -223,6 +226,7 @@ fn a_broker_without_snapshots_whose_logs_are_damaged_has_the_rest_back_from_the_
     let root = tempfile::tempdir().unwrap();
     let root = root.path();
     let (mut brokers, seats) = three_with_orders(root);
+    // Of what was written before them the later ones say that it is durable.
     numbers(0, 60).for_each(|value| produce(&mut brokers, &value));
     let commit = |brokers: &mut BTreeMap<u64, Broker>, offset| {
         until("it is committed", || {
@@ -235,11 +239,22 @@ fn a_broker_without_snapshots_whose_logs_are_damaged_has_the_rest_back_from_the_
     let leader = leader_of_orders(&mut brokers);
     let victim = (1..=3).find(|id| *id != leader).unwrap();
     let shard = at(&brokers[&victim]).shard;
-    until("all is durable", || at(&brokers[&victim]).durable == 60);
+    until("some is durable", || at(&brokers[&victim]).durable == 60);
+    numbers(60, 120).for_each(|value| produce(&mut brokers, &value));
+    until("all is durable", || at(&brokers[&victim]).durable == 120);
     let own = root.join(victim.to_string());
     // What lies at the end of a log is missed by what was noted of it.
-    let is_noted = |number| own.join(format!("known-{number}")).exists();
-    until("it is noted", || is_noted(0) && is_noted(1));
+    let noted = |number| {
+        let bytes = fs::read(own.join(format!("known-{number}"))).unwrap_or_default();
+        bytes.get(24..32).map_or(0, |at| u64::from_le_bytes(at.try_into().unwrap()))
+    };
+    until("it is noted", || {
+        let shards = brokers[&victim].node.shards();
+        shards
+            .iter()
+            .filter(|shard| shard.number < 2)
+            .all(|shard| noted(shard.number) >= shard.durable)
+    });
     drop(brokers.remove(&victim).unwrap().stop());
     assert!(
         fs::read_dir(&own)
@@ -248,8 +263,8 @@ fn a_broker_without_snapshots_whose_logs_are_damaged_has_the_rest_back_from_the_
     );
     damage(&own.join("shard-0"), b"orders");
     damage(&own.join("shard-1"), b"orders");
-    damage(&own.join(format!("shard-{shard}")), b"record number 030");
-    numbers(60, 80).for_each(|value| produce(&mut brokers, &value));
+    damage(&own.join(format!("shard-{shard}")), b"record number 010");
+    numbers(120, 140).for_each(|value| produce(&mut brokers, &value));
     commit(&mut brokers, 9);
 
     let broker = serve(root, &seats[&victim]);
@@ -258,14 +273,14 @@ fn a_broker_without_snapshots_whose_logs_are_damaged_has_the_rest_back_from_the_
         assert!(said.contains(&format!("entries of shard {number} from")), "{said}");
     }
     until("it is in doubt of nothing", || in_doubt(&broker).is_empty());
-    until("it has caught up", || at(&broker).committed == 80);
+    until("it has caught up", || at(&broker).committed == 140);
     for number in [0, 1, shard] {
         let kept = own.join(format!("damaged-{number}"));
         until("what was kept goes", || fs::read_dir(&kept).unwrap().next().is_none());
     }
     brokers.insert(victim, broker);
     brokers.remove(&leader).unwrap().close();
-    until_all_is_read(&mut brokers, 80);
+    until_all_is_read(&mut brokers, 140);
     until("what was committed is known", || {
         brokers.values_mut().any(|broker| broker.committed("orders") == 9)
     });
@@ -273,4 +288,17 @@ fn a_broker_without_snapshots_whose_logs_are_damaged_has_the_rest_back_from_the_
     drop(brokers.remove(&victim).unwrap().stop());
     let broker = serve(root, &seats[&victim]);
     assert!(!broker.node.verdict().contains("in doubt"), "{}", broker.node.verdict());
+    // Where nothing is left that says who else votes, it does not go on as if nothing were lost.
+    drop(broker.stop());
+    for entry in fs::read_dir(own.join("shard-0")).unwrap().map(Result::unwrap) {
+        if entry.file_name() != "identity" {
+            fs::remove_file(entry.path()).unwrap();
+        }
+    }
+    let options = Options { seat: Some(seats[&victim].clone()), ..Options::default() };
+    let refused = Node::open(&own, options).unwrap_err().to_string();
+    assert!(
+        refused.contains("ends at entry 0") && refused.contains("restore a backup"),
+        "{refused}"
+    );
 }
