@@ -21,6 +21,8 @@ use crate::cluster::{self, Membership};
 
 /// How often it is looked who waits to be taken in.
 const REST: Duration = Duration::from_secs(1);
+/// How soon a change is asked for again while another is under way.
+const AGAIN: Duration = Duration::from_millis(50);
 /// How long a change may take that the control shard agrees on.
 const PATIENCE: Duration = Duration::from_secs(4);
 
@@ -196,7 +198,7 @@ impl Registrar {
             _ => {}
         }
         let topics = self.topics.upgrade().ok_or(NotChanged::NoLeader)?;
-        in_time(topics.group().enlist(node, address)).await?;
+        in_time(|| topics.group().enlist(node, address)).await?;
         tracing::info!(node, address, "a node may come");
         Ok(node)
     }
@@ -234,7 +236,7 @@ impl Registrar {
             return Err(NotChanged::MayLead(node));
         }
         let topics = self.topics.upgrade().ok_or(NotChanged::NoLeader)?;
-        in_time(topics.group().let_go(node)).await?;
+        in_time(|| topics.group().let_go(node)).await?;
         tracing::info!(node, "a node goes");
         Ok(())
     }
@@ -344,8 +346,19 @@ fn is_address(text: &str) -> bool {
     is_found && text.len() <= ADDRESS_BYTES_MAX && text.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
-async fn in_time(change: impl Future<Output = cluster::Result<()>>) -> Result<(), NotChanged> {
-    match timeout(PATIENCE, change).await {
+/// Does it once no other change is under way.
+async fn in_time<F: Future<Output = cluster::Result<()>>>(
+    mut change: impl FnMut() -> F,
+) -> Result<(), NotChanged> {
+    let changing = async {
+        loop {
+            match change().await {
+                Err(cluster::Error::Changing) => sleep(AGAIN).await,
+                changed => return changed,
+            }
+        }
+    };
+    match timeout(PATIENCE, changing).await {
         Ok(changed) => Ok(changed?),
         Err(_late) => Err(NotChanged::Late),
     }

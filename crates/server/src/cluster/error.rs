@@ -43,6 +43,10 @@ pub enum Error {
         max_bytes: u64,
     },
 
+    /// Another change of who votes is under way. Nothing was done.
+    #[error("who votes is being changed just now: ask again in a moment")]
+    Changing,
+
     /// The engine has stopped, or was closed; an entry that was under way may be committed or not.
     /// Close, mend what is named, open again.
     #[error("the engine has stopped: {why}")]

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use openraft::async_runtime::WatchReceiver;
-use openraft::errors::{ClientWriteError, RaftError};
+use openraft::errors::{ChangeMembershipError, ClientWriteError, RaftError};
 use openraft::{BasicNode, ChangeMembers, ServerState};
 use plimsoll_log::Ack;
 
@@ -65,7 +65,7 @@ impl<S: Apply> Group<S> {
     /// Adds the replica of a node, which gets the log and does not vote yet. It has all of it on return.
     ///
     /// # Errors
-    /// [`Error::NotLeader`], [`Error::Stopped`].
+    /// [`Error::NotLeader`], [`Error::Changing`], [`Error::Stopped`].
     pub async fn add(&self, node: u64, address: &str) -> Result<()> {
         add(&self.engine, &self.storage, node, address, true).await
     }
@@ -205,6 +205,9 @@ fn why_unchanged<S: Apply>(
         RaftError::APIError(ClientWriteError::ForwardToLeader(_)) => {
             Error::NotLeader { term: engine.metrics().borrow_watched().current_term }
         }
+        RaftError::APIError(ClientWriteError::ChangeMembershipError(
+            ChangeMembershipError::InProgress(_),
+        )) => Error::Changing,
         why => Error::Stopped { why: why.to_string() },
     }
 }
