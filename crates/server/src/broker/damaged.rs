@@ -25,6 +25,8 @@ use crate::whole;
 /// Why the replica of a shard is in doubt whose log was cut off.
 pub(super) const DAMAGED: &str =
     "its disk has lost entries that it had called durable, and it has not got them back";
+/// Says, among what was kept of a log, that it was decided to go on without it.
+const DECIDED: &str = "decided";
 /// Bytes that are copied at once.
 const PIECE_BYTES: usize = 1 << 20;
 
@@ -48,13 +50,14 @@ pub(super) fn recover(
     let failed = |why| Failed::Shard { number, why };
     let dir = root.open_dir(&layout::shard(number)).map_err(Failed::Directory)?;
     let start = options.start.as_ref();
-    let others_have_it = |lost: u64| {
-        let stays = lost >= settled && start.is_none_or(|start| start.index() < lost);
-        let others = || cluster::others_vote(&dir, start, options.node, lost).map_err(failed);
-        Ok::<_, Failed>(stays && others()?)
-    };
+    let is_behind_the_rest =
+        |lost: u64| lost >= settled && start.is_none_or(|start| start.index() < lost);
+    let others_have_it =
+        |lost: u64| cluster::others_vote(&dir, start, options.node, lost).map_err(failed);
     let mut cut = None;
-    if let Some((end, durable)) = missed(&**root, number, &dir)? {
+    // What ends before its snapshot or its chapters is called so by whoever opens it.
+    let missed = missed(&**root, number, &dir)?.filter(|(end, _)| is_behind_the_rest(*end));
+    if let Some((end, durable)) = missed {
         if !others_have_it(end)? {
             return Err(Failed::TooShort { number, end, durable });
         }
@@ -71,7 +74,7 @@ pub(super) fn recover(
         // What was cut off is not met again.
         let lost = why.damaged_from().filter(|lost| cut.is_none_or(|cut| *lost < cut));
         match lost {
-            Some(lost) if others_have_it(lost)? => {
+            Some(lost) if is_behind_the_rest(lost) && others_have_it(lost)? => {
                 tracing::warn!(shard = number, entry = lost + 1, %why, "its log is cut off there");
                 give_up(root, number, options.clone(), lost)?;
                 cut = Some(lost);
@@ -117,17 +120,34 @@ fn give_up(
     cluster::cut_from(&log, options, damaged).map_err(|why| Failed::Shard { number, why })
 }
 
-/// The replica has caught up: what was kept is not needed any more.
+/// The replica has caught up: what was kept is not needed any more, unless it was decided to go on without.
 pub(super) fn forget(root: &dyn Dir, number: u32) -> Result<(), Failed> {
     let Some(kept) = found(root.open_dir(&layout::damaged(number)))? else { return Ok(()) };
     let names = kept.list().map_err(Failed::Directory)?;
+    if names.iter().any(|name| name == DECIDED) {
+        return Ok(());
+    }
     names.iter().try_for_each(|name| kept.remove(name).map_err(Failed::Directory))
 }
 
-/// Copies the files of a log, but for those that were kept while it is in doubt. Durable on return.
+/// It was decided to go on without what the disk has lost: what was kept of a log stays. Durable on return.
+pub(super) fn stays(root: &dyn Dir, number: u32) -> Result<(), Failed> {
+    let Some(kept) = found(root.open_dir(&layout::damaged(number)))? else { return Ok(()) };
+    let names = kept.list().map_err(Failed::Directory)?;
+    if names.is_empty() || names.iter().any(|name| name == DECIDED) {
+        return Ok(());
+    }
+    kept.create(DECIDED, SyncMethod::ORDINARY.access()).map(drop).map_err(Failed::Directory)
+}
+
+/// Copies the files of a log, but for those that were kept while it is in doubt, or as it was decided to go on without them. Durable
+/// on return.
 fn keep(root: &dyn Dir, log: &dyn Dir, number: u32, is_kept: bool) -> plimsoll_sync::Result<()> {
     let kept = root.create_dir(&layout::damaged(number))?;
-    let there = if is_kept { kept.list()? } else { Vec::new() };
+    let mut there = kept.list()?;
+    if !is_kept && !there.iter().any(|name| name == DECIDED) {
+        there.clear();
+    }
     let mut piece = vec![0; PIECE_BYTES];
     for name in
         log.list()?.into_iter().filter(|name| !name.ends_with(ASIDE) && !there.contains(name))
@@ -157,4 +177,44 @@ fn keep(root: &dyn Dir, log: &dyn Dir, number: u32, is_kept: bool) -> plimsoll_s
         })?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use plimsoll_simdisk::SimDir;
+
+    use super::*;
+
+    fn write(dir: &dyn Dir, name: &str, bytes: &[u8]) {
+        let file = dir.create(name, SyncMethod::ORDINARY.access()).unwrap();
+        file.write_at(bytes, 0).unwrap();
+    }
+
+    /// The end of a later doubt took it away, or a later copy took its place.
+    #[test]
+    fn what_was_kept_when_it_was_decided_to_go_on_without_it_stays() {
+        let root = SimDir::new();
+        let log = root.create_dir("shard-2").unwrap();
+        write(&*log, "segment", b"first");
+        keep(&root, &*log, 2, false).unwrap();
+        let kept = root.open_dir("damaged-2").unwrap();
+        stays(&root, 2).unwrap();
+        write(&*log, "another", b"later");
+        log.remove("segment").unwrap();
+        write(&*log, "segment", b"later");
+        keep(&root, &*log, 2, false).unwrap();
+        forget(&root, 2).unwrap();
+        assert_eq!(kept.list().unwrap(), ["another", DECIDED, "segment"]);
+        let mut bytes = [0; 5];
+        kept.open("segment", SyncMethod::ORDINARY.access())
+            .unwrap()
+            .read_at(&mut bytes, 0)
+            .unwrap();
+        assert_eq!(&bytes, b"first");
+        // Nothing was decided of this one.
+        write(&*root.create_dir("shard-3").unwrap(), "segment", b"first");
+        keep(&root, &*root.open_dir("shard-3").unwrap(), 3, false).unwrap();
+        forget(&root, 3).unwrap();
+        assert!(root.open_dir("damaged-3").unwrap().list().unwrap().is_empty());
+    }
 }

@@ -19,11 +19,13 @@
 //! then ends its doubt, and then takes `lifts` back: each is durable before the next, and a start that is interrupted does it
 //! again. It stays: whoever leads writes of it what it has agreed on first, the loss fence.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use plimsoll_sync::{Dir, File, SyncMethod};
 use twox_hash::XxHash3_64;
 
+use super::damaged;
 use super::error::Failed;
 use super::layout::{self, RECORDS};
 use super::seeded::{Stage, trust};
@@ -154,10 +156,16 @@ impl Decisions {
         self.of(number).is_some_and(|decided| decided.lifts)
     }
 
-    /// All of it is done: a doubt of a later run is another. Durable on return.
-    pub(super) fn are_done(&self, dir: &Arc<dyn Dir>) -> Result<(), Failed> {
+    /// All of it is done: a doubt of a later run is another, as is one of what this start found damaged. Durable on return.
+    pub(super) fn are_done(
+        &self,
+        dir: &Arc<dyn Dir>,
+        found_damaged: &BTreeMap<u32, u64>,
+    ) -> Result<(), Failed> {
         for decided in self.0.iter().filter(|decided| decided.lifts) {
-            if Stage::read(&**dir, decided.number)?.is_some() {
+            damaged::stays(&**dir, decided.number)?;
+            let is_older = !found_damaged.contains_key(&decided.number);
+            if is_older && Stage::read(&**dir, decided.number)?.is_some() {
                 trust(&**dir, decided.number)?;
             }
             Decided { lifts: false, yields: false, ..*decided }.write(&**dir)?;

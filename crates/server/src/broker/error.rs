@@ -114,7 +114,7 @@ pub enum Failed {
     },
     /// The log ends before what was noted to be durable, and no other broker is known to have the rest.
     #[error(
-        "the log of shard {number} ends at entry {end}, and entries up to {durable} were durable here: the disk has lost what it said \
+        "the log of shard {number} ends at entry {end}, and by known-{number} entries up to {durable} were durable here: the disk has lost what it said \
          was durable, and by what is left of the log no other broker votes that could give it back: restore a backup, or, where others \
          have the cluster, have this broker come to it anew, with an empty directory and another number"
     )]

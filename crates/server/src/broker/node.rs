@@ -179,7 +179,7 @@ impl Node {
         if loss.is_some() && SHARED.iter().all(|number| decided.lifts(*number)) {
             run.fenced(&ends, now())?;
         }
-        decided.are_done(dir)?;
+        decided.are_done(dir, &damaged)?;
         let mut opened = Vec::new();
         let mut forgot = Vec::new();
         for found in shared {
