@@ -63,7 +63,8 @@ mod tests {
 
     use super::*;
     use crate::cluster::{
-        Answered, Apply, Begin, Carrier, Group, Options, Receiver, Recovered, Stop, Unreached,
+        Answered, Apply, Begin, Carrier, Error, Group, Options, Receiver, Recovered, Stop,
+        Unreached,
     };
 
     const PATIENCE: Duration = Duration::from_secs(60);
@@ -167,6 +168,29 @@ mod tests {
             assert!(away.applied() < Some(last), "nothing else was given to it");
             assert!(away.leader() == Some(1), "it hears its leader all the same");
             assert_eq!(other.lack(), None);
+        });
+        net.0.lock().unwrap().clear();
+    }
+
+    /// It was said that the engine had stopped.
+    #[test]
+    fn a_change_of_the_voters_beside_another_is_told_to_come_again() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let net = Net::default();
+        let groups = [1, 2].map(|node| start(node, &net));
+        let leader = &groups[0];
+        runtime.block_on(async {
+            propose(leader, 1).await;
+            leader.add(2, "").await.unwrap();
+            net.0.lock().unwrap().remove(&2).unwrap();
+            let beside = async {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+                leader.enlist(3, "").await
+            };
+            tokio::select! {
+                changed = leader.set_voters([1, 2]) => panic!("one of two is away: {changed:?}"),
+                said = beside => assert!(matches!(said, Err(Error::Changing)), "{said:?}"),
+            }
         });
         net.0.lock().unwrap().clear();
     }
