@@ -18,6 +18,9 @@ const AHEAD_MAX: usize = 3;
 /// What reads less looks at something, and does not read a file from one end to the other.
 const STREAM_BYTES: usize = 64 << 10;
 
+/// So much of a piece is held when the next comes.
+const BACK_BYTES: usize = 64 << 10;
+
 /// Waits for an answer.
 pub(super) type Pending = Box<dyn FnOnce() -> io::Result<Answer> + Send>;
 
@@ -159,6 +162,16 @@ impl Stream {
         let skipped = at.checked_sub(*begin).and_then(|skipped| usize::try_from(skipped).ok());
         skipped.and_then(|skipped| bytes.get(skipped..))
     }
+
+    /// Holds what was found, and of what lies before it a little: whoever looks for where a frame begins reads that again.
+    fn hold(&mut self, at: u64, found: Vec<u8>) {
+        let (begin, bytes) = &mut self.held;
+        let is_next = *begin + bytes.len() as u64 == at;
+        let before = if is_next { bytes.len().min(BACK_BYTES) } else { 0 };
+        let mut held = bytes.split_off(bytes.len() - before);
+        held.extend_from_slice(&found);
+        self.held = (at - before as u64, held);
+    }
 }
 
 impl RemoteFile {
@@ -227,7 +240,7 @@ impl File for RemoteFile {
             }
             let found = self.found(pending)?;
             has_ended = found.len() < wanted;
-            stream.held = (at, found);
+            stream.hold(at, found);
         }
     }
 
