@@ -164,12 +164,12 @@ impl Stream {
     }
 
     /// Holds what was found, and of what lies before it a little: whoever looks for where a frame begins reads that again.
-    fn hold(&mut self, at: u64, found: Vec<u8>) {
+    fn hold(&mut self, at: u64, found: &[u8]) {
         let (begin, bytes) = &mut self.held;
         let is_next = *begin + bytes.len() as u64 == at;
         let before = if is_next { bytes.len().min(BACK_BYTES) } else { 0 };
         let mut held = bytes.split_off(bytes.len() - before);
-        held.extend_from_slice(&found);
+        held.extend_from_slice(found);
         self.held = (at - before as u64, held);
     }
 }
@@ -240,7 +240,7 @@ impl File for RemoteFile {
             }
             let found = self.found(pending)?;
             has_ended = found.len() < wanted;
-            stream.hold(at, found);
+            stream.hold(at, &found);
         }
     }
 
