@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use bytes::BytesMut;
+use bytes::{Buf, Bytes, BytesMut};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tokio::net::tcp::{ReadHalf, WriteHalf};
@@ -75,7 +75,7 @@ async fn read(
     loop {
         let wanted = match frame::announced(&received, limits.frame_bytes)? {
             Some(length) if length <= received.len() => {
-                let frame = received.split_to(length).freeze();
+                let frame = take_off(&mut received, length);
                 let messages = frame::decode(&frame, &lane, sequence)?;
                 sequence += 1;
                 add(&shared.tally.frames_received, 1);
@@ -99,13 +99,19 @@ async fn read(
     }
 }
 
+/// Takes a frame off what was received. A short one is copied: entries of it are kept for long, and would hold all that there
+/// was room for.
+fn take_off(received: &mut BytesMut, length: usize) -> Bytes {
+    if length >= READ_BYTES {
+        return received.split_to(length).freeze();
+    }
+    let frame = Bytes::copy_from_slice(&received[..length]);
+    received.advance(length);
+    frame
+}
+
 /// A message came.
-fn take(
-    shared: &Shared,
-    session: &Arc<Session>,
-    intake: &Arc<Intake>,
-    message: Message<bytes::Bytes>,
-) {
+fn take(shared: &Shared, session: &Arc<Session>, intake: &Arc<Intake>, message: Message<Bytes>) {
     let Message { kind, shard, call, body } = message;
     match kind {
         Kind::Answer => session.answered(call, Ok(body)),
@@ -138,7 +144,7 @@ async fn write(shared: &Shared, mut to: WriteHalf<'_>, session: &Session) -> Res
             continue;
         }
         let pieces = VecDeque::from(frame::encode(&session.out, sequence, &batch.messages));
-        let bytes = pieces.iter().map(bytes::Bytes::len).sum();
+        let bytes = pieces.iter().map(Bytes::len).sum();
         let written = timeout(limits.write, write_all(&mut to, pieces)).await;
         written.map_err(|_elapsed| Ended::Silent)??;
         session.written(&batch);
@@ -146,5 +152,29 @@ async fn write(shared: &Shared, mut to: WriteHalf<'_>, session: &Session) -> Res
         add(&shared.tally.frames_sent, 1);
         add(&shared.tally.messages_sent, batch.messages.len());
         add(&shared.tally.sent_bytes, bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A follower kept each entry of 300 bytes in the 16 KiB that it was read into, and counted 300.
+    #[test]
+    fn a_short_frame_holds_nothing_but_itself_and_a_long_one_is_not_copied() {
+        let mut received = BytesMut::with_capacity(READ_BYTES);
+        received.extend_from_slice(&[b's'; 300]);
+        received.extend_from_slice(&[b'n'; 10]);
+        let buffer = received.as_ptr();
+        let short = take_off(&mut received, 300);
+        assert!(short.is_unique() && short.len() == 300);
+        assert_eq!(&received[..], [b'n'; 10]);
+        received.clear();
+        received.reserve(READ_BYTES);
+        assert_eq!(received.as_ptr(), buffer, "nobody else has it: it is filled again");
+        received.resize(2 * READ_BYTES, b'l');
+        let at = received.as_ptr();
+        let long = take_off(&mut received, 2 * READ_BYTES);
+        assert_eq!((long.as_ptr(), long.len()), (at, 2 * READ_BYTES));
     }
 }
