@@ -21,7 +21,7 @@ use super::keeper::Keeper;
 use super::known;
 use super::lately::Lately;
 use super::layout;
-use super::leader::{Appended, Ask, ChapterSize, Leads};
+use super::leader::{Appended, Ask, Bounds, Leads};
 use super::leadership::{
     Asks, Standing, Wishes, hand_over, is_read_here, lead_whenever, wait_to_begin,
     wait_until_it_leads,
@@ -233,7 +233,7 @@ impl Opened {
         room: &Arc<Room>,
         (intended, neighbours): (&Arc<Intended>, &Arc<Neighbours>),
         company: &Arc<Company>,
-        chapter: ChapterSize,
+        bounds: Bounds,
         scrub_every: Option<Duration>,
         clock: fn() -> u64,
     ) -> DataShard {
@@ -247,7 +247,7 @@ impl Opened {
             neighbours: Arc::clone(neighbours),
             run,
             room: Arc::clone(room),
-            chapter,
+            bounds,
             decided,
             clock,
         };

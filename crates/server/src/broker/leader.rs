@@ -20,6 +20,7 @@ use tokio::time::{MissedTickBehavior, sleep};
 use super::decided::Decided;
 use super::error::Failed;
 use super::intended::{Carrier, Intended};
+use super::lag::Lag;
 use super::leadership::{self, Asks, Ended, LOOK, Lead, Next};
 use super::neighbours::Neighbours;
 use super::replica::{Applier, Replica};
@@ -79,10 +80,18 @@ pub(crate) struct Leads {
     /// Must know that more is to be acknowledged before it is, where that is before it is durable.
     pub(crate) run: Option<Arc<Run>>,
     pub(crate) room: Arc<Room>,
-    pub(crate) chapter: ChapterSize,
+    pub(crate) bounds: Bounds,
     /// What was decided where it goes on after a loss.
     pub(crate) decided: Option<Decided>,
     pub(crate) clock: fn() -> u64,
+}
+
+/// What bounds what waits for disks.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Bounds {
+    pub(crate) chapter: ChapterSize,
+    /// Bytes that a log takes at most before they are durable, where that is bounded.
+    pub(crate) unsynced: Option<u64>,
 }
 
 /// When a chapter ends.
@@ -111,13 +120,14 @@ struct Leader<'a> {
     next_ticket: u64,
     acts: VecDeque<(Vec<Item<'static>>, Option<Done>)>,
     on_its_way: FuturesOrdered<BoxFuture<'static, cluster::Result<Committed<u64>>>>,
-    /// What each of them is.
-    sent: VecDeque<Sent>,
+    /// What each of them is, and its bytes.
+    sent: VecDeque<(Sent, usize)>,
     /// What control intends.
     carrier: Carrier,
     /// The last chapter whose end was proposed.
     chapter: u64,
     throttle: Throttle,
+    lag: Lag,
 }
 
 impl Lead for Leads {
@@ -225,6 +235,7 @@ impl<'a> Leader<'a> {
             carrier: Carrier::new(&shard.intended, &shard.neighbours),
             chapter,
             throttle: Throttle::default(),
+            lag: Lag::new(shard.bounds.unsynced, Instant::now()),
         }
     }
 
@@ -313,7 +324,7 @@ impl<'a> Leader<'a> {
 
     /// Ends the chapter where it is large or old enough; and looks whether those that have ended are settled.
     async fn end_chapter(&mut self) -> Result<(), Ended> {
-        let Leads { replica, room, chapter, clock, .. } = self.shard;
+        let Leads { replica, room, bounds: Bounds { chapter, .. }, clock, .. } = self.shard;
         let (act, unsettled) = {
             let shard = replica.lock();
             let (state, now) = (&shard.state, clock());
@@ -328,12 +339,22 @@ impl<'a> Leader<'a> {
             self.chapter = if ends { next } else { self.chapter };
             (act.flatten(), state.ended().len())
         };
-        let settled_a_second = replica.settled_a_second.load(Ordering::Relaxed);
-        self.throttle.turn(Pace::of(unsettled, settled_a_second), unsettled);
+        self.keep_pace(unsettled);
         match act {
             Some(act) => self.send(act, Sent::Own).await,
             None => Ok(()),
         }
+    }
+
+    /// Takes records as fast as chapters are settled, and as the disks of a majority have them.
+    fn keep_pace(&mut self, unsettled: usize) {
+        let settled_a_second = self.shard.replica.settled_a_second.load(Ordering::Relaxed);
+        if let Some(durable) = self.shard.group.durable() {
+            // The shard counts from 1.
+            self.lag.durable(durable + 1, Instant::now());
+        }
+        let pace = Pace::of(unsettled, settled_a_second).slower(self.lag.pace());
+        self.throttle.turn(pace, unsettled, self.lag.bytes());
     }
 
     /// Proposes what waits, unless enough is on its way. Acts go one by one and batches between them, so
@@ -408,7 +429,7 @@ impl<'a> Leader<'a> {
             woken.unwrap_or(Ok(()))?;
         }
         // Whatever becomes of it, who waits for it is told.
-        self.sent.push_back(sent);
+        self.sent.push_back((sent, proposal.bytes.len()));
         let committed = group.submit(self.leadership, proposal.bytes).await?;
         self.on_its_way.push_back(Box::pin(committed));
         Ok(())
@@ -420,10 +441,12 @@ impl<'a> Leader<'a> {
         let mut answers = Vec::new();
         self.proposer.applied(index, &mut answers);
         self.answer(answers, Some(index));
-        match self.sent.pop_front() {
-            Some(Sent::Asked(reply)) => answer_act(reply, Ok(())),
-            Some(Sent::Intended) => self.carrier.applied(),
-            Some(Sent::Own) | None => {}
+        let Some((sent, bytes)) = self.sent.pop_front() else { return Ok(()) };
+        self.lag.agreed(index, bytes as u64);
+        match sent {
+            Sent::Asked(reply) => answer_act(reply, Ok(())),
+            Sent::Intended => self.carrier.applied(),
+            Sent::Own => {}
         }
         Ok(())
     }
@@ -442,7 +465,7 @@ impl<'a> Leader<'a> {
         for reply in self.replies.into_values() {
             reply.send(Appended::NOT_LEADER).ok();
         }
-        let sent = self.sent.into_iter().map(|sent| match sent {
+        let sent = self.sent.into_iter().map(|(sent, _)| match sent {
             Sent::Asked(reply) => reply,
             Sent::Own | Sent::Intended => None,
         });

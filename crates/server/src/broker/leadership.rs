@@ -372,7 +372,7 @@ mod tests {
     use tokio::sync::oneshot;
     use tokio::time::timeout;
 
-    use super::super::leader::{Appended, Ask, ChapterSize, Leads};
+    use super::super::leader::{Appended, Ask, Bounds, ChapterSize, Leads};
     use super::super::replica::{Applier, Replica};
     use super::super::room::Room;
     use super::*;
@@ -411,7 +411,10 @@ mod tests {
             intended: Arc::default(),
             run: None,
             room: Arc::new(Room::new(&dir, 0)),
-            chapter: ChapterSize { bytes: 1 << 30, age: PATIENCE },
+            bounds: Bounds {
+                chapter: ChapterSize { bytes: 1 << 30, age: PATIENCE },
+                unsynced: None,
+            },
             decided: None,
             clock: || 1_000,
         };

@@ -32,6 +32,7 @@
 //! | `recovery.rs`, `roll.rs`, `decided.rs`, `known.rs` | a shard goes on after a loss; what each node says of it, drawn; what was decided, and what was known before, as files |
 //! | `registrar.rs` | which nodes the cluster has: who comes, and who goes |
 //! | `leader.rs` | has a shard of records agree on batches and acts, while it leads |
+//! | `throttle.rs`, `lag.rs` | how fast records are taken while chapters wait, or disks are behind |
 //! | `snapshot.rs` | the state of a shard in a file |
 //! | `keeper.rs` | the task that writes it, and lets the log go |
 //! | `compactor.rs` | the task that keeps the newest record of each key |
@@ -90,6 +91,7 @@ mod giver;
 mod intended;
 mod keeper;
 mod known;
+mod lag;
 mod lately;
 pub(crate) mod layout;
 mod leader;

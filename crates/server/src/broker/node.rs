@@ -27,7 +27,7 @@ use super::giver::Giver;
 use super::layout::{
     CONTROL, DURABLE, GROUPS, RECORDS, SHARDS, SHARED, cluster_id, is_founder, is_restored,
 };
-use super::leader::ChapterSize;
+use super::leader::{Bounds, ChapterSize};
 use super::leaders::{Drained, Leaders};
 use super::leadership::Leader;
 use super::members::{Member, Members};
@@ -224,7 +224,10 @@ impl Node {
         let intents = (&intended, &neighbours);
         let serve = |shard: Opened| {
             let run = SHARED.contains(&shard.number()).then(|| Arc::clone(&run));
-            Arc::new(shard.serve(run, &room, intents, &company, chapter, every, now))
+            // The others' records are not agreed on before they are durable.
+            let unsynced = run.is_some().then(|| options.unsynced_max(promise)).flatten();
+            let bounds = Bounds { chapter, unsynced };
+            Arc::new(shard.serve(run, &room, intents, &company, bounds, every, now))
         };
         let shards = opened.into_iter().map(serve).collect();
         let topics = Topics::new(control, shards, options.partitions_max, &company);

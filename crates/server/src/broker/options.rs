@@ -92,6 +92,21 @@ impl Options {
         let ring_bytes = self.ring_bytes;
         plimsoll_log::Options { policy, ring, ring_bytes, ..plimsoll_log::Options::default() }
     }
+
+    /// Bytes that the log of a shard of records takes at most before they are durable, where it is bounded: twice what makes a
+    /// sync due (decision 0017), and no more than a ring has that is promised to have all of it.
+    pub(super) fn unsynced_max(&self, promise: Promise) -> Option<u64> {
+        let twice = match self.flush {
+            Policy::Interval { max_bytes, .. } => Some(max_bytes.saturating_mul(2)),
+            Policy::Always | Policy::Never => None,
+        };
+        match promise {
+            Promise::Memory => {
+                Some(twice.map_or(self.ring_bytes, |twice| twice.min(self.ring_bytes)))
+            }
+            Promise::Kernel => twice,
+        }
+    }
 }
 
 /// The log of a shard that has little to say.

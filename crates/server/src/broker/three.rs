@@ -13,7 +13,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{sleep, timeout};
 
 use super::intended::Intended;
-use super::leader::{Appended, Ask, ChapterSize, Leads};
+use super::leader::{Appended, Ask, Bounds, ChapterSize, Leads};
 use super::leadership::{Asks, Standing, Wishes, hand_over, lead_whenever};
 use super::replica::{Applier, Replica};
 use super::room::Room;
@@ -32,6 +32,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// The kind of a message that asks another to take over, and where that stands: behind the generation and a version.
 const TAKE_OVER: u8 = 6;
 const KIND_AT: usize = 9;
+/// What a log takes at most before it is durable.
+const UNSYNCED_MAX: u64 = 64 << 10;
 /// Who waits longer asks again, and elsewhere.
 const TIMEOUT: Duration = Duration::from_millis(500);
 
@@ -97,8 +99,12 @@ struct One {
 
 impl One {
     fn start(id: u64, net: &Arc<Net>, intended: &Arc<Intended>) -> Self {
-        let dir: Arc<dyn Dir> = Arc::new(SimDir::new());
         let policy = Policy::Interval { max_age: Duration::from_millis(50), max_bytes: 1 << 20 };
+        Self::start_with(policy, id, net, intended)
+    }
+
+    fn start_with(policy: Policy, id: u64, net: &Arc<Net>, intended: &Arc<Intended>) -> Self {
+        let dir: Arc<dyn Dir> = Arc::new(SimDir::new());
         let options = Options {
             node: id,
             promise: Ack::Buffered,
@@ -124,7 +130,10 @@ impl One {
             neighbours: Arc::default(),
             run: None,
             room: Arc::new(Room::new(&dir, 0)),
-            chapter: ChapterSize { bytes: 1 << 30, age: PATIENCE },
+            bounds: Bounds {
+                chapter: ChapterSize { bytes: 1 << 30, age: PATIENCE },
+                unsynced: Some(UNSYNCED_MAX),
+            },
             decided: None,
             clock: || 1_000,
         };
@@ -150,8 +159,12 @@ impl One {
 
 /// A producer's batch with this number.
 fn batch(number: i32) -> Bytes {
+    batch_of(number, number.to_string().as_bytes())
+}
+
+fn batch_of(number: i32, value: &[u8]) -> Bytes {
     let mut draft = Draft::default();
-    draft.push(1_000, None, Some(number.to_string().as_bytes()), &[]);
+    draft.push(1_000, None, Some(value), &[]);
     let producer = Producer { id: 7, epoch: 0, base_sequence: number };
     draft.batch(Compression::None, Some(producer)).pieces().concat().into()
 }
@@ -361,4 +374,35 @@ fn a_leader_that_lost_its_lead_while_it_handed_over_says_so() {
         }
     });
     net.0.lock().unwrap().clear();
+}
+
+/// Its log went on as if nothing was, until it took nothing more.
+#[test]
+fn a_producer_is_told_to_wait_before_a_log_takes_nothing_more_because_of_its_disk() {
+    let (intended, opening) = intended();
+    let net = Arc::new(Net::default());
+    // It syncs nothing that nobody waits for.
+    let one = One::start_with(Policy::Never, 1, &net, &intended);
+    tell(async {
+        one.group.wait_to_lead().await.unwrap();
+        assert_eq!(produce(&[&one], opening, 0).await, 0);
+        let kib = [b'.'; 1 << 10];
+        let append = async |number| {
+            let appended = one.append(opening, batch_of(number, &kib));
+            timeout(PATIENCE, appended).await.unwrap().unwrap()
+        };
+        let (mut number, mut told) = (1, append(1).await);
+        assert_eq!(told.pause, Duration::ZERO);
+        while told.pause == Duration::ZERO && number < 100 {
+            number += 1;
+            told = append(number).await;
+        }
+        assert!((50..60).contains(&number), "seven eighths of 64 KiB were agreed on: {number}");
+        // It is taken all the same, later.
+        told = append(number + 1).await;
+        assert!(matches!(told.answer, Answer::Appended { .. }), "{told:?}");
+        let all = one.group.applied().unwrap();
+        timeout(PATIENCE, one.group.wait_durable(all)).await.unwrap().unwrap();
+        assert_eq!(append(number + 2).await.pause, Duration::ZERO);
+    });
 }

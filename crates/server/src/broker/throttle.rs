@@ -1,6 +1,6 @@
-//! [`Throttle`]: how fast records are taken while chapters wait to be settled.
+//! [`Throttle`]: how fast records are taken while chapters wait to be settled, or disks are behind ([`Lag`](super::lag::Lag)).
 //!
-//! Two may wait. With three, records are taken as fast as a chapter was settled last, with four slower, and with more
+//! Two chapters may wait. With three, records are taken as fast as a chapter was settled last, with four slower, and with more
 //! none are: who produces is slowed down before it has to stop.
 
 use std::time::{Duration, Instant};
@@ -12,6 +12,8 @@ const UNSLOWED_MAX: usize = 2;
 
 /// What a producer is told to wait at most.
 const PAUSE_MAX: Duration = Duration::from_secs(1);
+/// How long nothing is said again: a disk that is slow comes and goes with each sync.
+const SAYS_EVERY: Duration = Duration::from_secs(10);
 
 /// How fast records are taken.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -31,6 +33,8 @@ pub(super) struct Throttle {
     pub(super) pace: Pace,
     /// When what was taken last is paid for.
     free_at: Option<Instant>,
+    /// The kind of pace that was said last, and when.
+    said: Option<(std::mem::Discriminant<Pace>, Instant)>,
 }
 
 impl Pace {
@@ -46,30 +50,40 @@ impl Pace {
             _ => Self::Slow((settled_a_second / 2).max(1)),
         }
     }
+
+    /// The slower of two.
+    pub(super) fn slower(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Free, pace) | (pace, Self::Free) => pace,
+            (Self::Slow(one), Self::Slow(other)) => Self::Slow(one.min(other)),
+            (Self::Stopped, _) | (_, Self::Stopped) => Self::Stopped,
+        }
+    }
 }
 
 impl Throttle {
-    /// Goes on at another pace. Says so, where it is another kind.
-    pub(super) fn turn(&mut self, pace: Pace, unsettled: usize) {
-        let kind = std::mem::discriminant::<Pace>;
-        if kind(&pace) != kind(&self.pace) {
-            match pace {
-                Pace::Free => {
-                    tracing::info!("chapters are settled: records are taken as they come");
-                }
-                Pace::Slow(bytes_a_second) => {
-                    tracing::warn!(
-                        unsettled,
-                        bytes_a_second,
-                        "records are taken as chapters are settled"
-                    );
-                }
-                Pace::Stopped => {
-                    tracing::warn!(unsettled, "producers wait until chapters are settled");
-                }
+    /// Goes on at another pace. Says so, where it is of another kind than what was said, and that is a while ago.
+    pub(super) fn turn(&mut self, pace: Pace, unsettled: usize, unsynced: u64) {
+        self.pace = pace;
+        let (kind, now) = (std::mem::discriminant(&pace), Instant::now());
+        let (last, at) = self.said.unzip();
+        let is_known = last.unwrap_or(std::mem::discriminant(&Pace::Free)) == kind;
+        if is_known || at.is_some_and(|at| now.duration_since(at) < SAYS_EVERY) {
+            return;
+        }
+        self.said = Some((kind, now));
+        match pace {
+            Pace::Free => tracing::info!("records are taken as they come"),
+            Pace::Slow(bytes_a_second) => tracing::warn!(
+                unsettled,
+                unsynced,
+                bytes_a_second,
+                "records are taken as fast as disks have them: chapters wait to be settled, or bytes to be synced"
+            ),
+            Pace::Stopped => {
+                tracing::warn!(unsettled, "producers wait until chapters are settled");
             }
         }
-        self.pace = pace;
     }
 
     /// So many bytes were taken now.
@@ -133,7 +147,7 @@ mod tests {
         let mut throttle = Throttle::default();
         throttle.took(1 << 30, begun);
         assert!(throttle.takes(begun));
-        throttle.turn(Pace::Slow(MIB), 3);
+        throttle.turn(Pace::Slow(MIB), 3, 0);
         assert!(throttle.takes(begun), "what was taken before is not counted");
         throttle.took(1 << 19, begun);
         assert!(!throttle.takes(after(499)));
@@ -143,10 +157,10 @@ mod tests {
         assert_eq!(pauses, [500, 300, 0, 0]);
         throttle.took(1 << 20, after(900));
         assert!(!throttle.takes(after(1_899)), "time in which nothing came is not saved up");
-        throttle.turn(Pace::Free, 0);
+        throttle.turn(Pace::Free, 0, 0);
         assert!(throttle.takes(after(901)));
         assert_eq!(throttle.pause(after(901)), Duration::ZERO);
-        throttle.turn(Pace::Stopped, 5);
+        throttle.turn(Pace::Stopped, 5, 0);
         assert_eq!(throttle.pause(after(901)), PAUSE_MAX);
     }
 }
