@@ -328,6 +328,16 @@ impl Log {
         self.commit.check(index)
     }
 
+    /// Has another segment follow the one that is written, if that has records, so that [`Log::check`] reads it too. All that was
+    /// appended before is durable on return.
+    ///
+    /// # Errors
+    /// [`Error::Disk`], [`Error::Stopped`] and [`Error::OutOfSpace`] as of [`Log::truncate_after`].
+    pub fn seal(&self) -> Result<()> {
+        self.commit.intake.check_owner()?;
+        self.commit.seal_all()
+    }
+
     /// Which records of the segment that has this one cannot be read: looked for past the page cache, where
     /// that is possible, in all of the segment. The one that is written is sealed first, and another follows.
     /// Nothing else is changed.

@@ -77,6 +77,19 @@ impl Commit {
         }
     }
 
+    /// Has another segment follow the one that is written, if that has records.
+    pub(crate) fn seal_all(&self) -> Result<()> {
+        let last = self.intake.marks.appended.get();
+        if last < self.files.first_index() {
+            return Ok(());
+        }
+        match self.seal(last) {
+            // Retention, or a cut, took it meanwhile.
+            Err(Error::OutOfRange { .. }) => Ok(()),
+            sealed => sealed,
+        }
+    }
+
     /// Which records of the segment that has this one cannot be read.
     pub(crate) fn find_damage(&self, index: u64) -> Result<Vec<RangeInclusive<u64>>> {
         self.seal(index)?;

@@ -38,21 +38,22 @@ fn flip(dir: &SimDir, name: &str, at: u64) {
     overwrite(dir, name, at, &[byte ^ 0x10]);
 }
 
-/// Where the frame of a record of the first segment begins.
+/// Where the frame of a record begins in its segment.
 fn place_of(dir: &Arc<SimDir>, index: u64) -> u64 {
     let view = View::of(Arc::clone(dir) as Arc<dyn Dir>).unwrap();
     let mut place = None;
-    let outline = view.outline().unwrap();
-    view.dump(&outline[0], |dumped| {
-        if let Dumped::Frame { byte_offset, frame, .. } = dumped
-            && (frame.kind, frame.index) == (Kind::Record, index)
-        {
-            place = Some(byte_offset);
-        }
-        Ok::<(), Error>(())
-    })
-    .unwrap();
-    place.expect("it is in the first segment")
+    for segment in view.outline().unwrap() {
+        view.dump(&segment, |dumped| {
+            if let Dumped::Frame { byte_offset, frame, .. } = dumped
+                && (frame.kind, frame.index) == (Kind::Record, index)
+            {
+                place = Some(byte_offset);
+            }
+            Ok::<(), Error>(())
+        })
+        .unwrap();
+    }
+    place.expect("it is there")
 }
 
 fn heal(log: &Log, index: u64) -> Result<(), Error> {
@@ -251,6 +252,19 @@ fn a_check_reads_all_that_is_full_and_says_what_of_it_is_damaged() {
         (next, segments) = (checked.records.end() + 1, segments + 1);
     }
     assert_eq!(segments + 1, log.stats().segments, "all but the one that is written");
+    // That one too, once another follows.
+    assert_eq!(log.check(next).unwrap(), None);
+    log.seal().unwrap();
+    let at = place_of(&dir, LAST);
+    let head = log.check(next).unwrap().unwrap();
+    assert_eq!((head.records, &head.damaged[..]), (next..=LAST, &[][..]));
+    flip(&dir, &format!("{next:020}.seg"), at + 30);
+    assert_eq!(log.check(LAST).unwrap().unwrap().damaged, [LAST..=LAST]);
+    heal(&log, LAST).unwrap();
+    let segments = log.stats().segments;
+    log.seal().unwrap();
+    assert_eq!(log.stats().segments, segments, "nothing was appended since");
+    expect(&log, 1, LAST);
     let at = place_of(&dir, 5);
     flip(&dir, FIRST, at + 30);
     let found = log.check(1).unwrap().unwrap();

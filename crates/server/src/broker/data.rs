@@ -293,8 +293,9 @@ impl Opened {
         let others = Arc::clone(company) as Arc<dyn Others>;
         let mender = Arc::new(Mender::new(number, Arc::clone(&shelf), others));
         let mending = Task::spawn(group.runtime(), Arc::clone(&mender).mend());
-        let (whole, heals) = (Arc::clone(&shelf), Arc::clone(&mender));
-        let scrubber = Arc::new(Scrubber::new(number, whole, heals, &group, scrub_every, clock));
+        let chapters = Some((Arc::clone(&shelf), Arc::clone(&mender)));
+        let log = Arc::downgrade(&group);
+        let scrubber = Arc::new(Scrubber::new(number, chapters, log, scrub_every, clock));
         let scrubbing = Task::spawn(group.runtime(), Arc::clone(&scrubber).keep());
         DataShard {
             number,

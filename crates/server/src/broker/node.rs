@@ -273,7 +273,7 @@ impl Node {
         };
         let recovery = Recovery::new(&company, &topics, &groups, dir, own);
         let registrar = Registrar::new(&company, &topics, options.replication_factor);
-        let scrubs = Scrubs::new(&company, &topics);
+        let scrubs = Scrubs::new(&company, &topics, &groups, every, now);
         let operators = OperatorsDoor {
             leaders: Arc::downgrade(&leaders),
             recovery: Arc::downgrade(&recovery),

@@ -1,5 +1,5 @@
 //! [`Scrubber`]: reads every chapter of a shard again, and its log, past the page cache, so that a disk that forgets is found
-//! out.
+//! out. Shards of topics and groups have no chapters.
 //!
 //! It does so by itself now and then, slowly, and when an operator asks for it (`scrubs.rs`). One pass reads at a time: an
 //! operator's takes the place of one of the schedule, as it reads all of it too. What is found damaged is noted on the
@@ -9,6 +9,7 @@
 //! to the next pass, as a new chapter is: what it holds was verified while it was copied, later than this pass began, and was
 //! synced before it took the place of others. So at the end of a pass all that there was at its beginning was verified since.
 
+use std::fmt::Debug;
 use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -19,9 +20,9 @@ use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
 use super::mender::Mender;
-use super::replica::Applier;
+use super::topics::Topics;
 use crate::chapter::{Error, Reread, Shelf};
-use crate::cluster::Group;
+use crate::cluster::{self, Apply, Group};
 
 /// A start has more to do than that.
 const REST_AFTER_START: Duration = Duration::from_secs(3600);
@@ -39,13 +40,27 @@ pub(super) type ScrubId = u64;
 /// The schedule's.
 pub(super) const SCHEDULE: ScrubId = 0;
 
-/// Scrubs the shelf of a shard.
+/// The log of a shard.
+pub(super) trait Log: Debug + Send + Sync {
+    /// Has all of it by now be what can be checked.
+    fn seal(&self) -> cluster::Result<()>;
+
+    /// [`Group::check_log`].
+    fn check(&self, from: u64) -> cluster::Result<Option<(u64, usize, u64)>>;
+
+    fn segments(&self) -> u64;
+
+    /// Stretches that are known to be damaged.
+    fn damaged(&self) -> u64;
+}
+
+/// Scrubs a shard.
 #[derive(Debug)]
 pub(super) struct Scrubber {
-    number: u32,
-    shelf: Arc<Shelf>,
-    mender: Arc<Mender>,
-    log: Weak<Group<Applier>>,
+    pub(super) number: u32,
+    /// And who heals them.
+    pub(super) chapters: Option<(Arc<Shelf>, Arc<Mender>)>,
+    log: Weak<dyn Log>,
     /// How long the schedule rests; `None`: there is none.
     every: Option<Duration>,
     clock: fn() -> u64,
@@ -119,20 +134,55 @@ impl Phase {
     }
 }
 
+impl<S: Apply> Log for Group<S> {
+    fn seal(&self) -> cluster::Result<()> {
+        self.seal_log()
+    }
+
+    fn check(&self, from: u64) -> cluster::Result<Option<(u64, usize, u64)>> {
+        self.check_log(from)
+    }
+
+    fn segments(&self) -> u64 {
+        self.log_stats().segments
+    }
+
+    fn damaged(&self) -> u64 {
+        self.healed().1
+    }
+}
+
+/// That of the control shard.
+impl Log for Topics {
+    fn seal(&self) -> cluster::Result<()> {
+        self.group().seal_log()
+    }
+
+    fn check(&self, from: u64) -> cluster::Result<Option<(u64, usize, u64)>> {
+        self.group().check_log(from)
+    }
+
+    fn segments(&self) -> u64 {
+        self.group().log_stats().segments
+    }
+
+    fn damaged(&self) -> u64 {
+        self.group().healed().1
+    }
+}
+
 impl Scrubber {
     pub(super) fn new(
         number: u32,
-        shelf: Arc<Shelf>,
-        mender: Arc<Mender>,
-        log: &Arc<Group<Applier>>,
+        chapters: Option<(Arc<Shelf>, Arc<Mender>)>,
+        log: Weak<dyn Log>,
         every: Option<Duration>,
         clock: fn() -> u64,
     ) -> Self {
         Self {
             number,
-            shelf,
-            mender,
-            log: Arc::downgrade(log),
+            chapters,
+            log,
             every,
             clock,
             turn: tokio::sync::Mutex::default(),
@@ -194,9 +244,15 @@ impl Scrubber {
 
     /// Of its chapters, and of the segments of its log that are full, about.
     fn due_bytes(&self) -> u64 {
-        let segments = self.log.upgrade().map_or(0, |log| log.log_stats().segments);
+        let segments = self.log.upgrade().map_or(0, |log| log.segments());
         let segment_bytes = plimsoll_log::Options::default().segment_bytes;
-        self.shelf.size().live_bytes + segments.saturating_sub(1) * segment_bytes
+        let live_bytes = self.chapters.as_ref().map_or(0, |(shelf, _)| shelf.size().live_bytes);
+        live_bytes + segments.saturating_sub(1) * segment_bytes
+    }
+
+    /// Stretches of its log that are known to be damaged.
+    pub(super) fn damaged_of_log(&self) -> u64 {
+        self.log.upgrade().map_or(0, |log| log.damaged())
     }
 
     /// Ends an operator's scrub, if it is this one.
@@ -212,25 +268,28 @@ impl Scrubber {
         let due_bytes = self.due_bytes();
         let is_wanted = self.change(scrub, |pass| {
             (pass.phase, pass.begun_ms) = (Phase::Running, (self.clock)());
-            (pass.due_bytes, pass.healed_before) = (due_bytes, self.mender.healed());
+            let healed = self.chapters.as_ref().map_or(0, |(_, mender)| mender.healed());
+            (pass.due_bytes, pass.healed_before) = (due_bytes, healed);
         });
         if !is_wanted {
             return;
         }
-        self.mender.tries_anew();
         let mut pace = Pace { rate, next: Instant::now() };
-        for file in self.shelf.files() {
-            match self.scrub_file(scrub, file, &mut pace).await {
-                Ok(()) => {}
-                Err(Error::Stopped) => return,
-                Err(why) => {
-                    tracing::error!(shard = self.number, %why, "a chapter cannot be scrubbed");
-                    self.change(scrub, |pass| {
-                        // One more says that there are more.
-                        if pass.unread.len() <= UNREAD_MAX {
-                            pass.unread.push(why.to_string());
-                        }
-                    });
+        if let Some((shelf, mender)) = &self.chapters {
+            mender.tries_anew();
+            for file in shelf.files() {
+                match self.scrub_file(scrub, shelf, file, &mut pace).await {
+                    Ok(()) => {}
+                    Err(Error::Stopped) => return,
+                    Err(why) => {
+                        tracing::error!(shard = self.number, %why, "a chapter cannot be scrubbed");
+                        self.change(scrub, |pass| {
+                            // One more says that there are more.
+                            if pass.unread.len() <= UNREAD_MAX {
+                                pass.unread.push(why.to_string());
+                            }
+                        });
+                    }
                 }
             }
         }
@@ -254,6 +313,7 @@ impl Scrubber {
     async fn scrub_file(
         self: &Arc<Self>,
         scrub: ScrubId,
+        shelf: &Arc<Shelf>,
         file: u64,
         pace: &mut Pace,
     ) -> Result<(), Error> {
@@ -261,10 +321,10 @@ impl Scrubber {
         while let Some(from) = next {
             // Dropped where this pass is: then whoever reads on the other thread stops.
             let (_lives, ends) = channel();
-            let (scrubber, mut paced) = (Arc::clone(self), *pace);
+            let (scrubber, shelf, mut paced) = (Arc::clone(self), Arc::clone(shelf), *pace);
             let read = spawn_blocking(move || {
                 let mut goes_on = |bytes| scrubber.has_read(scrub, bytes, &mut paced, &ends);
-                let read = scrubber.shelf.scrub(file, from, PIECE_BYTES, &mut goes_on);
+                let read = shelf.scrub(file, from, PIECE_BYTES, &mut goes_on);
                 (read, paced)
             });
             let (read, paced) = read.await.map_err(|_ended| Error::Stopped)?;
@@ -281,15 +341,21 @@ impl Scrubber {
         Ok(())
     }
 
-    /// Reads what is full of the log, a segment at a time: the rest has just been written, and is read again to be settled.
+    /// Reads all that the log has by now, a segment at a time.
     async fn scrub_log(self: &Arc<Self>, scrub: ScrubId, pace: &mut Pace) -> Result<(), NotRead> {
+        let scrubber = Arc::clone(self);
+        let sealed = spawn_blocking(move || {
+            let log = scrubber.log.upgrade().ok_or(NotRead::Stopped)?;
+            log.seal().map_err(|why| NotRead::Why(why.to_string()))
+        });
+        sealed.await.map_err(|_ended| NotRead::Stopped)??;
         let mut next = 0;
         loop {
             let (_lives, ends) = channel();
             let (scrubber, mut paced) = (Arc::clone(self), *pace);
             let read = spawn_blocking(move || {
                 let log = scrubber.log.upgrade().ok_or(NotRead::Stopped)?;
-                let checked = log.check_log(next).map_err(|why| NotRead::Why(why.to_string()));
+                let checked = log.check(next).map_err(|why| NotRead::Why(why.to_string()));
                 drop(log);
                 let Some((bytes, damaged, next)) = checked? else { return Ok(None) };
                 scrubber.change(scrub, |pass| pass.log_damaged += damaged as u64);

@@ -1,4 +1,4 @@
-//! [`Scrubs`]: an operator has every node read all its chapters again, and sees what comes of it.
+//! [`Scrubs`]: an operator has every node read all its chapters and logs again, and sees what comes of it.
 //!
 //! Whoever is asked asks the others. Each node reads one shard after the other, at the rate that was told, and goes on whether or not somebody
 //! watches; what it finds damaged is healed as ever (`mender.rs`). A scrub has a number, so that only who began it
@@ -7,15 +7,17 @@
 use std::collections::BTreeSet;
 use std::num::NonZeroU64;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
 
 use futures_util::future::join_all;
 use serde::Serialize;
 
 use super::company::Company;
-use super::data::DataShard;
+use super::coordinator::Coordinator;
+use super::layout::{CONTROL, GROUPS};
 use super::operators::{self, Request};
 use super::scrubbed::{self, Scrubbed, TEXTS_MAX};
-use super::scrubber::ScrubId;
+use super::scrubber::{Log, ScrubId, Scrubber};
 use super::task::Task;
 use super::topics::Topics;
 use crate::chapter;
@@ -28,7 +30,7 @@ pub struct NodeScrubs {
     pub node: u64,
     /// Why it says nothing, if it does not.
     pub silent: Option<String>,
-    /// Its shards of records.
+    /// Its shards.
     pub shards: Vec<Scrubbed>,
 }
 
@@ -46,17 +48,39 @@ pub struct Begun {
 pub(crate) struct Scrubs {
     company: Arc<Company>,
     topics: Weak<Topics>,
+    /// Of the shards of topics and groups.
+    others: [Arc<Scrubber>; 2],
+    _scheduled: [Task; 2],
     /// An operator's scrub, under way or ended. Dropping it stops it.
     running: Mutex<Option<Task>>,
 }
 
 impl Scrubs {
-    pub(super) fn new(company: &Arc<Company>, topics: &Arc<Topics>) -> Arc<Self> {
+    pub(super) fn new(
+        company: &Arc<Company>,
+        topics: &Arc<Topics>,
+        groups: &Arc<Coordinator>,
+        every: Option<Duration>,
+        clock: fn() -> u64,
+    ) -> Arc<Self> {
+        let of_topics = Arc::downgrade(topics) as Weak<dyn Log>;
+        let of_groups = Arc::downgrade(&groups.group) as Weak<dyn Log>;
+        let others = [(CONTROL, of_topics), (GROUPS, of_groups)]
+            .map(|(number, log)| Arc::new(Scrubber::new(number, None, log, every, clock)));
+        let scheduled =
+            [0, 1].map(|at| Task::spawn(groups.group.runtime(), Arc::clone(&others[at]).keep()));
         let (company, topics) = (Arc::clone(company), Arc::downgrade(topics));
-        Arc::new(Self { company, topics, running: Mutex::default() })
+        let running = Mutex::default();
+        Arc::new(Self { company, topics, others, _scheduled: scheduled, running })
     }
 
-    /// Has every node that answers read all its chapters, at so many bytes a second each; as fast as it can if none are said.
+    /// Of all shards, in the order in which they are read.
+    fn scrubbers(&self, topics: &Topics) -> Vec<Arc<Scrubber>> {
+        let of_records = topics.shards().iter().map(|shard| Arc::clone(&shard.scrubber));
+        self.others.iter().cloned().chain(of_records).collect()
+    }
+
+    /// Has every node that answers read all its chapters and logs, at so many bytes a second each; as fast as it can if none are said.
     pub(crate) async fn begin(&self, rate: Option<NonZeroU64>) -> Begun {
         // 0 would be the schedule's.
         let drawn = u128::from_le_bytes(random::bytes()) >> 64;
@@ -107,12 +131,13 @@ impl Scrubs {
         match request {
             Request::Scrub { scrub, rate } => self.scrub(&topics, *scrub, *rate),
             Request::StopScrub(scrub) => {
-                topics.shards().iter().for_each(|shard| shard.scrubber.stop(*scrub));
+                self.scrubbers(&topics).iter().for_each(|scrubber| scrubber.stop(*scrub));
             }
             Request::Scrubs => {}
             _ => return Err("that is asked elsewhere".to_owned()),
         }
-        let said: Vec<_> = topics.shards().iter().map(|shard| said(&topics, shard)).collect();
+        let said: Vec<_> =
+            self.scrubbers(&topics).iter().map(|scrubber| said(&topics, scrubber)).collect();
         Ok(scrubbed::encode(&said))
     }
 
@@ -120,14 +145,13 @@ impl Scrubs {
     fn scrub(&self, topics: &Topics, scrub: ScrubId, rate: Option<NonZeroU64>) {
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         // One at a time: its task reads one shard after the other.
-        if topics.shards().iter().any(|shard| shard.scrubber.is_an_operators()) {
+        let mut expecting = self.scrubbers(topics);
+        if expecting.iter().any(|scrubber| scrubber.is_an_operators()) {
             return;
         }
-        let expecting = topics.shards().iter().filter(|shard| shard.scrubber.expect(scrub));
-        let expecting: Vec<_> = expecting.map(|shard| Arc::clone(&shard.scrubber)).collect();
-        let Some(first) = topics.shards().first().filter(|_| !expecting.is_empty()) else { return };
-        tracing::info!(scrub = format!("{scrub:016x}"), ?rate, "an operator has chapters scrubbed");
-        *running = Some(Task::spawn(first.group.runtime(), async move {
+        expecting.retain(|scrubber| scrubber.expect(scrub));
+        tracing::info!(scrub = format!("{scrub:016x}"), ?rate, "an operator has all scrubbed");
+        *running = Some(Task::spawn(topics.group().runtime(), async move {
             for scrubber in expecting {
                 scrubber.scrub(scrub, rate).await;
             }
@@ -136,10 +160,12 @@ impl Scrubs {
 }
 
 /// What is to be said of a shard.
-fn said(topics: &Topics, shard: &DataShard) -> Scrubbed {
-    let (pass, last) = (shard.scrubber.pass(), shard.scrubber.last());
-    let (wounds, mender) = (shard.shelf.wounds(), &shard.mender);
-    let whys: Vec<_> = wounds.iter().map(|(opening, _)| mender.why_not(*opening)).collect();
+fn said(topics: &Topics, scrubber: &Scrubber) -> Scrubbed {
+    let (pass, last, shard) = (scrubber.pass(), scrubber.last(), scrubber.number);
+    let chapters = scrubber.chapters.as_ref();
+    let wounds = chapters.map_or_else(Vec::new, |(shelf, _)| shelf.wounds());
+    let why_not = |opening| chapters.and_then(|(_, mender)| mender.why_not(opening));
+    let whys: Vec<_> = wounds.iter().map(|(opening, _)| why_not(*opening)).collect();
     let untried = whys.iter().filter(|why| why.is_none()).count();
     let catalog = topics.catalog();
     let told = wounds.iter().zip(&whys).take(TEXTS_MAX).map(|((opening, wound), why)| {
@@ -154,20 +180,14 @@ fn said(topics: &Topics, shard: &DataShard) -> Scrubbed {
             other => ("", other.to_string()),
         };
         let why = why.as_deref().unwrap_or("nobody was asked yet");
-        format!(
-            "topic {topic}, partition {number}, {what} (chapters-{}/{file}): {why}",
-            shard.number
-        )
+        format!("topic {topic}, partition {number}, {what} (chapters-{shard}/{file}): {why}")
     });
-    let (_, of_log) = shard.group.healed();
+    let of_log = scrubber.damaged_of_log();
     let said_of_log = (of_log > 0).then(|| {
-        format!(
-            "{of_log} stretches of its log (shard-{}): no broker has given them yet",
-            shard.number
-        )
+        format!("{of_log} stretches of its log (shard-{shard}): no broker has given them yet")
     });
     Scrubbed {
-        shard: shard.number,
+        shard,
         phase: pass.phase,
         scrub: pass.scrub,
         begun_ms: pass.begun_ms,
@@ -178,7 +198,8 @@ fn said(topics: &Topics, shard: &DataShard) -> Scrubbed {
         healed: match pass.begun_ms {
             0 => 0,
             _ => {
-                let runs = mender.healed().saturating_sub(pass.healed_before);
+                let healed = chapters.map_or(0, |(_, mender)| mender.healed());
+                let runs = healed.saturating_sub(pass.healed_before);
                 runs + pass.log_damaged.saturating_sub(of_log)
             }
         },

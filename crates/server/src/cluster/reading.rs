@@ -81,6 +81,15 @@ impl<S: Apply> Group<S> {
         Ok(Some((checked.bytes, checked.damaged.len(), *checked.records.end())))
     }
 
+    /// Has another segment of the log follow the one that is written, so that all that there is by now can be checked. It waits for
+    /// the disk.
+    ///
+    /// # Errors
+    /// [`Error::Log`].
+    pub fn seal_log(&self) -> Result<()> {
+        Ok(self.storage.log.seal()?)
+    }
+
     /// How many damaged entries of the log were healed by what other replicas have, and how many stretches that are
     /// known to be damaged are not healed.
     #[must_use]
