@@ -140,11 +140,11 @@ points points="100000":
 
 # Plants each known bug in a copy of the log: the simulation must find it
 mutants names="all":
-    PLIMSOLL_MUTANTS={{names}} cargo test -p plimsoll-log --test mutants every_mutant_is_found -- --nocapture
+    PLIMSOLL_MUTANTS={{names}} cargo test -p plimsoll-log --test mutants is_found -- --nocapture
 
 # Bugs that are planted in the broker, each of which its simulation must find: all, or some by name
 broker-mutants names="all":
-    PLIMSOLL_MUTANTS={{names}} cargo test -p plimsoll-server --test mutants every_mutant_is_found -- --nocapture
+    PLIMSOLL_MUTANTS={{names}} cargo test -p plimsoll-server --test mutants is_found -- --nocapture
 
 # Power cuts of the log on ext4, xfs and btrfs, so many states of each (as root)
 power-cuts states="10000":

@@ -75,7 +75,7 @@ fn every_mutant_still_fits() {
 }
 
 #[test]
-fn every_mutant_is_found() {
+fn every_mutant_of_the_log_is_found() {
     match env::var("PLIMSOLL_MUTANTS") {
         Ok(wanted) => hunt().look_for(&wanted),
         Err(_) => {

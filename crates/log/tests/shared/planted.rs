@@ -78,11 +78,15 @@ impl Hunt {
             .collect();
         assert!(!chosen.is_empty(), "no mutant is called {wanted}");
         let begun = Instant::now();
-        if let Some(found) = self.hunt(&tests, None) {
+        // For some of them the first campaign is enough: the others run among all tests.
+        let healthy = if wanted == "all" { &self.healthy[..] } else { &self.healthy[..1] };
+        if let Some(found) = self.hunt(&tests, None, healthy) {
             panic!("with no mutant switched on {} fails: {}", found.campaign, found.why);
         }
         println!(
-            "\nWith none switched on all campaigns pass, in {:.0} s.",
+            "\nWith none switched on {} of {} campaigns pass, in {:.0} s.",
+            healthy.len(),
+            self.healthy.len(),
             begun.elapsed().as_secs_f64()
         );
         println!("\n| mutant | found by | seed | after seeds | seconds | because |");
@@ -94,7 +98,7 @@ impl Hunt {
                 scope.spawn(|| {
                     while let Some(mutant) = chosen.get(next.fetch_add(1, SeqCst)) {
                         let name = &mutant.name;
-                        match self.hunt(&tests, Some(name)) {
+                        match self.hunt(&tests, Some(name), &self.campaigns) {
                             Some(Found { campaign, seed, seeds, seconds, why }) => println!(
                                 "| {name} | {campaign} | {seed} | {seeds} | {seconds:.1} | {why} |"
                             ),
@@ -178,6 +182,9 @@ impl Hunt {
             .current_dir(&copy)
             .env("CARGO_TARGET_DIR", root().join("target/mutants/target"))
             .env("RUSTFLAGS", "-Awarnings")
+            // What a release is looked at as a whole for is worth minutes, and finds nothing.
+            .env("CARGO_PROFILE_RELEASE_LTO", "false")
+            .env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16")
             .stderr(Stdio::inherit())
             .output()
             .unwrap();
@@ -196,9 +203,13 @@ impl Hunt {
         built.iter().flat_map(|program| tests_of(program)).collect()
     }
 
-    /// Runs the campaigns until one of them fails.
-    fn hunt(&self, tests: &BTreeMap<String, PathBuf>, mutant: Option<&str>) -> Option<Found> {
-        let campaigns = if mutant.is_some() { &self.campaigns } else { &self.healthy };
+    /// Runs campaigns until one of them fails.
+    fn hunt(
+        &self,
+        tests: &BTreeMap<String, PathBuf>,
+        mutant: Option<&str>,
+        campaigns: &[Campaign],
+    ) -> Option<Found> {
         campaigns.iter().find_map(|campaign| {
             let program = tests.get(campaign.0);
             let program = program.unwrap_or_else(|| panic!("there is no test {}", campaign.0));
