@@ -235,7 +235,7 @@ impl<'a> Leader<'a> {
             carrier: Carrier::new(&shard.intended, &shard.neighbours),
             chapter,
             throttle: Throttle::default(),
-            lag: Lag::new(shard.bounds.unsynced, Instant::now()),
+            lag: Lag::new(shard.bounds.unsynced),
         }
     }
 
@@ -349,11 +349,10 @@ impl<'a> Leader<'a> {
     /// Takes records as fast as chapters are settled, and as the disks of a majority have them.
     fn keep_pace(&mut self, unsettled: usize) {
         let settled_a_second = self.shard.replica.settled_a_second.load(Ordering::Relaxed);
-        if let Some(durable) = self.shard.group.durable() {
-            // The shard counts from 1.
-            self.lag.durable(durable + 1, Instant::now());
-        }
-        let pace = Pace::of(unsettled, settled_a_second).slower(self.lag.pace());
+        let now = Instant::now();
+        // The shard counts from 1.
+        self.lag.durable(self.shard.group.durable().map_or(0, |durable| durable + 1), now);
+        let pace = Pace::of(unsettled, settled_a_second).slower(self.lag.pace(now));
         self.throttle.turn(pace, unsettled, self.lag.bytes());
     }
 

@@ -53,9 +53,14 @@ fn at_leader<T>(
     topic: &str,
     act: impl FnOnce(&mut Broker) -> T,
 ) -> T {
-    let asked = brokers.values_mut().next().unwrap();
-    let leader = metadata(asked, topic, false).topics[0].partitions[0].leader_id;
-    act(brokers.get_mut(&u64::try_from(leader).unwrap()).unwrap())
+    let mut leader = None;
+    until("somebody leads it", || {
+        let asked = brokers.values_mut().next().unwrap();
+        let said = metadata(asked, topic, false).topics[0].partitions[0].leader_id;
+        leader = u64::try_from(said).ok();
+        leader.is_some()
+    });
+    act(brokers.get_mut(&leader.unwrap()).unwrap())
 }
 
 #[test]
