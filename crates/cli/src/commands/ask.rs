@@ -1,10 +1,10 @@
 //! One question to a broker over HTTP/1.0, which ends with the connection: so no client is needed.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 
 /// How long it may take to connect, and between bytes.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -51,7 +51,14 @@ fn exchange(
     stream.write_all(request.as_bytes()).with_context(|| format!("{address} takes no question"))?;
     let mut answer = Vec::new();
     let read = stream.take(ANSWER_BYTES_MAX).read_to_end(&mut answer);
-    read.with_context(|| format!("{address} does not answer"))?;
+    read.map_err(|why| match why.kind() {
+        // As the system says it where a time is up.
+        ErrorKind::WouldBlock | ErrorKind::TimedOut => {
+            anyhow!("it has said nothing for {patience:?}")
+        }
+        _ => why.into(),
+    })
+    .with_context(|| format!("{address} does not answer"))?;
     let answer = String::from_utf8(answer).with_context(|| format!("{address} answers no text"))?;
     let (status, body) = parse(&answer)
         .with_context(|| format!("what is on {address} does not answer as a broker does"))?;

@@ -78,6 +78,16 @@ fn run_once(
     asked: &watch::Receiver<bool>,
 ) -> Result<bool> {
     let opened = Node::open(&config.dir, options.clone());
+    if let (Err(why), Some(seat)) = (&opened, &options.seat)
+        && why.lacks_what_others_have()
+    {
+        output::news(&format!(
+            "the other brokers may have what this directory lacks (`plimsoll cluster status` of one of them says which shards are led): then have \
+             another come in its place, with an empty directory and another number (`plimsoll cluster join`), and once that votes \
+             `plimsoll cluster remove --node {}`; keep this directory until then",
+            seat.node
+        ));
+    }
     let node = opened.with_context(|| format!("the broker in {}", config.dir.display()))?;
     if let (None, Some(rack)) = (&options.seat, &config.rack) {
         let own = Member { rack: Some(rack.clone()), ..Member::own() };

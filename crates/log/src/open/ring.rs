@@ -67,7 +67,8 @@ impl OpenRing {
             Found::Records(records) => open.replay(&records, last_index),
             Found::Foreign => {
                 return Err(Error::Options(format!(
-                    "the ring {} belongs to another log: each needs its own",
+                    "the ring {} belongs to another log: each needs its own; if that log is gone, so is what the ring adds to \
+                     it: remove the ring",
                     path.display()
                 )));
             }

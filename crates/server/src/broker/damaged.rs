@@ -69,6 +69,9 @@ pub(super) fn recover(
         let why = match read_all(&dir, options) {
             // The shard counts from 1.
             Ok(recovered) => return Ok((recovered, cut.map(|cut| cut + 1))),
+            Err(cluster::Error::Gap { first_index, wanted: 0, .. }) if start.is_none() => {
+                return Err(Failed::NoSnapshot { number, first: first_index + 1 });
+            }
             Err(why) => why,
         };
         // What was cut off is not met again.

@@ -139,6 +139,17 @@ pub enum Failed {
         /// The last that a chapter holds.
         end: u64,
     },
+    /// What the log goes on from is not there.
+    #[error(
+        "the log of shard {number} begins at entry {first}, and state-{number}, which has what came before it, is not there: \
+         if it was moved away, put it back"
+    )]
+    NoSnapshot {
+        /// Which.
+        number: u32,
+        /// The first entry of its log.
+        first: u64,
+    },
     /// The directory failed.
     #[error("the data directory")]
     Directory(#[source] plimsoll_sync::Error),
@@ -165,6 +176,23 @@ pub enum Failed {
     /// The threads that the logs share cannot be started.
     #[error("the threads of the logs cannot be started")]
     Threads(#[source] plimsoll_log::Error),
+}
+
+impl Failed {
+    /// Whether the directory lacks, or has damaged, what other brokers of its cluster may have whole.
+    #[must_use]
+    pub fn lacks_what_others_have(&self) -> bool {
+        matches!(
+            self,
+            Self::Damaged(_)
+                | Self::Shard { .. }
+                | Self::Chapters { .. }
+                | Self::Behind { .. }
+                | Self::NoSnapshot { .. }
+                | Self::Forgotten { .. }
+                | Self::Outdated { .. }
+        )
+    }
 }
 
 /// An error with its causes.

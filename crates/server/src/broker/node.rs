@@ -327,7 +327,9 @@ impl Node {
                 });
             }
         }
-        let mut verdict = verdict.to_string();
+        // What the run knows is what its marks say.
+        let by = if damaged.is_empty() { "" } else { "by its marks " };
+        let mut verdict = format!("{by}{verdict}");
         let going_on: Vec<String> =
             RECORDS.into_iter().filter(|of| decided.lifts(*of)).map(|of| of.to_string()).collect();
         if !going_on.is_empty() {

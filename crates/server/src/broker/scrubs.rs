@@ -184,7 +184,8 @@ fn said(topics: &Topics, scrubber: &Scrubber) -> Scrubbed {
     });
     let of_log = scrubber.damaged_of_log();
     let said_of_log = (of_log > 0).then(|| {
-        format!("{of_log} stretches of its log (shard-{shard}): no broker has given them yet")
+        let are = if of_log == 1 { "place in" } else { "places in" };
+        format!("{of_log} {are} its log (shard-{shard}): no broker has given what was there yet")
     });
     Scrubbed {
         shard,

@@ -15,7 +15,6 @@ pub enum Error {
         /// Its name.
         file: String,
         /// What does not fit.
-        #[source]
         why: Malformed,
     },
     /// A run is damaged; others can be read.
