@@ -20,7 +20,6 @@ use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
 use super::mender::Mender;
-use super::topics::Topics;
 use crate::chapter::{Error, Reread, Shelf};
 use crate::cluster::{self, Apply, Group};
 
@@ -149,25 +148,6 @@ impl<S: Apply> Log for Group<S> {
 
     fn damaged(&self) -> u64 {
         self.healed().1
-    }
-}
-
-/// That of the control shard.
-impl Log for Topics {
-    fn seal(&self) -> cluster::Result<()> {
-        self.group().seal_log()
-    }
-
-    fn check(&self, from: u64) -> cluster::Result<Option<(u64, usize, u64)>> {
-        self.group().check_log(from)
-    }
-
-    fn segments(&self) -> u64 {
-        self.group().log_stats().segments
-    }
-
-    fn damaged(&self) -> u64 {
-        self.group().healed().1
     }
 }
 

@@ -21,6 +21,7 @@ use super::scrubber::{Log, ScrubId, Scrubber};
 use super::task::Task;
 use super::topics::Topics;
 use crate::chapter;
+use crate::cluster;
 use crate::random;
 
 /// What a node says of the scrubs of its shards.
@@ -53,6 +54,25 @@ pub(crate) struct Scrubs {
     _scheduled: [Task; 2],
     /// An operator's scrub, under way or ended. Dropping it stops it.
     running: Mutex<Option<Task>>,
+}
+
+/// That of the control shard.
+impl Log for Topics {
+    fn seal(&self) -> cluster::Result<()> {
+        self.group().seal_log()
+    }
+
+    fn check(&self, from: u64) -> cluster::Result<Option<(u64, usize, u64)>> {
+        self.group().check_log(from)
+    }
+
+    fn segments(&self) -> u64 {
+        self.group().log_stats().segments
+    }
+
+    fn damaged(&self) -> u64 {
+        self.group().healed().1
+    }
 }
 
 impl Scrubs {
