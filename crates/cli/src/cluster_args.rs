@@ -173,7 +173,7 @@ Exit status: 0 the shards are led, 2 they are not, or what was shown has changed
 Each broker reads one shard after the other, past the page cache, while it serves. What is damaged is read from another
 broker and put in its place; a run of a chapter that cannot be healed is named with its topic, partition and offsets, and why. Each broker does the same by
 itself every week (plimsoll serve --scrub-every 7d). Ctrl-C stops the scrub that it began; one that somebody else began is watched, and goes on. Logs are
-read too, of topics and groups as well: all that they have when their turn comes.
+read too, of topics and groups as well: all that they have when their turn comes. The weekly one leaves out what is being written of records.
 
 Exit status: 0 all was read, and all is good; 1 something was damaged, healed or not, or not all could be read;
 2 the broker does not answer; 130 interrupted (143 by SIGTERM).")]

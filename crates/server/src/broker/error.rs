@@ -182,16 +182,20 @@ impl Failed {
     /// Whether the directory lacks, or has damaged, what other brokers of its cluster may have whole.
     #[must_use]
     pub fn lacks_what_others_have(&self) -> bool {
-        matches!(
-            self,
+        match self {
             Self::Damaged(_)
-                | Self::Shard { .. }
-                | Self::Chapters { .. }
-                | Self::Behind { .. }
-                | Self::NoSnapshot { .. }
-                | Self::Forgotten { .. }
-                | Self::Outdated { .. }
-        )
+            | Self::Behind { .. }
+            | Self::NoSnapshot { .. }
+            | Self::Forgotten { .. }
+            | Self::Outdated { .. } => true,
+            Self::Shard { why, .. } => {
+                why.damaged_from().is_some() || matches!(why, cluster::Error::Gap { .. })
+            }
+            Self::Chapters { why, .. } => {
+                matches!(why, chapter::Error::File { .. } | chapter::Error::Missing { .. })
+            }
+            _ => false,
+        }
     }
 }
 
@@ -204,4 +208,29 @@ pub(super) fn sentence(error: &dyn std::error::Error) -> String {
         cause = error.source();
     }
     said
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_broker_is_named_only_where_something_is_lost_or_damaged() {
+        let gap = cluster::Error::Gap { first_index: 9, next_index: 12, wanted: 0 };
+        let denied = std::io::ErrorKind::PermissionDenied.into();
+        let directory = Failed::Directory(plimsoll_sync::Error::io("open", "shard-2", denied));
+        let disk = std::io::ErrorKind::StorageFull.into();
+        let disk = chapter::Error::Disk(plimsoll_sync::Error::io("read", "manifest", disk));
+        for lost in [
+            Failed::Damaged("state-2".to_owned()),
+            Failed::NoSnapshot { number: 2, first: 9 },
+            Failed::Shard { number: 2, why: gap },
+            Failed::Behind { number: 2, last: 3, end: 4 },
+        ] {
+            assert!(lost.lacks_what_others_have(), "{lost}");
+        }
+        for other in [directory, Failed::Chapters { number: 2, why: disk }, Failed::Unrestored] {
+            assert!(!other.lacks_what_others_have(), "{other}");
+        }
+    }
 }

@@ -1,7 +1,7 @@
 //! [`Lag`]: how far the disks of a majority are behind what is agreed on, in bytes.
 //!
-//! Each log takes no more than a bound of what is not durable there, and stops whoever appends when it is reached; with three
-//! quarters of that a sync is due. From then on it is seen how fast that becomes durable. Where it takes a quarter of a second or
+//! Each log takes no more than a bound of what is not durable there, and stops whoever appends when it is reached; by three
+//! quarters of that at the latest a sync is due. From then on it is seen how fast that becomes durable. Where it takes a quarter of a second or
 //! longer, records are taken so fast that the room that is left lasts for it: who produces is slowed down, and told so,
 //! before it has to stop. A disk that keeps up slows nobody.
 
