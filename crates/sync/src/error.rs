@@ -102,6 +102,22 @@ impl Error {
         }
     }
 
+    /// Whether the device failed: what was asked for could not be read, or was not written.
+    #[must_use]
+    pub fn is_of_the_device(&self) -> bool {
+        #[cfg(unix)]
+        const CODES: [i32; 1] = [libc::EIO];
+        #[cfg(not(unix))]
+        const CODES: [i32; 2] = [23, 1117]; // ERROR_CRC, ERROR_IO_DEVICE
+        match self {
+            Self::Io { source, .. } => {
+                source.raw_os_error().is_some_and(|code| CODES.contains(&code))
+            }
+            Self::Latched { source, .. } => source.is_of_the_device(),
+            _ => false,
+        }
+    }
+
     /// The kind of the failed system call, if it was one, or of the failure that closed the latch.
     #[must_use]
     pub fn kind(&self) -> Option<io::ErrorKind> {

@@ -175,7 +175,8 @@ impl Company {
         let is_dirty = is_dirty || self.in_doubt.contains(&number);
         let may_be_lost = !self.founds;
         let (founds, yields) = (self.founds, false);
-        Begin { carrier, founds, is_dirty, may_be_lost, yields, testimony }
+        let is_anew = false;
+        Begin { carrier, founds, is_dirty, may_be_lost, is_anew, yields, testimony }
     }
 
     /// From here on the shard's replica answers others.

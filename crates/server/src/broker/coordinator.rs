@@ -18,8 +18,9 @@ use plimsoll_sync::Dir;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, MissedTickBehavior};
 
+use super::anew;
 use super::company::Company;
-use super::damaged::recover;
+use super::damaged::{Lost, recover};
 use super::error::Failed;
 use super::keeper::{Keeper, Kept};
 use super::layout::{self, GROUPS as NUMBER};
@@ -94,7 +95,7 @@ pub(crate) struct Coordinator {
     standing: watch::Receiver<Standing>,
     keeper: Arc<Keeper>,
     /// The first entry that its disk had lost, and that was cut off.
-    pub(super) damaged: Option<u64>,
+    pub(super) lost: Option<Lost>,
 }
 
 /// Applies what was agreed on.
@@ -138,21 +139,27 @@ impl Coordinator {
     ) -> Result<Self, Failed> {
         let failed = |why| Failed::Shard { number: NUMBER, why };
         dir.create_dir(&layout::shard(NUMBER)).map_err(Failed::Directory)?;
-        let (start, store) = snapshot::open(&**dir, NUMBER, Store::decode)?;
-        let options = cluster::Options {
-            node: company.node(),
-            promise: Ack::Durable,
-            must_sync: |_| true,
-            start,
-            log: small_log(),
-            crew: Some(Arc::clone(crew)),
+        let node = company.node();
+        let found = |is_anew| {
+            let (start, store) = snapshot::open(&**dir, NUMBER, Store::decode)?;
+            let options = cluster::Options {
+                node,
+                promise: Ack::Durable,
+                must_sync: |_| true,
+                start,
+                log: small_log(),
+                crew: Some(Arc::clone(crew)),
+            };
+            let (recovered, lost) = recover(dir, NUMBER, &options, 0)?;
+            Ok((recovered, if is_anew { Some(Lost::All) } else { lost }, store))
         };
+        let (recovered, lost, store) = anew::opened(dir, NUMBER, node, |_| Ok(()), found)?;
         let store = Arc::new(RwLock::new(store));
         let applied_bytes = Arc::<AtomicU64>::default();
         let keeper = Arc::new(Keeper::new(dir, NUMBER, Arc::clone(&applied_bytes), None));
         let stores = Stores { store: Arc::clone(&store), applied_bytes };
-        let (recovered, damaged) = recover(dir, NUMBER, &options, 0)?;
-        let begin = company.begin(NUMBER, damaged.is_some(), None);
+        let begin = company.begin(NUMBER, lost.is_some(), None);
+        let begin = if lost == Some(Lost::All) { begin.anew() } else { begin };
         let group = recovered.start_as(begin, stores).map_err(failed)?;
         company.admit(NUMBER, &group);
         let groups = Groups::load(settings.clone(), &read(&store), clock());
@@ -175,7 +182,7 @@ impl Coordinator {
         }
         let keeping = Arc::clone(&keeper).keep(Arc::clone(&group), Arc::clone(room));
         let keeping = Task::spawn(group.runtime(), keeping);
-        Ok(Self { asks, wishes, task, keeping, group, store, groups, standing, keeper, damaged })
+        Ok(Self { asks, wishes, task, keeping, group, store, groups, standing, keeper, lost })
     }
 
     /// Asks, and waits for the answer.

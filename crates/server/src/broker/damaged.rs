@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use plimsoll_sync::{Dir, SyncMethod};
 
+use super::anew::{self, ANEW};
 use super::aside::ASIDE;
 use super::error::Failed;
 use super::known;
@@ -23,15 +24,38 @@ use crate::cluster::{self, Recovered};
 use crate::whole;
 
 /// Why the replica of a shard is in doubt whose log was cut off.
-pub(super) const DAMAGED: &str =
+const DAMAGED: &str =
     "its disk has lost entries that it had called durable, and it has not got them back";
 /// Says, among what was kept of a log, that it was decided to go on without it.
 const DECIDED: &str = "decided";
 /// Bytes that are copied at once.
 const PIECE_BYTES: usize = 1 << 20;
 
-/// The same, of a start that has just cut it off before this entry, as the shard counts: a part of a sentence.
-pub(super) fn said((number, entry): (&u32, &u64)) -> String {
+/// What a disk has lost of a shard, as a start finds it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Lost {
+    /// All from this entry on, as the shard counts: it was cut off.
+    From(u64),
+    /// Nothing can be used: it begins anew.
+    All,
+}
+
+impl Lost {
+    /// Why its replica is in doubt.
+    pub(super) fn why(self) -> &'static str {
+        match self {
+            Self::From(_) => DAMAGED,
+            Self::All => ANEW,
+        }
+    }
+}
+
+/// The same, of a start: a part of a sentence.
+pub(super) fn said((number, lost): (&u32, &Lost)) -> String {
+    let entry = match lost {
+        Lost::From(entry) => entry,
+        Lost::All => return anew::said(*number),
+    };
     format!(
         "; the disk has lost entries of shard {number} from {entry} on that it had called durable: the shard is in \
          doubt until the other brokers have given them back, and what was found is kept in {} until then",
@@ -39,14 +63,14 @@ pub(super) fn said((number, entry): (&u32, &u64)) -> String {
     )
 }
 
-/// What is found of a log, and the first entry that was cut off of it as its disk had lost that. The chapters have the first
+/// What is found of a log, and what was cut off of it as its disk had lost that. The chapters have the first
 /// `settled` entries.
 pub(super) fn recover(
     root: &Arc<dyn Dir>,
     number: u32,
     options: &cluster::Options,
     settled: u64,
-) -> Result<(Recovered, Option<u64>), Failed> {
+) -> Result<(Recovered, Option<Lost>), Failed> {
     let failed = |why| Failed::Shard { number, why };
     let dir = root.open_dir(&layout::shard(number)).map_err(Failed::Directory)?;
     let start = options.start.as_ref();
@@ -68,7 +92,7 @@ pub(super) fn recover(
     loop {
         let why = match read_all(&dir, options) {
             // The shard counts from 1.
-            Ok(recovered) => return Ok((recovered, cut.map(|cut| cut + 1))),
+            Ok(recovered) => return Ok((recovered, cut.map(|cut| Lost::From(cut + 1)))),
             Err(cluster::Error::Gap { first_index, wanted: 0, .. }) if start.is_none() => {
                 return Err(Failed::NoSnapshot { number, first: first_index + 1 });
             }
@@ -133,7 +157,7 @@ pub(super) fn forget(root: &dyn Dir, number: u32) -> Result<(), Failed> {
     names.iter().try_for_each(|name| kept.remove(name).map_err(Failed::Directory))
 }
 
-/// It was decided to go on without what the disk has lost: what was kept of a log stays. Durable on return.
+/// It was decided to go on, whoever has what the disk has lost: what was kept of a log stays. Durable on return.
 pub(super) fn stays(root: &dyn Dir, number: u32) -> Result<(), Failed> {
     let Some(kept) = found(root.open_dir(&layout::damaged(number)))? else { return Ok(()) };
     let names = kept.list().map_err(Failed::Directory)?;
@@ -141,6 +165,15 @@ pub(super) fn stays(root: &dyn Dir, number: u32) -> Result<(), Failed> {
         return Ok(());
     }
     kept.create(DECIDED, SyncMethod::ORDINARY.access()).map(drop).map_err(Failed::Directory)
+}
+
+/// Copies all that a shard has beside its chapters: nothing of it can be used. Durable on return.
+pub(super) fn keep_all(root: &dyn Dir, number: u32) -> Result<(), Failed> {
+    let log = root.open_dir(&layout::shard(number)).map_err(Failed::Directory)?;
+    let is_kept = Stage::read(root, number)?.is_some();
+    keep(root, &*log, number, is_kept).map_err(Failed::Directory)?;
+    let kept = root.open_dir(&layout::damaged(number)).map_err(Failed::Directory)?;
+    copy(root, &layout::state(number), &*kept).map_err(Failed::Directory)
 }
 
 /// Copies the files of a log, but for those that were kept while it is in doubt, or as it was decided to go on without them. Durable
@@ -151,35 +184,39 @@ fn keep(root: &dyn Dir, log: &dyn Dir, number: u32, is_kept: bool) -> plimsoll_s
     if !is_kept && !there.iter().any(|name| name == DECIDED) {
         there.clear();
     }
+    log.list()?
+        .into_iter()
+        .filter(|name| !name.ends_with(ASIDE) && !there.contains(name))
+        .try_for_each(|name| copy(log, &name, &*kept))
+}
+
+/// Copies a file, if it is there. Durable on return.
+fn copy(from: &dyn Dir, name: &str, to: &dyn Dir) -> plimsoll_sync::Result<()> {
+    let from = match from.open(name, SyncMethod::ORDINARY.access()) {
+        Err(why) if why.kind() == Some(ErrorKind::NotFound) => return Ok(()),
+        opened => opened?,
+    };
     let mut piece = vec![0; PIECE_BYTES];
-    for name in
-        log.list()?.into_iter().filter(|name| !name.ends_with(ASIDE) && !there.contains(name))
-    {
-        let from = match log.open(&name, SyncMethod::ORDINARY.access()) {
-            Err(why) if why.kind() == Some(ErrorKind::NotFound) => continue,
-            opened => opened?,
-        };
-        whole::create(&*kept, &name, |to| {
-            let mut at = 0;
-            loop {
-                // What cannot be read at all is zeros in the copy.
-                let read = from.read_at(&mut piece, at).or_else(|why| match at < from.len()? {
-                    true => {
-                        piece.fill(0);
-                        tracing::warn!(file = name, at, %why, "what cannot be read is not kept");
-                        Ok(usize::try_from(from.len()? - at).unwrap_or(usize::MAX).min(PIECE_BYTES))
-                    }
-                    false => Err(why),
-                })?;
-                if read == 0 {
-                    return to.sync(SyncMethod::ORDINARY).map(drop);
+    let written = whole::create(to, name, |to| {
+        let mut at = 0;
+        loop {
+            // What cannot be read at all is zeros in the copy.
+            let read = from.read_at(&mut piece, at).or_else(|why| match at < from.len()? {
+                true => {
+                    piece.fill(0);
+                    tracing::warn!(file = name, at, %why, "what cannot be read is not kept");
+                    Ok(usize::try_from(from.len()? - at).unwrap_or(usize::MAX).min(PIECE_BYTES))
                 }
-                to.write_at(&piece[..read], at)?;
-                at += read as u64;
+                false => Err(why),
+            })?;
+            if read == 0 {
+                return to.sync(SyncMethod::ORDINARY).map(drop);
             }
-        })?;
-    }
-    Ok(())
+            to.write_at(&piece[..read], at)?;
+            at += read as u64;
+        }
+    });
+    written.map(drop)
 }
 
 #[cfg(test)]

@@ -10,9 +10,10 @@ use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::spawn_blocking;
 
+use super::anew;
 use super::compactor::Compactor;
 use super::company::Company;
-use super::damaged::recover;
+use super::damaged::{self, Lost, recover};
 use super::decided::Decided;
 use super::ends;
 use super::error::Failed;
@@ -91,8 +92,8 @@ pub(super) struct Found {
     tail_bytes: usize,
     /// What was decided where it goes on after a loss.
     decided: Option<Decided>,
-    /// The first entry that its disk had lost, and that was cut off.
-    damaged: Option<u64>,
+    /// What its disk had lost.
+    lost: Option<Lost>,
 }
 
 /// A shard whose engine runs, and that takes nothing yet.
@@ -106,8 +107,24 @@ pub(super) struct Opened {
 }
 
 impl Found {
-    /// Opens a shard in its directory.
+    /// Opens a shard in its directory. `forgets` is told before its log is another: what memory has of it is to go.
     pub(super) fn open(
+        root: &Arc<dyn Dir>,
+        number: u32,
+        forgets: impl Fn(u32) -> Result<(), Failed>,
+        promise: Ack,
+        log: &plimsoll_log::Options,
+        crew: Option<&Arc<Crew>>,
+        (node, tail_bytes): (u64, usize),
+    ) -> Result<Self, Failed> {
+        anew::opened(root, number, node, forgets, |is_anew| {
+            let (log, crew) = (log.clone(), crew.cloned());
+            Self::open_as(is_anew, root, number, promise, log, crew, (node, tail_bytes))
+        })
+    }
+
+    fn open_as(
+        is_anew: bool,
         root: &Arc<dyn Dir>,
         number: u32,
         promise: Ack,
@@ -117,24 +134,26 @@ impl Found {
     ) -> Result<Self, Failed> {
         root.create_dir(&layout::shard(number)).map_err(Failed::Directory)?;
         let chapters = root.create_dir(&layout::chapters(number)).map_err(Failed::Directory)?;
-        let shelf = Shelf::open(chapters, number);
+        let shelf =
+            if is_anew { Ok(Shelf::anew(chapters, number)) } else { Shelf::open(chapters, number) };
         let shelf = Arc::new(shelf.map_err(|why| Failed::Chapters { number, why })?);
         let (start, state) = snapshot::open(&**root, number, State::decode)?;
         let must_sync =
             |bytes: &[u8]| Entry::decode(bytes).is_ok_and(|entry| entry.must_be_durable);
         let options = cluster::Options { node, promise, must_sync, start, log, crew };
         let end = shelf.settled().end;
-        let (recovered, damaged) = recover(root, number, &options, end)?;
+        let (recovered, lost) = recover(root, number, &options, end)?;
+        let lost = if is_anew { Some(Lost::All) } else { lost };
         let last = recovered.recovery().last_index;
         if last < end {
             return Err(Failed::Behind { number, last, end });
         }
-        Ok(Self { number, recovered, state, shelf, tail_bytes, decided: None, damaged })
+        Ok(Self { number, recovered, state, shelf, tail_bytes, decided: None, lost })
     }
 
-    /// The first entry that its disk had lost. It was cut off with all behind it, and the replica is in doubt.
-    pub(super) fn damaged(&self) -> Option<u64> {
-        self.damaged
+    /// What its disk had lost: the replica is in doubt.
+    pub(super) fn lost(&self) -> Option<Lost> {
+        self.lost
     }
 
     /// The number of the shard.
@@ -147,6 +166,7 @@ impl Found {
         if self.recovered.generation() < decided.generation {
             let guaranteed = decided.guaranteed;
             known::forget_lost(root, self.number, guaranteed).map_err(Failed::Directory)?;
+            damaged::stays(root, self.number)?;
         }
         self.decided = Some(decided);
         let number = self.number;
@@ -170,10 +190,11 @@ impl Found {
         (is_dirty, yields): (bool, bool),
         testimony: Option<Arc<dyn Testimony>>,
     ) -> Result<Opened, Failed> {
-        let Self { number, recovered, state, shelf, tail_bytes, decided, damaged: _ } = self;
+        let Self { number, recovered, state, shelf, tail_bytes, decided, lost } = self;
         let failed = |why| Failed::Shard { number, why };
         let replica = Arc::new(Replica::new(state, tail_bytes, shelf.settled().end));
         let begin = Begin { yields, ..company.begin(number, is_dirty, testimony) };
+        let begin = if lost == Some(Lost::All) { begin.anew() } else { begin };
         let group = recovered.start_as(begin, Applier(Arc::clone(&replica))).map_err(failed)?;
         company.admit(number, &group);
         let applied_bytes = Arc::clone(&replica.applied_bytes);

@@ -25,7 +25,7 @@ use std::sync::Arc;
 use plimsoll_sync::{Dir, File, SyncMethod};
 use twox_hash::XxHash3_64;
 
-use super::damaged;
+use super::damaged::Lost;
 use super::error::Failed;
 use super::layout::{self, RECORDS};
 use super::seeded::{Stage, trust};
@@ -160,10 +160,9 @@ impl Decisions {
     pub(super) fn are_done(
         &self,
         dir: &Arc<dyn Dir>,
-        found_damaged: &BTreeMap<u32, u64>,
+        found_damaged: &BTreeMap<u32, Lost>,
     ) -> Result<(), Failed> {
         for decided in self.0.iter().filter(|decided| decided.lifts) {
-            damaged::stays(&**dir, decided.number)?;
             let is_older = !found_damaged.contains_key(&decided.number);
             if is_older && Stage::read(&**dir, decided.number)?.is_some() {
                 trust(&**dir, decided.number)?;

@@ -179,10 +179,15 @@ pub enum Failed {
 }
 
 impl Failed {
-    /// Whether the directory lacks, or has damaged, what other brokers of its cluster may have whole.
+    /// Whether the directory lacks, has damaged, or cannot read, what other brokers of its cluster may have whole.
     #[must_use]
     pub fn lacks_what_others_have(&self) -> bool {
         match self {
+            Self::Directory(why)
+            | Self::Chapters { why: chapter::Error::Disk(why), .. }
+            | Self::Shard { why: cluster::Error::Log(plimsoll_log::Error::Disk(why)), .. } => {
+                why.is_of_the_device()
+            }
             Self::Damaged(_)
             | Self::Behind { .. }
             | Self::NoSnapshot { .. }
@@ -221,7 +226,11 @@ mod tests {
         let directory = Failed::Directory(plimsoll_sync::Error::io("open", "shard-2", denied));
         let disk = std::io::ErrorKind::StorageFull.into();
         let disk = chapter::Error::Disk(plimsoll_sync::Error::io("read", "manifest", disk));
+        let unreadable = std::io::Error::from_raw_os_error(5);
+        let unreadable = plimsoll_sync::Error::io("read", "state-2", unreadable);
         for lost in [
+            #[cfg(unix)]
+            Failed::Directory(unreadable),
             Failed::Damaged("state-2".to_owned()),
             Failed::NoSnapshot { number: 2, first: 9 },
             Failed::Shard { number: 2, why: gap },

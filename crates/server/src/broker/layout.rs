@@ -53,7 +53,7 @@ pub(crate) fn seeded(number: u32) -> String {
     format!("seeded-{number}")
 }
 
-/// The directory of a shard's log as it was found damaged.
+/// The directory of a shard's log, and snapshot, as they were found damaged.
 pub(crate) fn damaged(number: u32) -> String {
     format!("damaged-{number}")
 }

@@ -10,7 +10,8 @@
 //! DIR/state-N        what the entries of shard N made, up to one of them
 //! DIR/chapters-N     what is settled of shard N: see `chapter/`
 //! DIR/known-N        the C and the D of shard N that were known a while ago
-//! DIR/damaged-N      the log of shard N as it was found damaged, until the others have given back what it lacks
+//! DIR/damaged-N      the log of shard N as it was found damaged, and its snapshot where that goes too, until the others have given
+//!                    back what it lacks
 //! DIR/loss-N         that shard N goes on after a loss: see `decided.rs`
 //! DIR/seed-N         what this node is being given of shard N, but for files that lie beside their places: see `seeded.rs`
 //! ```
@@ -50,6 +51,7 @@
 //! | `agreed.rs` | what becomes of a change, and why one is refused |
 //! | `intended.rs` | what control intends, and having it done in a shard of records by whoever leads that |
 //! | `damaged.rs` | what a disk has lost of a log is met at the start, and cut off |
+//! | `anew.rs` | a shard of which nothing can be used begins with nothing, and is given all of it |
 //! | `aside.rs` | files that get their names later, as what is given has |
 //! | `seeded.rs` | what a node was given of a shard is put in place |
 //! | `deleting.rs` | topics that go: what is done of it by each leader |
@@ -71,6 +73,7 @@
 
 mod agreed;
 mod ailing;
+mod anew;
 pub(crate) mod aside;
 mod await_record;
 mod chores;

@@ -16,7 +16,7 @@ use super::ailing;
 use super::chores::{greet, note_durable, rest, trust_once_clean};
 use super::company::{Company, Door, Witnessed, listen, node_of};
 use super::coordinator::{Asked, Coordinator};
-use super::damaged;
+use super::damaged::{self, Lost};
 use super::data::{DataShard, Found, Opened};
 use super::decided::Decisions;
 use super::deleting;
@@ -141,9 +141,10 @@ impl Node {
             };
             let mut found = if number == DURABLE {
                 let log = options.log(Ring::Memory, Policy::everysec());
-                Found::open(dir, number, Ack::Durable, log, Some(Arc::clone(&crew)), held)?
+                Found::open(dir, number, forgets, Ack::Durable, &log, Some(&crew), held)?
             } else {
-                Found::open(dir, number, ack, options.log(ring, options.flush), None, held)?
+                let log = options.log(ring, options.flush);
+                Found::open(dir, number, forgets, ack, &log, None, held)?
             };
             decided.of(number).map_or(Ok(()), |decided| found.rise(&**dir, decided))?;
             Ok(found)
@@ -152,8 +153,8 @@ impl Node {
         // What was durable before it was acknowledged cannot be in doubt.
         let durable = found(DURABLE)?;
         let all = shared.iter().chain([&durable]);
-        let mut damaged: BTreeMap<u32, u64> =
-            all.filter_map(|found| Some((found.number(), found.damaged()?))).collect();
+        let mut damaged: BTreeMap<u32, Lost> =
+            all.filter_map(|found| Some((found.number(), found.lost()?))).collect();
         let is_damaged = damaged.contains_key(&DURABLE);
         let yields = decided.yields(DURABLE);
         let durable = durable.begin(dir, &company, (is_damaged, yields), None)?;
@@ -194,6 +195,8 @@ impl Node {
                     shard.fence(loss.fence(number), now())?;
                     ends.insert(number, shard.durable());
                 }
+                // It is in doubt already, and for more.
+                Some(_) if damaged.get(&number) == Some(&Lost::All) => {}
                 // The others may have what this one has lost. From here on the doubt is that shard's own.
                 Some(_) => {
                     Stage::Forgot.write(&**dir, number)?;
@@ -217,7 +220,7 @@ impl Node {
         let (bytes, age) = (room.for_chapter(options.chapter_bytes), options.chapter_age);
         let (chapter, every) = (ChapterSize { bytes, age }, options.scrub_every);
         let control = Control::open(dir, &crew, &company)?;
-        damaged.extend(control.damaged.map(|entry| (CONTROL, entry)));
+        damaged.extend(control.lost.map(|lost| (CONTROL, lost)));
         let intended = Arc::clone(&control.intended);
         let replicas = opened.iter().map(|shard| (shard.number(), shard.replica()));
         let neighbours = Arc::new(Neighbours::new(replicas));
@@ -242,7 +245,7 @@ impl Node {
         );
         let groups = Coordinator::open(dir, &crew, &room, &company, options.groups.clone(), now)?;
         let groups = Arc::new(groups);
-        damaged.extend(groups.damaged.map(|entry| (GROUPS, entry)));
+        damaged.extend(groups.lost.map(|lost| (GROUPS, lost)));
         // While others are taken in they are in some groups, and not in others: whoever leads knows what is intended.
         let is_sole = is_alone && topics.group().is_alone() && groups.group.is_alone();
         if is_sole {
@@ -263,7 +266,7 @@ impl Node {
         }
         let leaders = Leaders::new(&company, &topics, &groups);
         let mut doubts = whys.clone();
-        doubts.extend(damaged.keys().map(|number| (*number, damaged::DAMAGED)));
+        doubts.extend(damaged.iter().map(|(number, lost)| (*number, lost.why())));
         let own = Own {
             incarnation: run.incarnation(),
             verdict: verdict.to_string(),

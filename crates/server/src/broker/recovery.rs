@@ -467,15 +467,19 @@ fn fenced(digests: &[String], rolls: Vec<Roll>) -> Result<Vec<Roll>, NotRecovere
 
 /// Why nobody leads a fenced shard.
 fn why_fenced(roll: &Roll) -> String {
-    let Roll { guaranteed, missing, digest, .. } = roll;
+    let Roll { guaranteed, missing, empty, digest, .. } = roll;
     let is_doubtful = |row: &&Row| row.is_in_doubt && roll.voters.contains(&row.node);
     let doubts: Vec<u64> = roll.rows.iter().filter(is_doubtful).map(|row| row.node).collect();
     let away = match &missing[..] {
         [] => String::new(),
         missing => format!("; {missing:?} do not answer"),
     };
+    let gone = match &empty[..] {
+        [] => String::new(),
+        empty => format!("; nothing of it is on {empty:?}"),
+    };
     let doubts =
-        format!("FENCED: nodes {doubts:?} may have forgotten what they acknowledged{away}");
+        format!("FENCED: nodes {doubts:?} may have forgotten what they acknowledged{away}{gone}");
     if !RECORDS.contains(&roll.shard) {
         return doubts
             + "; nothing can be decided of it: bring back the nodes that can be, or restore a backup";

@@ -115,6 +115,8 @@ pub struct Roll {
     pub voters: Vec<u64>,
     /// Voters that do not answer.
     pub missing: Vec<u64>,
+    /// Voters that answer, and have nothing of it before another has given it to them.
+    pub empty: Vec<u64>,
     /// Nodes that do not answer, and have the shard without a vote.
     pub absent: Vec<u64>,
     /// Of these rows, to be named by whoever decides.
@@ -241,7 +243,11 @@ impl Roll {
         let missing: Vec<u64> =
             voters.iter().filter(|voter| !rows.contains_key(voter)).copied().collect();
         let majority = voters.len() / 2 + 1;
-        let here: Vec<&Row> = voters.iter().filter_map(|voter| rows.get(voter)).collect();
+        let answer: Vec<&Row> = voters.iter().filter_map(|voter| rows.get(voter)).collect();
+        // Who votes has been told so by an entry: one without any has lost its log, and says nothing of what the shard has.
+        let (here, empty): (Vec<&Row>, Vec<&Row>) =
+            answer.into_iter().partition(|row| row.last > 0);
+        let empty = empty.into_iter().map(|row| row.node).collect();
         let sure = here.iter().filter(|row| !row.is_in_doubt && row.generation == generation);
         let leader = here.iter().filter(|row| row.leads).max_by_key(|row| row.vote_term);
         let condition = match leader {
@@ -269,6 +275,7 @@ impl Roll {
             digest: format!("{:032x}", digest(all())),
             voters,
             missing,
+            empty,
             absent: Vec::new(),
             rows: rows.into_values().collect(),
         }
@@ -289,9 +296,9 @@ impl Roll {
         ends.filter(|(_, end)| *end > self.best_tail).collect()
     }
 
-    /// Nodes that vote, and answer.
+    /// Nodes that vote, and answer for what they have.
     pub(super) fn here(&self) -> Vec<u64> {
-        let is_here = |voter: &&u64| !self.missing.contains(voter);
+        let is_here = |voter: &&u64| !self.missing.contains(voter) && !self.empty.contains(voter);
         self.voters.iter().filter(is_here).copied().collect()
     }
 }
@@ -365,6 +372,15 @@ mod tests {
         // One of an older generation is heard by nobody.
         let old = Row { generation: 0, ..sure(2) };
         assert_eq!(condition(&[sure(1), old, doubts(3)]), Condition::Fenced);
+        // One that is to be given all of it has nothing to go on with.
+        let empty = row(3, true, (0, 0));
+        assert_eq!(condition(&[doubts(1), doubts(2), empty.clone()]), Condition::Fenced);
+        assert_eq!(condition(&[doubts(1), empty.clone()]), Condition::Unreached);
+        let roll = Roll::of(2, [doubts(1), doubts(2), empty]);
+        assert_eq!(
+            (&roll.missing[..], &roll.empty[..], roll.here()),
+            (&[][..], &[3][..], vec![1, 2])
+        );
         let stranger = row(9, false, (1, 1));
         assert_eq!(condition(&[doubts(1), doubts(2), stranger]), Condition::Fenced);
     }

@@ -8,12 +8,13 @@
 //! DIR/chapters-N/FILE.seed         these
 //! DIR/seed-N/putting               the log that the shard had is gone: what is not aside is of the one that it is given
 //! DIR/seeded-N                     that all of it is there; or that it is in place, and the replica in doubt;
-//!                                  or that nothing was given, and the replica in doubt all the same
+//!                                  or that nothing was given, and the replica in doubt all the same; or has nothing at all
 //!
 //!  0 magic     8   "PLIMSEED"
 //!  8 version  u32  1
 //! 12 shard    u32
 //! 16 stage    u32  1 given: to be put in place   2 in doubt, as it was given   3 in doubt, as it may have forgotten
+//!              4 it began anew, and is to be given all of it (`anew.rs`)
 //! 20 zeros     4
 //! 24 checksum u64  XXH3-64 of all before it
 //! ```
@@ -34,6 +35,7 @@ use plimsoll_sync::{Dir, File, SyncMethod};
 use twox_hash::XxHash3_64;
 
 use super::aside::{ASIDE, Given};
+use super::damaged;
 use super::error::Failed;
 use super::layout;
 use super::snapshot::Snapshot;
@@ -61,6 +63,8 @@ pub(crate) enum Stage {
     InDoubt = 2,
     /// Its replica may have forgotten what it acknowledged, and does not vote.
     Forgot = 3,
+    /// It has begun anew: its replica has nothing, takes nothing but a seed, and does not vote.
+    Anew = 4,
 }
 
 impl Stage {
@@ -72,7 +76,7 @@ impl Stage {
         };
         let mut bytes = [0; BYTES + 1];
         let read = file.read_at(&mut bytes, 0).map_err(Failed::Directory)?;
-        let all = [Self::Given, Self::InDoubt, Self::Forgot];
+        let all = [Self::Given, Self::InDoubt, Self::Forgot, Self::Anew];
         let found = all.into_iter().find(|stage| bytes[..read] == stage.encode(number));
         found.map(Some).ok_or(Failed::Damaged(name))
     }
@@ -107,7 +111,7 @@ pub(super) fn put_in_place(
     let mut in_doubt = BTreeMap::new();
     for number in layout::SHARDS {
         let why = match Stage::read(&**dir, number)? {
-            None => continue,
+            None | Some(Stage::Anew) => continue,
             // An older version has left the log elsewhere.
             Some(Stage::Given) if !is_given(&**dir, number)? => {
                 Stage::Forgot.write(&**dir, number)?;
@@ -181,25 +185,40 @@ fn put_log(given: &dyn Dir, dir: &dyn Dir, number: u32, node: u64) -> Result<(),
     let lost = || Failed::Damaged(format!("{name}/{}{ASIDE}", cluster::IDENTITY));
     let of_giver = of_giver.ok_or_else(lost)?;
     put_files(given, &*own).map_err(Failed::Directory)?;
+    // The others went on without what was kept here.
+    if Identity::look(&*own)
+        .map_err(failed)?
+        .is_some_and(|own| own.generation < of_giver.generation)
+    {
+        damaged::stays(dir, number)?;
+    }
     of_giver.hand_on(&*own, node).map_err(failed)
 }
 
 /// Gives the files of a log that lie aside their names; those of the log that was there go first. Of both the identity stays
 /// where it is.
 fn put_files(given: &dyn Dir, own: &dyn Dir) -> plimsoll_sync::Result<()> {
-    let of_log = |name: &&String| !name.starts_with(cluster::IDENTITY);
     if !given.list()?.iter().any(|name| name == PUTTING) {
-        let names = own.list()?;
-        let olds = names.iter().filter(of_log).filter(|name| !name.ends_with(ASIDE));
-        olds.into_iter().try_for_each(|name| own.remove(name))?;
+        remove_log(own)?;
         given.create(PUTTING, SyncMethod::ORDINARY.access())?;
     }
-    for name in own.list()?.iter().filter(of_log) {
+    for name in own.list()?.iter().filter(is_of_log) {
         if let Some(to) = name.strip_suffix(ASIDE) {
             own.rename(name, to)?;
         }
     }
     Ok(())
+}
+
+/// Takes away the files of a log, but for the identity and what lies aside.
+pub(super) fn remove_log(own: &dyn Dir) -> plimsoll_sync::Result<()> {
+    let names = own.list()?;
+    let olds = names.iter().filter(is_of_log).filter(|name| !name.ends_with(ASIDE));
+    olds.into_iter().try_for_each(|name| own.remove(name))
+}
+
+fn is_of_log(name: &&String) -> bool {
+    !name.starts_with(cluster::IDENTITY)
 }
 
 /// Takes away what was given.

@@ -16,7 +16,7 @@ use tokio::time::{sleep, timeout};
 use super::agreed::{Agreed, PRODUCERS, Refused};
 use super::company::Company;
 use super::controller::{self, Request};
-use super::damaged::recover;
+use super::damaged::{Lost, recover};
 use super::data::DataShard;
 use super::error::Failed;
 use super::intended::Intended;
@@ -62,7 +62,7 @@ pub(super) struct Control {
     pub(super) group: Group<Intentions>,
     pub(super) intended: Arc<Intended>,
     /// The first entry that its disk had lost, and that was cut off.
-    pub(super) damaged: Option<u64>,
+    pub(super) lost: Option<Lost>,
 }
 
 /// Applies what was agreed on.
@@ -104,14 +104,14 @@ impl Control {
         };
         let intended = Arc::<Intended>::default();
         let intentions = Intentions(Arc::clone(&intended));
-        let (recovered, damaged) = recover(dir, NUMBER, &options, 0)?;
-        let begin = company.begin(NUMBER, damaged.is_some(), None);
+        let (recovered, lost) = recover(dir, NUMBER, &options, 0)?;
+        let begin = company.begin(NUMBER, lost.is_some(), None);
         let group = recovered.start_as(begin, intentions).map_err(failed)?;
         company.admit(NUMBER, &group);
         if group.is_alone() {
             wait_to_begin(NUMBER, &group)?;
         }
-        Ok(Self { group, intended, damaged })
+        Ok(Self { group, intended, lost })
     }
 }
 

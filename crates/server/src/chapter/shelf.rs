@@ -90,8 +90,29 @@ impl Shelf {
                 dir.remove(&name)?;
             }
         }
-        let (settled, partitions) = (manifest.settled, found.partitions);
-        let shelf = Self {
+        let shelf = Self::of(dir, shard, manifest, files, found.partitions);
+        if !is_fresh && !shelf.is_empty() {
+            shelf.roll_up();
+        }
+        Ok(shelf)
+    }
+
+    /// A shelf without chapters, of a shard that begins anew in this directory: what is there stays as it is, and is nobody's
+    /// before the shard is given. Nothing is settled on it.
+    #[must_use]
+    pub fn anew(dir: Arc<dyn Dir>, shard: u32) -> Self {
+        Self::of(dir, shard, Manifest::default(), Files::new(), BTreeMap::new())
+    }
+
+    fn of(
+        dir: Arc<dyn Dir>,
+        shard: u32,
+        manifest: Manifest,
+        files: Files,
+        partitions: BTreeMap<Opening, Shelved>,
+    ) -> Self {
+        let settled = manifest.settled;
+        Self {
             dir,
             shard,
             turn: Mutex::new(manifest),
@@ -99,11 +120,7 @@ impl Shelf {
             damaged: Mutex::default(),
             hot: Hot::default(),
             is_ending: AtomicBool::new(false),
-        };
-        if !is_fresh && !shelf.is_empty() {
-            shelf.roll_up();
         }
-        Ok(shelf)
     }
 
     /// How far the shard is settled.

@@ -22,15 +22,30 @@ pub struct Lack {
 
 /// Whether a replica lacks what no leader can send it.
 #[derive(Debug, Default)]
-pub(crate) struct Behind(Mutex<Option<Lack>>);
+pub(crate) struct Behind {
+    lack: Mutex<Option<Lack>>,
+    is_anew: bool,
+}
 
 impl Behind {
+    /// Of one that [begins anew](super::Begin::anew), or not.
+    pub(crate) fn new(is_anew: bool) -> Self {
+        // Whoever has any of it may give it.
+        let lack = is_anew.then_some(Lack { leader: 0, through: 0 });
+        Self { lack: Mutex::new(lack), is_anew }
+    }
+
+    /// Whether it takes no entries: what it is given has them.
+    pub(crate) fn takes_none(&self) -> bool {
+        self.is_anew
+    }
+
     pub(crate) fn learn(&self, lack: Lack) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(lack);
+        *self.lack.lock().unwrap_or_else(PoisonError::into_inner) = Some(lack);
     }
 
     pub(crate) fn lack(&self) -> Option<Lack> {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.lack.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

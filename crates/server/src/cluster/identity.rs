@@ -84,6 +84,15 @@ impl IdentityFile {
     }
 }
 
+/// The log of this node is gone: it has let go of nothing of the next. Durable on return.
+pub(crate) fn begin_anew(dir: &dyn Dir, node: u64) -> Result<()> {
+    let file = IdentityFile::open(dir, node, false)?;
+    if file.known().purged.is_some() {
+        file.save(|identity| identity.purged = None)?;
+    }
+    Ok(())
+}
+
 /// Writes one slot after the other, each durable before the next is touched.
 pub(super) fn write(
     file: &dyn File,

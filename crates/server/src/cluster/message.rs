@@ -161,7 +161,7 @@ pub(crate) enum Refusal {
     Engine = 4,
     #[error("it is of an incarnation that has ended")]
     Ended = 5,
-    #[error("it has nothing, and does not know yet whether it is new")]
+    #[error("it has nothing, and does not know yet whether it is new, or waits for all of it")]
     HasNothing = 6,
     #[error("it is of another generation")]
     OtherGeneration = 7,

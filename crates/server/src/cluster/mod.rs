@@ -114,7 +114,7 @@ pub use self::error::{Error, Result};
 pub use self::generation::Newer;
 pub use self::group::{Committed, Group};
 pub use self::growth::Membership;
-pub(crate) use self::identity::IDENTITY;
+pub(crate) use self::identity::{IDENTITY, begin_anew};
 pub use self::options::{Begin, Options, Testimony};
 pub use self::outline::Outline;
 pub(crate) use self::patience::patient;
@@ -125,7 +125,7 @@ pub(crate) use self::record::payload;
 #[cfg(fuzzing)]
 pub use self::record::record_again;
 pub use self::recovered::Recovered;
-pub(crate) use self::recovered::{cut_from, others_vote};
+pub(crate) use self::recovered::{cut_from, others_vote, others_voted_last};
 pub use self::runtime::draw_from;
 pub(crate) use self::slot::Identity;
 #[cfg(fuzzing)]

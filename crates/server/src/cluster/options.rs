@@ -46,6 +46,8 @@ pub struct Begin {
     /// Whether a replica that has nothing may have lost it: then it takes no part before
     /// [`until_it_takes_part`](super::Group::until_it_takes_part) says that it may.
     pub may_be_lost: bool,
+    /// Whether it [begins anew](Self::anew).
+    pub is_anew: bool,
     /// Whether it lets others campaign first for ten seconds: one of them has a longer log, which they would do better to go on with.
     pub yields: bool,
     /// Is told what this replica acknowledges, where that is before it is durable.
@@ -61,9 +63,16 @@ impl Begin {
             founds: true,
             is_dirty: false,
             may_be_lost: false,
+            is_anew: false,
             yields: false,
             testimony: None,
         }
+    }
+
+    /// A replica that had a log, and can use none of it: it takes no entries, [lacks](super::Group::lack) all of it, and is in doubt.
+    #[must_use]
+    pub fn anew(self) -> Self {
+        Self { founds: false, is_dirty: true, is_anew: true, ..self }
     }
 }
 

@@ -89,6 +89,10 @@ impl<S: Apply> Receiver<S> {
                 self.heard.hears(request.vote.leader_id.voted_for);
                 return Err(Refusal::NoRoom);
             }
+            Request::Append(request) if self.behind.takes_none() && !request.entries.is_empty() => {
+                self.heard.hears(request.vote.leader_id.voted_for);
+                return Err(Refusal::HasNothing);
+            }
             Request::Append(request) => {
                 // Where that is not the leader any more, the engine does not name it.
                 self.heard.hears(request.vote.leader_id.voted_for);

@@ -53,8 +53,29 @@ pub(crate) fn others_vote(
     node: u64,
     lost: u64,
 ) -> Result<bool> {
+    let mut left = None;
+    let newest = see_voters(dir, node, |index, has_others| {
+        left = left.max((index < lost).then_some((index, has_others)));
+    })?;
+    let by_snapshot = start.is_some_and(|start| start.has_others(node));
+    let left = left.map_or(by_snapshot, |(_, has_others)| has_others);
+    Ok(left && newest.unwrap_or(by_snapshot))
+}
+
+/// Whether others vote beside this node by the newest entry that can be read of a log and says who votes, if there is one.
+pub(crate) fn others_voted_last(dir: &Arc<dyn Dir>, node: u64) -> Result<Option<bool>> {
+    see_voters(dir, node, |_, _| {})
+}
+
+/// Shows of each entry that says who votes its index, and whether that are others beside this node; returns the latter of
+/// the newest.
+fn see_voters(
+    dir: &Arc<dyn Dir>,
+    node: u64,
+    mut see: impl FnMut(u64, bool),
+) -> Result<Option<bool>> {
     let view = View::of(Arc::clone(dir))?;
-    let (mut left, mut newest) = (None, None);
+    let mut newest = None;
     for segment in view.outline()? {
         if segment.state == SegmentState::Stale {
             continue;
@@ -67,7 +88,7 @@ pub(crate) fn others_vote(
             if let Some(EntryPayload::Membership(members)) = entry.map(|entry| entry.payload) {
                 let has_others = members.voter_ids().any(|voter| voter != node);
                 newest = Some(has_others);
-                left = left.max((index < lost).then_some((index, has_others)));
+                see(index, has_others);
             }
             Ok::<_, Error>(())
         });
@@ -75,9 +96,7 @@ pub(crate) fn others_vote(
             tracing::warn!(segment = segment.segment, %why, "a segment of a damaged log cannot be read");
         }
     }
-    let by_snapshot = start.is_some_and(|start| start.has_others(node));
-    let left = left.map_or(by_snapshot, |(_, has_others)| has_others);
-    Ok(left && newest.unwrap_or(by_snapshot))
+    Ok(newest)
 }
 
 /// A group that is open and has not begun. What its log has says what the run before left; the first entry of
@@ -187,7 +206,7 @@ impl Recovered {
 
     fn set<S: Apply>(self, begin: Begin, state: S) -> (Setting<S>, Rest) {
         let Self { node, start, storage, .. } = self;
-        let Begin { carrier, founds, is_dirty, may_be_lost, yields, testimony } = begin;
+        let Begin { carrier, founds, is_dirty, may_be_lost, is_anew, yields, testimony } = begin;
         if let Some(testimony) = testimony {
             storage.testimony.set(testimony).expect("it is set once");
         }
@@ -199,7 +218,7 @@ impl Recovered {
         let state = State::new(state, start, Arc::clone(&gone), sender);
         let (standing, durability) = (Arc::new(Standing::new(is_dirty)), Arc::default());
         let storage_then = Arc::downgrade(&storage);
-        let (incarnations, behind) = (Arc::default(), Arc::<Behind>::default());
+        let (incarnations, behind) = (Arc::default(), Arc::new(Behind::new(is_anew)));
         let network = Network { carrier, incarnations, generation, storage: storage_then };
         let heard = Arc::<Heard>::default();
         let rest = Rest {

@@ -111,6 +111,10 @@ impl Storage {
     /// The log has this entry, or it is the next.
     pub(crate) fn check_has(&self, wanted: u64) -> Result<()> {
         let first_index = from_log(self.log.first_index()).expect("the log counts from 1");
+        // What was let go of may be in its first segment still.
+        let purged =
+            self.identity.known().purged.map_or(0, |purged| purged.index.saturating_add(1));
+        let first_index = first_index.max(purged);
         // The log's last index is the engine's next.
         let next_index = self.log.last_index();
         if !(first_index..=next_index).contains(&wanted) {

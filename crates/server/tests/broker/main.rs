@@ -1,5 +1,6 @@
 //! A broker on a simulated disk, and a client at its socket: what each promise is worth, told as stories.
 
+mod anew;
 mod backup;
 mod band;
 mod bounds;

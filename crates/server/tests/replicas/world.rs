@@ -240,6 +240,7 @@ impl World {
         let wire = Wire { from: id, incarnation: node.incarnation, net: Arc::clone(&net) };
         let testimony: Arc<dyn Testimony> = Arc::clone(&node.memory) as _;
         let begin = Begin {
+            is_anew: false,
             carrier: Arc::new(wire),
             founds,
             is_dirty,

@@ -28,6 +28,8 @@ pub(super) struct Roll {
     pub(super) voters: Vec<u64>,
     missing: Vec<u64>,
     #[serde(default)]
+    empty: Vec<u64>,
+    #[serde(default)]
     absent: Vec<u64>,
     digest: String,
     rows: Vec<Row>,
@@ -145,6 +147,10 @@ fn one(roll: &Roll) -> String {
     if !roll.missing.is_empty() {
         line(format_args!("  no answer of node {}", listed(&roll.missing)));
     }
+    if !roll.empty.is_empty() {
+        let nodes = listed(&roll.empty);
+        line(format_args!("  nothing of it is on node {nodes}: another is to give it all of it"));
+    }
     if !roll.absent.is_empty() {
         line(format_args!("  no answer of node {}, without a vote", listed(&roll.absent)));
     }
@@ -233,6 +239,7 @@ mod tests {
             committed: 180,
             voters: vec![1, 2, 3],
             missing: vec![2],
+            empty: vec![7],
             absent: vec![5, 6],
             digest: "5f0c".to_owned(),
             rows: vec![row(1), row(3), Row { last: 230, ..row(4) }],
@@ -241,6 +248,7 @@ mod tests {
         for part in [
             "shard 2: FENCED: nobody leads it, and too many may have forgotten; nodes 1, 2, 3 vote; no vote: 4",
             "no answer of node 2\n",
+            "nothing of it is on node 7: another is to give it all of it\n",
             "no answer of node 5, 6, without a vote\n",
             "   1  in doubt            3  01234567         1 in 4          199 of 4           198           180           120",
             "guaranteed  all up to entry 120",

@@ -1,0 +1,85 @@
+//! [`opened`]: a shard whose files cannot be used begins anew: with nothing, in doubt, and another broker gives it all of it.
+//!
+//! What is damaged of a log behind the snapshot and what is in chapters is cut off, and had back from the leader's log (`damaged.rs`).
+//! Nobody's log gives back the snapshot itself, the manifest of chapters, what a chapter says it holds, or entries before those two. So the
+//! log is set aside in `damaged-N` with the snapshot, and the replica begins with an empty one, which takes no entries: it is seeded as
+//! one that was away for long (`seed/`), and in doubt until it has caught up. Its vote stays, and so do its chapters: runs of them that are whole
+//! are not fetched. That is durable before anything goes, and lasts until the shard is given, over any number of starts.
+//!
+//! Only where others vote in the shard, by what can be read of it, or in the control shard where it says nothing. Otherwise
+//! the node does not start, and nothing is touched: there is nobody who could give it.
+
+use std::sync::Arc;
+
+use plimsoll_sync::Dir;
+
+use super::damaged;
+use super::error::{Failed, sentence};
+use super::layout::{self, CONTROL};
+use super::seeded::{Stage, found, remove_log};
+use super::snapshot::Snapshot;
+use crate::cluster;
+
+/// Why such a shard is in doubt.
+pub(super) const ANEW: &str =
+    "what its disk has of it cannot be used, and no other broker has given it all of it yet";
+
+/// The same, of a start: a part of a sentence.
+pub(super) fn said(number: u32) -> String {
+    format!(
+        "; what the disk has of shard {number} cannot be used: another broker is asked for all of it, the shard is in doubt until it has \
+         caught up, and its log as it was found is kept in {} until then",
+        layout::damaged(number)
+    )
+}
+
+/// What `open` makes of a shard; it is told whether that begins anew. `forgets` is told before the log is another: what memory has
+/// of it is to go.
+pub(super) fn opened<T>(
+    root: &Arc<dyn Dir>,
+    number: u32,
+    node: u64,
+    forgets: impl Fn(u32) -> Result<(), Failed>,
+    open: impl Fn(bool) -> Result<T, Failed>,
+) -> Result<T, Failed> {
+    if Stage::read(&**root, number)? != Some(Stage::Anew) {
+        match open(false) {
+            Err(why) if why.lacks_what_others_have() && others_have(root, number, node)? => {
+                tracing::warn!(shard = number, why = %sentence(&why), "it begins anew");
+                set_aside(root, number)?;
+            }
+            opened => return opened,
+        }
+    }
+    forgets(number)?;
+    empty(root, number, node)?;
+    open(true)
+}
+
+/// Whether others vote in a shard. Of one that does not say so any more, whether they do in the control shard, whose log is never let go of.
+fn others_have(root: &Arc<dyn Dir>, number: u32, node: u64) -> Result<bool, Failed> {
+    let snapshot = Snapshot::look(&**root, number).ok().flatten();
+    let by_snapshot = snapshot.map(|snapshot| snapshot.place.has_others(node));
+    let by_log = |number| {
+        let Some(log) = found(root.open_dir(&layout::shard(number)))? else { return Ok(None) };
+        cluster::others_voted_last(&log, node).map_err(|why| Failed::Shard { number, why })
+    };
+    Ok(match by_log(number)?.or(by_snapshot) {
+        Some(others) => others,
+        None => by_log(CONTROL)?.unwrap_or(false),
+    })
+}
+
+/// Keeps what a shard has. From here on it begins anew: durable on return.
+fn set_aside(root: &Arc<dyn Dir>, number: u32) -> Result<(), Failed> {
+    damaged::keep_all(&**root, number)?;
+    Stage::Anew.write(&**root, number)
+}
+
+/// Each step may have been done before.
+fn empty(root: &Arc<dyn Dir>, number: u32, node: u64) -> Result<(), Failed> {
+    let log = root.create_dir(&layout::shard(number)).map_err(Failed::Directory)?;
+    remove_log(&*log).map_err(Failed::Directory)?;
+    cluster::begin_anew(&*log, node).map_err(|why| Failed::Shard { number, why })?;
+    found(root.remove(&layout::state(number))).map(drop)
+}
