@@ -4,9 +4,10 @@
 //! once what is in it is durable. So what has the name was never half of itself, and what was left of one
 //! that was being made is nobody's.
 
+use std::io::ErrorKind;
 use std::sync::Arc;
 
-use plimsoll_sync::{Dir, File, Result, SyncMethod};
+use plimsoll_sync::{AlignedBuf, Dir, Error, File, Result, SyncMethod};
 
 /// The file of this name, if there is one: it stays, whatever becomes of the system.
 pub(crate) fn open(dir: &dyn Dir, name: &str) -> Result<Option<Arc<dyn File>>> {
@@ -31,6 +32,34 @@ pub(crate) fn create(
     fill(&*file)?;
     dir.rename(&unfinished, name)?;
     Ok(file)
+}
+
+/// So many bytes of a file, or as many as there are; whatever it wants to be read in, past the cache.
+pub(crate) fn read_at(file: &dyn File, at: u64, bytes: usize) -> Result<Vec<u8>> {
+    let alignment = file.alignment();
+    if alignment == 1 {
+        let mut buffer = vec![0; bytes];
+        let read = file.read_at(&mut buffer, at)?;
+        buffer.truncate(read);
+        return Ok(buffer);
+    }
+    let begin = at - at % alignment as u64;
+    let before = usize::try_from(at - begin).expect("less than a block");
+    let mut buffer = AlignedBuf::zeroed((before + bytes).next_multiple_of(alignment), alignment);
+    let read = file.read_at(&mut buffer, begin)?;
+    Ok(buffer[before.min(read)..(before + bytes).min(read)].to_vec())
+}
+
+/// The file of this name as it lies on the disk, past the page cache where there is a way; nothing is changed.
+pub(crate) fn open_past_cache(dir: &dyn Dir, name: &str) -> Result<Arc<dyn File>> {
+    match dir.open(name, SyncMethod::Direct.access()) {
+        // There is no such way.
+        Err(Error::Unsupported { .. }) => dir.open(name, SyncMethod::ORDINARY.access()),
+        Err(why) if why.kind() == Some(ErrorKind::InvalidInput) => {
+            dir.open(name, SyncMethod::ORDINARY.access())
+        }
+        opened => opened,
+    }
 }
 
 /// Takes away what was left of one that was being made. Whether there is a whole one.

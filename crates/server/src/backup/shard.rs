@@ -76,8 +76,12 @@ impl Source {
             .and_then(|survey| Wanted::of(survey, state.as_ref()));
         let mut wanted = wanted.map_err(Error::of_chapters(self.number))?;
         if let Some(nearer) = &self.nearer {
+            let named = Survey::of(&**nearer, self.number).ok();
+            // A manifest that names too little may be damaged, or not there.
+            let all = named.filter(|survey| survey.strays.is_empty());
+            let all = all.map_or_else(|| Survey::of_files(&**nearer), Ok);
             // One that cannot be read is of no use.
-            Survey::of(&**nearer, self.number).into_iter().for_each(|of| wanted.prefer(of));
+            all.into_iter().for_each(|of| wanted.prefer(of));
         }
         Ok(Some(wanted))
     }

@@ -6,8 +6,11 @@
 //! one that was away for long (`seed/`), and in doubt until it has caught up. Its vote stays, and so do its chapters: runs of them that are whole
 //! are not fetched. That is durable before anything goes, and lasts until the shard is given, over any number of starts.
 //!
-//! Only where others vote in the shard, by what can be read of it, or in the control shard where it says nothing. Otherwise
-//! the node does not start, and nothing is touched: there is nobody who could give it.
+//! Only where others vote in the shard, by what can be read of it, or in the control shard where it says nothing, and where the node still
+//! knows its vote. Otherwise it does not start, and nothing is touched: there is nobody who could give it.
+//!
+//! What another gave says nothing of what this one had: until it has caught up with a leader it does not count where a shard goes on
+//! after a loss (`damaged-N/anew`, `recovery.rs`).
 
 use std::sync::Arc;
 
@@ -18,7 +21,7 @@ use super::error::{Failed, sentence};
 use super::layout::{self, CONTROL};
 use super::seeded::{Stage, found, remove_log};
 use super::snapshot::Snapshot;
-use crate::cluster;
+use crate::cluster::{self, Identity};
 
 /// Why such a shard is in doubt.
 pub(super) const ANEW: &str =
@@ -58,21 +61,26 @@ pub(super) fn opened<T>(
 
 /// Whether others vote in a shard. Of one that does not say so any more, whether they do in the control shard, whose log is never let go of.
 fn others_have(root: &Arc<dyn Dir>, number: u32, node: u64) -> Result<bool, Failed> {
+    let log = root.open_dir(&layout::shard(number)).map_err(Failed::Directory)?;
+    // Without its vote it has nothing to begin anew with.
+    if !matches!(Identity::look(&*log), Ok(Some(identity)) if identity.node == node) {
+        return Ok(false);
+    }
     let snapshot = Snapshot::look(&**root, number).ok().flatten();
-    let by_snapshot = snapshot.map(|snapshot| snapshot.place.has_others(node));
-    let by_log = |number| {
-        let Some(log) = found(root.open_dir(&layout::shard(number)))? else { return Ok(None) };
-        cluster::others_voted_last(&log, node).map_err(|why| Failed::Shard { number, why })
-    };
-    Ok(match by_log(number)?.or(by_snapshot) {
-        Some(others) => others,
-        None => by_log(CONTROL)?.unwrap_or(false),
-    })
+    let by_snapshot = snapshot.map(|snapshot| snapshot.place.others_since(node));
+    // What cannot be read says nothing.
+    let by_log = |log: &Arc<dyn Dir>| cluster::others_voted_last(log, node).ok().flatten();
+    let newest = by_log(&log).max(by_snapshot);
+    if let Some((_, others)) = newest {
+        return Ok(others);
+    }
+    let control = found(root.open_dir(&layout::shard(CONTROL)))?;
+    Ok(control.and_then(|log| by_log(&log)).is_some_and(|(_, others)| others))
 }
 
 /// Keeps what a shard has. From here on it begins anew: durable on return.
 fn set_aside(root: &Arc<dyn Dir>, number: u32) -> Result<(), Failed> {
-    damaged::keep_all(&**root, number)?;
+    damaged::keep_all(&**root, number).map_err(Failed::Directory)?;
     Stage::Anew.write(&**root, number)
 }
 

@@ -93,7 +93,7 @@ pub(crate) struct Coordinator {
     store: Arc<RwLock<Store>>,
     groups: Arc<Mutex<Groups>>,
     standing: watch::Receiver<Standing>,
-    keeper: Arc<Keeper>,
+    pub(super) keeper: Arc<Keeper>,
     /// The first entry that its disk had lost, and that was cut off.
     pub(super) lost: Option<Lost>,
 }

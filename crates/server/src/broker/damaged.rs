@@ -28,6 +28,8 @@ const DAMAGED: &str =
     "its disk has lost entries that it had called durable, and it has not got them back";
 /// Says, among what was kept of a log, that it was decided to go on without it.
 const DECIDED: &str = "decided";
+/// Says there that the shard began anew.
+const ANEW_MARK: &str = "anew";
 /// Bytes that are copied at once.
 const PIECE_BYTES: usize = 1 << 20;
 
@@ -152,7 +154,7 @@ pub(super) fn forget(root: &dyn Dir, number: u32) -> Result<(), Failed> {
     let Some(kept) = found(root.open_dir(&layout::damaged(number)))? else { return Ok(()) };
     let names = kept.list().map_err(Failed::Directory)?;
     if names.iter().any(|name| name == DECIDED) {
-        return Ok(());
+        return found(kept.remove(ANEW_MARK)).map(drop);
     }
     names.iter().try_for_each(|name| kept.remove(name).map_err(Failed::Directory))
 }
@@ -167,13 +169,33 @@ pub(super) fn stays(root: &dyn Dir, number: u32) -> Result<(), Failed> {
     kept.create(DECIDED, SyncMethod::ORDINARY.access()).map(drop).map_err(Failed::Directory)
 }
 
-/// Copies all that a shard has beside its chapters: nothing of it can be used. Durable on return.
-pub(super) fn keep_all(root: &dyn Dir, number: u32) -> Result<(), Failed> {
-    let log = root.open_dir(&layout::shard(number)).map_err(Failed::Directory)?;
-    let is_kept = Stage::read(root, number)?.is_some();
-    keep(root, &*log, number, is_kept).map_err(Failed::Directory)?;
-    let kept = root.open_dir(&layout::damaged(number)).map_err(Failed::Directory)?;
-    copy(root, &layout::state(number), &*kept).map_err(Failed::Directory)
+/// Copies all that files have of a shard beside its chapters: nothing of it can be used. What was kept before stays as it is, and a file
+/// with the name of one of these gets a number behind it. Durable on return.
+pub(super) fn keep_all(root: &dyn Dir, number: u32) -> plimsoll_sync::Result<()> {
+    let log = root.open_dir(&layout::shard(number))?;
+    let kept = root.create_dir(&layout::damaged(number))?;
+    let there = kept.list()?;
+    let free = |name: &str| {
+        let numbered = (2..).map(|nth| format!("{name}.{nth}"));
+        let mut names = std::iter::once(name.to_owned()).chain(numbered);
+        names.find(|name| !there.contains(name)).expect("there is no end of numbers")
+    };
+    for name in log.list()?.into_iter().filter(|name| !name.ends_with(ASIDE)) {
+        copy(&*log, &name, &*kept, &free(&name))?;
+    }
+    let state = layout::state(number);
+    copy(root, &state, &*kept, &free(&state))?;
+    if !there.iter().any(|name| name == ANEW_MARK) {
+        kept.create(ANEW_MARK, SyncMethod::ORDINARY.access())?;
+    }
+    Ok(())
+}
+
+/// Whether a shard began anew, and has not caught up with a leader since: a copy of what another has says nothing that this one had.
+pub(super) fn began_anew(root: &dyn Dir, number: u32) -> Result<bool, Failed> {
+    let Some(kept) = found(root.open_dir(&layout::damaged(number)))? else { return Ok(false) };
+    let names = kept.list().map_err(Failed::Directory)?;
+    Ok(names.iter().any(|name| name == ANEW_MARK))
 }
 
 /// Copies the files of a log, but for those that were kept while it is in doubt, or as it was decided to go on without them. Durable
@@ -187,17 +209,17 @@ fn keep(root: &dyn Dir, log: &dyn Dir, number: u32, is_kept: bool) -> plimsoll_s
     log.list()?
         .into_iter()
         .filter(|name| !name.ends_with(ASIDE) && !there.contains(name))
-        .try_for_each(|name| copy(log, &name, &*kept))
+        .try_for_each(|name| copy(log, &name, &*kept, &name))
 }
 
-/// Copies a file, if it is there. Durable on return.
-fn copy(from: &dyn Dir, name: &str, to: &dyn Dir) -> plimsoll_sync::Result<()> {
+/// Copies a file, if it is there, to one of this name. Durable on return.
+fn copy(from: &dyn Dir, name: &str, to: &dyn Dir, as_name: &str) -> plimsoll_sync::Result<()> {
     let from = match from.open(name, SyncMethod::ORDINARY.access()) {
         Err(why) if why.kind() == Some(ErrorKind::NotFound) => return Ok(()),
         opened => opened?,
     };
     let mut piece = vec![0; PIECE_BYTES];
-    let written = whole::create(to, name, |to| {
+    let written = whole::create(to, as_name, |to| {
         let mut at = 0;
         loop {
             // What cannot be read at all is zeros in the copy.

@@ -134,10 +134,12 @@ impl Found {
     ) -> Result<Self, Failed> {
         root.create_dir(&layout::shard(number)).map_err(Failed::Directory)?;
         let chapters = root.create_dir(&layout::chapters(number)).map_err(Failed::Directory)?;
-        let shelf =
-            if is_anew { Ok(Shelf::anew(chapters, number)) } else { Shelf::open(chapters, number) };
-        let shelf = Arc::new(shelf.map_err(|why| Failed::Chapters { number, why })?);
         let (start, state) = snapshot::open(&**root, number, State::decode)?;
+        let shelf = match is_anew {
+            true => Ok(Shelf::anew(chapters, number)),
+            false => Shelf::open_settled(chapters, number, state.settled_chapter()),
+        };
+        let shelf = Arc::new(shelf.map_err(|why| Failed::Chapters { number, why })?);
         let must_sync =
             |bytes: &[u8]| Entry::decode(bytes).is_ok_and(|entry| entry.must_be_durable);
         let options = cluster::Options { node, promise, must_sync, start, log, crew };
@@ -316,7 +318,14 @@ impl Opened {
         let mending = Task::spawn(group.runtime(), Arc::clone(&mender).mend());
         let chapters = Some((Arc::clone(&shelf), Arc::clone(&mender)));
         let log = Arc::downgrade(&group);
-        let scrubber = Arc::new(Scrubber::new(number, chapters, log, scrub_every, clock));
+        let scrubber = Arc::new(Scrubber::new(
+            number,
+            chapters,
+            Some(Arc::clone(&keeper)),
+            log,
+            scrub_every,
+            clock,
+        ));
         let scrubbing = Task::spawn(group.runtime(), Arc::clone(&scrubber).keep());
         DataShard {
             number,

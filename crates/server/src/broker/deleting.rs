@@ -12,6 +12,7 @@ use std::sync::Arc;
 use tokio::time::{sleep, timeout};
 
 use super::coordinator::{Asked, Coordinator};
+use super::data::DataShard;
 use super::error::Failed;
 use super::leadership::LOOK;
 use super::topics::Topics;
@@ -49,6 +50,11 @@ pub(super) async fn let_go(topics: Arc<Topics>, groups: Arc<Coordinator>) {
 
 /// Does what this node is to do of it now.
 async fn let_go_now(topics: &Topics, groups: &Coordinator) -> Result<(), Failed> {
+    // What a replica lacks may be what is to go first.
+    let lacks = |shard: &Arc<DataShard>| shard.group.lack().is_some() || shard.group.is_dirty();
+    if groups.group.lack().is_some() || groups.group.is_dirty() || topics.shards.iter().any(lacks) {
+        return Ok(());
+    }
     for (id, name) in topics.deleted() {
         if !topics.has_nothing_of(id) {
             continue;

@@ -197,7 +197,8 @@ impl Failed {
                 why.damaged_from().is_some() || matches!(why, cluster::Error::Gap { .. })
             }
             Self::Chapters { why, .. } => {
-                matches!(why, chapter::Error::File { .. } | chapter::Error::Missing { .. })
+                use chapter::Error::{File, Missing, Unsettled};
+                matches!(why, File { .. } | Missing { .. } | Unsettled { .. })
             }
             _ => false,
         }

@@ -9,11 +9,12 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, MissedTickBehavior, sleep};
 
 use super::error::Failed;
+use super::layout;
 use super::leadership::why_failed;
 use super::room::Room;
 use super::snapshot::{EVERY_BYTES, Snapshot};
 use super::task::Task;
-use crate::chapter::Shelf;
+use crate::chapter::{MANIFEST, Shelf};
 use crate::cluster::{Apply, Group};
 use crate::shard::State;
 
@@ -80,6 +81,33 @@ impl Keeper {
     /// Has the state kept soon.
     pub(super) fn keep_soon(&self) {
         self.is_due.store(true, Ordering::Relaxed);
+    }
+
+    /// Reads again what a start reads first, past the page cache where there is a way: the snapshot, and the manifest of chapters. What
+    /// of them is damaged: the manifest is written anew by then, the snapshot soon. Waits for the disk.
+    pub(super) fn check(&self) -> Result<Vec<String>, Failed> {
+        let mut damaged = Vec::new();
+        if let Some(shelf) = &self.shelf {
+            let checked = shelf.check_manifest();
+            if checked.map_err(|why| Failed::Chapters { number: self.number, why })? {
+                damaged.push(format!("{}/{MANIFEST}", layout::chapters(self.number)));
+            }
+        }
+        let is_whole = match Snapshot::check(&*self.dir, self.number) {
+            // None before this run has kept one.
+            Ok(found) => found.unwrap_or(self.kept_bytes.load(Ordering::Relaxed) == 0),
+            Err(why) if why.is_of_the_device() => false,
+            Err(why) => return Err(Failed::Directory(why)),
+        };
+        if !is_whole {
+            tracing::error!(
+                shard = self.number,
+                "its state is damaged on the disk: it is kept anew"
+            );
+            self.keep_soon();
+            damaged.push(layout::state(self.number));
+        }
+        Ok(damaged)
     }
 
     /// Keeps the shard's state until that is ended, or the shard has stopped. Where the disk is full it does not

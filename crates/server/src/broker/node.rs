@@ -265,12 +265,16 @@ impl Node {
             wait_until_gone(&topics);
         }
         let leaders = Leaders::new(&company, &topics, &groups);
+        let anew = SHARDS.map(|number| Ok((number, damaged::began_anew(&**dir, number)?)));
+        let anew = anew.into_iter().collect::<Result<Vec<_>, Failed>>()?;
+        let anew = anew.into_iter().filter_map(|(number, is_so)| is_so.then_some(number)).collect();
         let mut doubts = whys.clone();
         doubts.extend(damaged.iter().map(|(number, lost)| (*number, lost.why())));
         let own = Own {
             incarnation: run.incarnation(),
             verdict: verdict.to_string(),
             doubts,
+            anew,
             policy: options.on_majority_dirty,
             clock: now,
         };

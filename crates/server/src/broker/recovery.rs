@@ -90,6 +90,8 @@ pub(super) struct Own {
     pub(super) verdict: String,
     /// Why shards are in doubt since an earlier run.
     pub(super) doubts: BTreeMap<u32, &'static str>,
+    /// Shards that began anew, and had not caught up since when this run began.
+    pub(super) anew: BTreeSet<u32>,
     pub(super) policy: OnMajorityDirty,
     pub(super) clock: fn() -> u64,
 }
@@ -176,6 +178,10 @@ impl Recovery {
             // What is not known any more is nothing that anybody has to know.
             let then = known::read(&*self.root, shard).unwrap_or_default();
             let doubts = &self.own.doubts;
+            let outline = match outline.is_dirty && self.own.anew.contains(&shard) {
+                true => Outline { last: (0, 0), synced: 0, ..outline },
+                false => outline,
+            };
             let said = doubts.get(&shard).map_or(&*self.own.verdict, |why| why);
             Row::of(whose, plimsoll_sync::boot_id(), outline, then, said)
         };
@@ -476,7 +482,7 @@ fn why_fenced(roll: &Roll) -> String {
     };
     let gone = match &empty[..] {
         [] => String::new(),
-        empty => format!("; nothing of it is on {empty:?}"),
+        empty => format!("; {empty:?} began it anew, and have not caught up"),
     };
     let doubts =
         format!("FENCED: nodes {doubts:?} may have forgotten what they acknowledged{away}{gone}");

@@ -115,7 +115,7 @@ pub struct Roll {
     pub voters: Vec<u64>,
     /// Voters that do not answer.
     pub missing: Vec<u64>,
-    /// Voters that answer, and have nothing of it before another has given it to them.
+    /// Voters that answer, and say nothing of what it has: they began anew, and have not caught up with a leader since.
     pub empty: Vec<u64>,
     /// Nodes that do not answer, and have the shard without a vote.
     pub absent: Vec<u64>,

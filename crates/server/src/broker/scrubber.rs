@@ -1,5 +1,5 @@
-//! [`Scrubber`]: reads every chapter of a shard again, and its log, past the page cache, so that a disk that forgets is found
-//! out. Shards of topics and groups have no chapters.
+//! [`Scrubber`]: reads every chapter of a shard again, its log, its snapshot and its manifest, past the page cache, so that a disk
+//! that forgets is found out. Shards of topics and groups have no chapters, that of topics no snapshot.
 //!
 //! It does so by itself now and then, slowly, and when an operator asks for it (`scrubs.rs`). One pass reads at a time: an
 //! operator's takes the place of one of the schedule, as it reads all of it too. What is found damaged is noted on the
@@ -19,6 +19,8 @@ use std::time::{Duration, Instant};
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
+use super::error::sentence;
+use super::keeper::Keeper;
 use super::mender::Mender;
 use crate::chapter::{Error, Reread, Shelf};
 use crate::cluster::{self, Apply, Group};
@@ -31,6 +33,10 @@ const PIECE_BYTES: u64 = 4 << 20;
 const RATE: NonZeroU64 = NonZeroU64::new(16 << 20).expect("it is not zero");
 /// A pass that waits for its rate looks this often whether it was stopped.
 const LOOK: Duration = Duration::from_millis(100);
+/// How long what a start reads first may take to be written anew.
+const HEADS_PATIENCE: Duration = Duration::from_secs(30);
+/// How often it is looked whether it is.
+const HEADS_LOOK: Duration = Duration::from_secs(1);
 /// Files of which it is said why they were not read: the rest is counted.
 const UNREAD_MAX: usize = 4;
 
@@ -59,6 +65,8 @@ pub(super) struct Scrubber {
     pub(super) number: u32,
     /// And who heals them.
     pub(super) chapters: Option<(Arc<Shelf>, Arc<Mender>)>,
+    /// Who writes what a start reads first.
+    keeper: Option<Arc<Keeper>>,
     log: Weak<dyn Log>,
     /// How long the schedule rests; `None`: there is none.
     every: Option<Duration>,
@@ -100,6 +108,9 @@ pub(super) struct Pass {
     pub(super) damaged: u64,
     /// Stretches of the log that it found damaged.
     pub(super) log_damaged: u64,
+    /// Snapshots and manifests that it found damaged, and those of them that are not written anew.
+    pub(super) heads: u64,
+    pub(super) heads_left: u64,
     /// How many the mender had healed when it began.
     pub(super) healed_before: u64,
     /// Why some of it was not read.
@@ -155,6 +166,7 @@ impl Scrubber {
     pub(super) fn new(
         number: u32,
         chapters: Option<(Arc<Shelf>, Arc<Mender>)>,
+        keeper: Option<Arc<Keeper>>,
         log: Weak<dyn Log>,
         every: Option<Duration>,
         clock: fn() -> u64,
@@ -162,6 +174,7 @@ impl Scrubber {
         Self {
             number,
             chapters,
+            keeper,
             log,
             every,
             clock,
@@ -273,6 +286,14 @@ impl Scrubber {
                 }
             }
         }
+        match self.scrub_heads(scrub).await {
+            Ok(()) => {}
+            Err(NotRead::Stopped) => return,
+            Err(NotRead::Why(why)) => {
+                tracing::error!(shard = self.number, %why, "what a start reads cannot be scrubbed");
+                self.change(scrub, |pass| pass.unread.push(why));
+            }
+        }
         match self.scrub_log(scrub, &mut pace).await {
             Ok(()) => {}
             Err(NotRead::Stopped) => return,
@@ -319,6 +340,38 @@ impl Scrubber {
             next = following;
         }
         Ok(())
+    }
+
+    /// Reads what a start reads first. What is damaged of it is written anew, and looked at again until that is so.
+    async fn scrub_heads(self: &Arc<Self>, scrub: ScrubId) -> Result<(), NotRead> {
+        let Some(keeper) = &self.keeper else { return Ok(()) };
+        let until = Instant::now() + HEADS_PATIENCE;
+        let mut is_first = true;
+        loop {
+            let keeper = Arc::clone(keeper);
+            let checked = spawn_blocking(move || keeper.check()).await;
+            let damaged = checked
+                .map_err(|_ended| NotRead::Stopped)?
+                .map_err(|why| NotRead::Why(sentence(&why)))?;
+            let is_wanted = self.change(scrub, |pass| {
+                pass.heads_left = damaged.len() as u64;
+                if is_first {
+                    pass.heads = pass.heads_left;
+                }
+            });
+            is_first = false;
+            if !is_wanted {
+                return Err(NotRead::Stopped);
+            }
+            if damaged.is_empty() {
+                return Ok(());
+            }
+            if Instant::now() > until {
+                let names = damaged.join(", ");
+                return Err(NotRead::Why(format!("{names}: damaged, and not written anew yet")));
+            }
+            sleep(HEADS_LOOK).await;
+        }
     }
 
     /// Reads all that the log has by now, a segment at a time. The schedule leaves out the segment of records that is being

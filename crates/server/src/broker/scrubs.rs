@@ -85,8 +85,11 @@ impl Scrubs {
     ) -> Arc<Self> {
         let of_topics = Arc::downgrade(topics) as Weak<dyn Log>;
         let of_groups = Arc::downgrade(&groups.group) as Weak<dyn Log>;
-        let others = [(CONTROL, of_topics), (GROUPS, of_groups)]
-            .map(|(number, log)| Arc::new(Scrubber::new(number, None, log, every, clock)));
+        let keeper = Some(Arc::clone(&groups.keeper));
+        let others = [(CONTROL, None, of_topics), (GROUPS, keeper, of_groups)];
+        let others = others.map(|(number, keeper, log)| {
+            Arc::new(Scrubber::new(number, None, keeper, log, every, clock))
+        });
         let scheduled =
             [0, 1].map(|at| Task::spawn(groups.group.runtime(), Arc::clone(&others[at]).keep()));
         let (company, topics) = (Arc::clone(company), Arc::downgrade(topics));
@@ -215,13 +218,14 @@ fn said(topics: &Topics, scrubber: &Scrubber) -> Scrubbed {
         ended_ms: pass.ended_ms,
         due_bytes: pass.due_bytes,
         read_bytes: pass.read_bytes,
-        damaged: pass.damaged + pass.log_damaged,
+        damaged: pass.damaged + pass.log_damaged + pass.heads,
         healed: match pass.begun_ms {
             0 => 0,
             _ => {
                 let healed = chapters.map_or(0, |(_, mender)| mender.healed());
                 let runs = healed.saturating_sub(pass.healed_before);
-                runs + pass.log_damaged.saturating_sub(of_log)
+                let heads = pass.heads - pass.heads_left.min(pass.heads);
+                runs + pass.log_damaged.saturating_sub(of_log) + heads
             }
         },
         left: wounds.len() as u64 + of_log,

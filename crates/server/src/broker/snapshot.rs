@@ -29,6 +29,8 @@ const MAGIC: [u8; 8] = *b"PLIMSNAP";
 const VERSION: u32 = 1;
 const HEADER_BYTES: usize = 24;
 const CHECKSUM_BYTES: usize = 8;
+/// Bytes that are checked at once.
+const PIECE_BYTES: usize = 1 << 20;
 /// Entries that a start applies at most, about, in bytes.
 pub(super) const EVERY_BYTES: u64 = 128 << 20;
 
@@ -73,6 +75,33 @@ impl Snapshot {
         };
         let found = Self::load(&*file).map_err(Failed::Directory)?;
         found.map(Some).ok_or(Failed::Damaged(name))
+    }
+
+    /// Whether the snapshot of a shard is whole on the disk, read past the page cache where there is a way; `None`: there is none.
+    pub(super) fn check(dir: &dyn Dir, number: u32) -> plimsoll_sync::Result<Option<bool>> {
+        let file = match whole::open_past_cache(dir, &layout::state(number)) {
+            Err(error) if error.kind() == Some(ErrorKind::NotFound) => return Ok(None),
+            opened => opened?,
+        };
+        let length = file.len()?;
+        let head = whole::read_at(&*file, 0, HEADER_BYTES)?;
+        if head.first_chunk().and_then(|head| lengths(head, length)).is_none() {
+            return Ok(Some(false));
+        }
+        let checked = length - CHECKSUM_BYTES as u64;
+        let (mut hasher, mut at) = (XxHash3_64::new(), 0);
+        while at < checked {
+            let piece =
+                usize::try_from(checked - at).map_or(PIECE_BYTES, |left| left.min(PIECE_BYTES));
+            let read = whole::read_at(&*file, at, piece)?;
+            if read.is_empty() {
+                return Ok(Some(false));
+            }
+            hasher.write(&read);
+            at += read.len() as u64;
+        }
+        let found = whole::read_at(&*file, checked, CHECKSUM_BYTES)?;
+        Ok(Some(found == hasher.finish().to_le_bytes()))
     }
 
     /// Makes it the snapshot of a shard. Durable on return; it takes the place of the one before.
@@ -200,6 +229,24 @@ mod tests {
             let dir = SimDir::new();
             file_of(&dir, &bytes);
             assert!(matches!(Snapshot::read(&dir, 2), Err(Failed::Damaged(_))), "{bytes:02x?}");
+        }
+    }
+
+    #[test]
+    fn a_snapshot_is_checked_past_the_cache_of_a_real_directory() {
+        let root = tempfile::tempdir().unwrap();
+        let dir = plimsoll_sync::OsDir::open(root.path()).unwrap();
+        assert_eq!(Snapshot::check(&dir, 2).unwrap(), None);
+        let large = Snapshot { state: vec![7; 3 * PIECE_BYTES + 5], ..snapshot() };
+        for written in [snapshot(), large] {
+            written.write(&dir, 2).unwrap();
+            assert_eq!(Snapshot::check(&dir, 2).unwrap(), Some(true));
+            let file = dir.open("state-2", SyncMethod::ORDINARY.access()).unwrap();
+            let last = file.len().unwrap() - 9;
+            let mut byte = [0];
+            file.read_at(&mut byte, last).unwrap();
+            file.write_sync_at(&[byte[0] ^ 1], last, SyncMethod::ORDINARY).unwrap();
+            assert_eq!(Snapshot::check(&dir, 2).unwrap(), Some(false));
         }
     }
 

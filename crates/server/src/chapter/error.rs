@@ -35,6 +35,16 @@ pub enum Error {
         /// Its name.
         file: String,
     },
+    /// The manifest is not there, or an older one: what it does not name may be what was settled. Nothing is changed.
+    #[error(
+        "the manifest is missing, or an older one: chapter {chapter} was settled, and by it {named} is the last"
+    )]
+    Unsettled {
+        /// The last that it knows; 0: none.
+        named: u64,
+        /// One that was settled.
+        chapter: u64,
+    },
     /// The log holds something else than the shard's state says.
     #[error("chapter {chapter} cannot be written: the log up to {index} is not what was applied")]
     NotPlanned {

@@ -92,7 +92,19 @@ impl Manifest {
 
     /// The same, and changes nothing: of a directory that a node may have open.
     pub(crate) fn look(dir: &dyn Dir, shard: u32) -> Result<Self, Error> {
-        match dir.open(NAME, SyncMethod::ORDINARY.access()) {
+        Self::loaded(dir.open(NAME, SyncMethod::ORDINARY.access()), shard)
+    }
+
+    /// The same, past the page cache where there is a way.
+    pub(super) fn past_cache(dir: &dyn Dir, shard: u32) -> Result<Self, Error> {
+        Self::loaded(whole::open_past_cache(dir, NAME), shard)
+    }
+
+    fn loaded(
+        opened: plimsoll_sync::Result<std::sync::Arc<dyn File>>,
+        shard: u32,
+    ) -> Result<Self, Error> {
+        match opened {
             Ok(file) => Self::load(&*file, shard),
             Err(error) if error.kind() == Some(ErrorKind::NotFound) => Ok(Self::default()),
             Err(error) => Err(error.into()),
@@ -105,9 +117,8 @@ impl Manifest {
         if length > BYTES_MAX {
             return Err(damaged(Malformed::Field("the size of a manifest", length)));
         }
-        let mut bytes = vec![0; usize::try_from(length).unwrap_or(0)];
-        let read = file.read_at(&mut bytes, 0)?;
-        Self::decode(&bytes[..read], shard).map_err(damaged)
+        let bytes = whole::read_at(file, 0, usize::try_from(length).unwrap_or(0))?;
+        Self::decode(&bytes, shard).map_err(damaged)
     }
 
     /// Makes it the manifest of the shard. Durable on return.

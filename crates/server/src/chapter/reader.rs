@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use plimsoll_sync::{AlignedBuf, File};
+use plimsoll_sync::File;
 use twox_hash::XxHash3_64;
 
 use super::error::Error;
@@ -15,6 +15,7 @@ use super::ranges::Ranges;
 use super::table::{Fences, Page};
 use crate::cursor::Malformed;
 use crate::shard::{Batch, let_go};
+use crate::whole::read_at;
 
 /// Blocks of a run that are looked at with one read.
 const LOOK_BLOCKS: u32 = 64;
@@ -414,22 +415,6 @@ impl Chapter {
         let (from, last) = (of_run(from), of_run(last).max(of_run(from)));
         Error::Run { file: self.name.clone(), opening: run.opening, from, last }
     }
-}
-
-/// So many bytes of a file, or as many as there are; whatever it wants to be read in, past the cache.
-fn read_at(file: &dyn File, at: u64, bytes: usize) -> Result<Vec<u8>, Error> {
-    let alignment = file.alignment();
-    if alignment == 1 {
-        let mut buffer = vec![0; bytes];
-        let read = file.read_at(&mut buffer, at)?;
-        buffer.truncate(read);
-        return Ok(buffer);
-    }
-    let begin = at - at % alignment as u64;
-    let before = usize::try_from(at - begin).expect("less than a block");
-    let mut buffer = AlignedBuf::zeroed((before + bytes).next_multiple_of(alignment), alignment);
-    let read = file.read_at(&mut buffer, begin)?;
-    Ok(buffer[before.min(read)..(before + bytes).min(read)].to_vec())
 }
 
 /// Batches that were found among so many bytes: copied where they are less than half of them, which they hold.

@@ -4,6 +4,7 @@ use std::io::ErrorKind;
 
 use super::error::Error;
 use super::format::FENCED_RUNS;
+use super::manifest::Manifest;
 use super::shelf::Shelf;
 use crate::shard::Opening;
 
@@ -19,6 +20,28 @@ pub struct Reread {
 }
 
 impl Shelf {
+    /// Reads the manifest again, past the page cache where that is possible. One that is damaged, or not there, is written anew, as it is
+    /// known here: whether it was.
+    ///
+    /// # Errors
+    /// [`Error::Disk`].
+    pub fn check_manifest(&self) -> Result<bool, Error> {
+        let known = self.turn();
+        if *known == Manifest::default() {
+            return Ok(false);
+        }
+        let why = match Manifest::past_cache(&*self.dir, self.shard) {
+            Ok(found) if found.checksum(self.shard) == known.checksum(self.shard) => {
+                return Ok(false);
+            }
+            Ok(_) => "it is another, or is not there".to_owned(),
+            Err(Error::Disk(why)) if !why.is_of_the_device() => return Err(why.into()),
+            Err(why) => why.to_string(),
+        };
+        tracing::error!(shard = self.shard, %why, "the manifest of chapters is written anew");
+        known.write(&*self.dir, self.shard).map(|()| true)
+    }
+
     /// Reads runs of a file from this number on that somebody could read, until they have so many bytes; past the
     /// page cache where that is possible: what is only in memory is not on the disk. `goes_on` is told how many bytes each
     /// piece had that was read and is whole, and says whether to read the next.

@@ -64,7 +64,19 @@ impl Shelf {
     /// # Errors
     /// [`Error`]: a file that the manifest names is not there, or does not say what it holds.
     pub fn open(dir: Arc<dyn Dir>, shard: u32) -> Result<Self, Error> {
+        Self::open_settled(dir, shard, 0)
+    }
+
+    /// The same, of a shard of which this chapter was settled at least: a manifest that is missing, or older, names too few files, and
+    /// the others are not nobody's.
+    ///
+    /// # Errors
+    /// As there, and [`Error::Unsettled`].
+    pub fn open_settled(dir: Arc<dyn Dir>, shard: u32, chapter: u64) -> Result<Self, Error> {
         let manifest = Manifest::read(&*dir, shard)?;
+        if manifest.settled.chapter < chapter {
+            return Err(Error::Unsettled { named: manifest.settled.chapter, chapter });
+        }
         let mut files = Files::new();
         for named in &manifest.files {
             let chapter = open_named(&*dir, named)?;

@@ -99,6 +99,23 @@ impl Survey {
         Self::beside(dir, dir, shard)
     }
 
+    /// Looks at all files that say what they hold, whatever the manifest says: runs of them may be gone, which shows when they are
+    /// verified.
+    ///
+    /// # Errors
+    /// [`Error::Disk`].
+    pub(crate) fn of_files(dir: &dyn Dir) -> Result<Self, Error> {
+        let files = dir.list()?.into_iter().filter_map(|name| {
+            let number = name.strip_suffix(".chapter")?.parse().ok()?;
+            let opened = Opened::of(dir, &name).ok()?;
+            let footer = opened.chapter.footer();
+            let (bytes, checksum) = (footer.file_bytes, footer.checksum());
+            let named = Named { number, bytes, checksum, gone: Ranges::default() };
+            Some(Found { named, opened: Ok(opened) })
+        });
+        Ok(Self { manifest: Manifest::default(), files: files.collect(), strays: Vec::new() })
+    }
+
     /// The same, where the manifest is in a directory of its own, as in a backup.
     ///
     /// # Errors

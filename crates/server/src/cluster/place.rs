@@ -28,6 +28,12 @@ impl Place {
         self.applied.index
     }
 
+    /// Since which entry it is so who votes, and whether that are others beside this node.
+    pub(crate) fn others_since(&self, node: u64) -> (u64, bool) {
+        let since = self.members.log_id().map_or(0, |since| since.index);
+        (since, self.has_others(node))
+    }
+
     /// Whether others vote beside this node.
     pub(crate) fn has_others(&self, node: u64) -> bool {
         self.members.membership().voter_ids().any(|voter| voter != node)

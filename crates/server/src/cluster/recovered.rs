@@ -59,21 +59,20 @@ pub(crate) fn others_vote(
     })?;
     let by_snapshot = start.is_some_and(|start| start.has_others(node));
     let left = left.map_or(by_snapshot, |(_, has_others)| has_others);
-    Ok(left && newest.unwrap_or(by_snapshot))
+    Ok(left && newest.map_or(by_snapshot, |(_, has_others)| has_others))
 }
 
-/// Whether others vote beside this node by the newest entry that can be read of a log and says who votes, if there is one.
-pub(crate) fn others_voted_last(dir: &Arc<dyn Dir>, node: u64) -> Result<Option<bool>> {
+/// The newest entry that can be read of a log and says who votes, if there is one: its index, and whether others do beside this node.
+pub(crate) fn others_voted_last(dir: &Arc<dyn Dir>, node: u64) -> Result<Option<(u64, bool)>> {
     see_voters(dir, node, |_, _| {})
 }
 
-/// Shows of each entry that says who votes its index, and whether that are others beside this node; returns the latter of
-/// the newest.
+/// Shows of each entry that says who votes its index, and whether that are others beside this node; returns those of the newest.
 fn see_voters(
     dir: &Arc<dyn Dir>,
     node: u64,
     mut see: impl FnMut(u64, bool),
-) -> Result<Option<bool>> {
+) -> Result<Option<(u64, bool)>> {
     let view = View::of(Arc::clone(dir))?;
     let mut newest = None;
     for segment in view.outline()? {
@@ -87,7 +86,7 @@ fn see_voters(
             let entry = record::decode(index, payload).ok();
             if let Some(EntryPayload::Membership(members)) = entry.map(|entry| entry.payload) {
                 let has_others = members.voter_ids().any(|voter| voter != node);
-                newest = Some(has_others);
+                newest = newest.max(Some((index, has_others)));
                 see(index, has_others);
             }
             Ok::<_, Error>(())

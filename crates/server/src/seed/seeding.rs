@@ -1,6 +1,6 @@
 //! [`Seeding`]: looks what a node lacks, and has it fetched, from whoever has it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -96,7 +96,9 @@ impl Ask for Giver {
 }
 
 async fn seed(node: Arc<Node>, ends: Arc<AtomicBool>, ready: watch::Sender<bool>) {
-    let (mut given, mut rest) = (BTreeSet::new(), REST.0);
+    let mut given = BTreeSet::new();
+    // When what nobody could give is asked for again, and how long after that.
+    let mut rests = BTreeMap::<u32, (Instant, Duration)>::new();
     while !ends.load(Ordering::Relaxed) {
         sleep(LOOK).await;
         if node.lost().is_some() || node.recovery.reopens() {
@@ -104,23 +106,21 @@ async fn seed(node: Arc<Node>, ends: Arc<AtomicBool>, ready: watch::Sender<bool>
             return;
         }
         let lacks = node.lacks();
-        let Some((number, lack)) = lacks.iter().find(|(number, _)| !given.contains(number)) else {
-            if !given.is_empty() {
-                ready.send_replace(true);
-                return;
-            }
-            continue;
-        };
+        let mut left = lacks.iter().filter(|(number, _)| !given.contains(number));
+        // What is there is put in place though others wait for who can give them: each of these was asked for once.
+        let is_ready = !given.is_empty() && left.clone().all(|(of, _)| rests.contains_key(of));
+        if is_ready {
+            ready.send_replace(true);
+            return;
+        }
+        let is_due = |of: &u32| rests.get(of).is_none_or(|(at, _)| Instant::now() >= *at);
+        let Some((number, lack)) = left.find(|(number, _)| is_due(number)) else { continue };
         if give(&node, *number, *lack, &ends).await {
             given.insert(*number);
-            rest = REST.0;
             continue;
         }
-        let until = Instant::now() + rest;
-        while Instant::now() < until && !ends.load(Ordering::Relaxed) {
-            sleep(LOOK).await;
-        }
-        rest = REST.1.min(2 * rest);
+        let rest = rests.get(number).map_or(REST.0, |(_, rest)| REST.1.min(2 * *rest));
+        rests.insert(*number, (Instant::now() + rest, rest));
     }
 }
 

@@ -197,6 +197,12 @@ impl State {
         self.chapter
     }
 
+    /// The last chapter that is settled here, as far as this state knows: the chapters have it.
+    #[must_use]
+    pub fn settled_chapter(&self) -> u64 {
+        self.ended.front().map_or(self.chapter, |ended| ended.chapter.saturating_sub(1))
+    }
+
     /// The chapters that have ended and are not settled here, the oldest first.
     pub fn ended(&self) -> impl ExactSizeIterator<Item = &Ended> {
         self.ended.iter()

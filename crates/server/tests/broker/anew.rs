@@ -5,8 +5,10 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use plimsoll_server::broker::{Node, Options, Seat, found};
+use plimsoll_server::chapter::MANIFEST;
 use plimsoll_server::kafka::error::ErrorCode;
 use plimsoll_server::net::{Limits, Listener};
 use plimsoll_server::seed::Seeding;
@@ -191,7 +193,49 @@ fn a_broker_that_is_alone_does_not_begin_anew() {
     assert!(refused.contains("state-2"), "{refused}");
     // And all is as it was.
     flip();
+    // Without its manifest it began with no chapters, and removed them.
+    let chapters = disk.open_dir("chapters-2").unwrap();
+    let had = chapters.list().unwrap();
+    chapters.rename(MANIFEST, "away").unwrap();
+    let refused = Broker::start(&disk, chapters_of(1500)).err().unwrap();
+    assert!(format!("{refused:?}").contains("Unsettled"), "{refused:?}");
+    chapters.rename("away", MANIFEST).unwrap();
+    assert_eq!(chapters.list().unwrap(), had);
     let mut broker = Broker::open(&disk, chapters_of(1500));
     assert_eq!(broker.consume("orders", UNCOMMITTED), records);
+    broker.close();
+}
+
+/// Nothing read them while a broker ran: what a disk had lost of them was found at the next start, which had nothing to write.
+#[test]
+fn a_scrub_finds_a_damaged_snapshot_and_manifest_and_has_them_written_anew() {
+    let disk = Arc::new(SimDir::new());
+    let every = Some(Duration::from_secs(1));
+    let mut broker = Broker::open(&disk, Options { scrub_every: every, ..chapters_of(1500) });
+    broker.create("orders", &[]);
+    for number in 0..30 {
+        broker.produced("orders", &format!("{number}"));
+    }
+    broker.until_settled(2);
+    let records = broker.consume("orders", UNCOMMITTED);
+    let chapters = disk.open_dir("chapters-2").unwrap();
+    let files: [(&dyn Dir, &str); 2] = [(&*disk, "state-2"), (&*chapters, MANIFEST)];
+    until("its state is kept", || disk.list().unwrap().iter().any(|name| name == "state-2"));
+    let bytes = |(dir, name): &(&dyn Dir, &str)| {
+        let file = dir.open(name, SyncMethod::ORDINARY.access()).unwrap();
+        let mut bytes = vec![0; usize::try_from(file.len().unwrap()).unwrap()];
+        file.read_at(&mut bytes, 0).unwrap();
+        (file, bytes)
+    };
+    for file in &files {
+        let (file, bytes) = bytes(file);
+        file.write_sync_at(&[bytes[30] ^ 1], 30, SyncMethod::ORDINARY).unwrap();
+    }
+    // As what starts next sees them.
+    until("they are as they were", || {
+        let mut next = Broker::start(&Arc::new(disk.power_cut(1)), chapters_of(1500));
+        let read = next.as_mut().map(|next| next.consume("orders", UNCOMMITTED));
+        read.is_ok_and(|read| read == records)
+    });
     broker.close();
 }

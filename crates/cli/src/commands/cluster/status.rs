@@ -149,7 +149,9 @@ fn one(roll: &Roll) -> String {
     }
     if !roll.empty.is_empty() {
         let nodes = listed(&roll.empty);
-        line(format_args!("  nothing of it is on node {nodes}: another is to give it all of it"));
+        line(format_args!(
+            "  node {nodes} began it anew, and what it has does not count before it has caught up"
+        ));
     }
     if !roll.absent.is_empty() {
         line(format_args!("  no answer of node {}, without a vote", listed(&roll.absent)));
@@ -248,7 +250,7 @@ mod tests {
         for part in [
             "shard 2: FENCED: nobody leads it, and too many may have forgotten; nodes 1, 2, 3 vote; no vote: 4",
             "no answer of node 2\n",
-            "nothing of it is on node 7: another is to give it all of it\n",
+            "node 7 began it anew, and what it has does not count before it has caught up\n",
             "no answer of node 5, 6, without a vote\n",
             "   1  in doubt            3  01234567         1 in 4          199 of 4           198           180           120",
             "guaranteed  all up to entry 120",
