@@ -44,7 +44,12 @@ pub(super) fn trust_once_clean<S: Apply>(
         if !clean.await {
             return;
         }
-        let ends = move || trust(&*dir, number).and_then(|()| damaged::forget(&*dir, number));
+        // What would take its word from it goes before its doubt does.
+        let ends = move || {
+            damaged::caught_up(&*dir, number)?;
+            trust(&*dir, number)?;
+            damaged::forget(&*dir, number)
+        };
         match tokio::task::spawn_blocking(ends).await {
             Ok(Ok(())) => {
                 tracing::info!(shard = number, "what it may have lacked is there; it votes again");

@@ -154,7 +154,7 @@ pub(super) fn forget(root: &dyn Dir, number: u32) -> Result<(), Failed> {
     let Some(kept) = found(root.open_dir(&layout::damaged(number)))? else { return Ok(()) };
     let names = kept.list().map_err(Failed::Directory)?;
     if names.iter().any(|name| name == DECIDED) {
-        return found(kept.remove(ANEW_MARK)).map(drop);
+        return Ok(());
     }
     names.iter().try_for_each(|name| kept.remove(name).map_err(Failed::Directory))
 }
@@ -180,11 +180,18 @@ pub(super) fn keep_all(root: &dyn Dir, number: u32) -> plimsoll_sync::Result<()>
         let mut names = std::iter::once(name.to_owned()).chain(numbered);
         names.find(|name| !there.contains(name)).expect("there is no end of numbers")
     };
+    let keep = |from: &dyn Dir, name: &str| {
+        // An attempt before this one may have copied it.
+        let is_it = |there: &&String| there.starts_with(name) && is_same(from, name, &*kept, there);
+        match there.iter().find(is_it) {
+            Some(_) => Ok(()),
+            None => copy(from, name, &*kept, &free(name)),
+        }
+    };
     for name in log.list()?.into_iter().filter(|name| !name.ends_with(ASIDE)) {
-        copy(&*log, &name, &*kept, &free(&name))?;
+        keep(&*log, &name)?;
     }
-    let state = layout::state(number);
-    copy(root, &state, &*kept, &free(&state))?;
+    keep(root, &layout::state(number))?;
     if !there.iter().any(|name| name == ANEW_MARK) {
         kept.create(ANEW_MARK, SyncMethod::ORDINARY.access())?;
     }
@@ -193,9 +200,19 @@ pub(super) fn keep_all(root: &dyn Dir, number: u32) -> plimsoll_sync::Result<()>
 
 /// Whether a shard began anew, and has not caught up with a leader since: a copy of what another has says nothing that this one had.
 pub(super) fn began_anew(root: &dyn Dir, number: u32) -> Result<bool, Failed> {
+    if Stage::read(root, number)?.is_none() {
+        // It began nothing, or was ended in between.
+        return caught_up(root, number).map(|()| false);
+    }
     let Some(kept) = found(root.open_dir(&layout::damaged(number)))? else { return Ok(false) };
     let names = kept.list().map_err(Failed::Directory)?;
     Ok(names.iter().any(|name| name == ANEW_MARK))
+}
+
+/// From here on the replica of a shard has what it needs to say what the shard has. Durable on return.
+pub(super) fn caught_up(root: &dyn Dir, number: u32) -> Result<(), Failed> {
+    let Some(kept) = found(root.open_dir(&layout::damaged(number)))? else { return Ok(()) };
+    found(kept.remove(ANEW_MARK)).map(drop)
 }
 
 /// Copies the files of a log, but for those that were kept while it is in doubt, or as it was decided to go on without them. Durable
@@ -210,6 +227,27 @@ fn keep(root: &dyn Dir, log: &dyn Dir, number: u32, is_kept: bool) -> plimsoll_s
         .into_iter()
         .filter(|name| !name.ends_with(ASIDE) && !there.contains(name))
         .try_for_each(|name| copy(log, &name, &*kept, &name))
+}
+
+/// Whether two files can be read and have the same bytes.
+fn is_same(from: &dyn Dir, name: &str, to: &dyn Dir, as_name: &str) -> bool {
+    let opened = |dir: &dyn Dir, name| dir.open(name, SyncMethod::ORDINARY.access()).ok();
+    let Some((one, other)) = opened(from, name).zip(opened(to, as_name)) else { return false };
+    let (mut ones, mut others, mut at) = (vec![0; PIECE_BYTES], vec![0; PIECE_BYTES], 0);
+    if one.len().ok() != other.len().ok() {
+        return false;
+    }
+    loop {
+        let read = (one.read_at(&mut ones, at).ok(), other.read_at(&mut others, at).ok());
+        let (Some(read), Some(same)) = read else { return false };
+        if read != same || ones[..read] != others[..read] {
+            return false;
+        }
+        if read == 0 {
+            return true;
+        }
+        at += read as u64;
+    }
 }
 
 /// Copies a file, if it is there, to one of this name. Durable on return.
@@ -278,5 +316,47 @@ mod tests {
         keep(&root, &*root.open_dir("shard-3").unwrap(), 3, false).unwrap();
         forget(&root, 3).unwrap();
         assert!(root.open_dir("damaged-3").unwrap().list().unwrap().is_empty());
+    }
+
+    fn names(kept: &dyn Dir) -> Vec<String> {
+        let mut names = kept.list().unwrap();
+        names.sort();
+        names
+    }
+
+    /// What was kept was left out where it had the name of something that was kept before, and an attempt that was interrupted
+    /// would have copied all of it again.
+    #[test]
+    fn all_of_a_shard_is_kept_once_beside_what_was_kept_before() {
+        let root = SimDir::new();
+        let log = root.create_dir("shard-2").unwrap();
+        write(&*log, "segment", b"first");
+        keep(&root, &*log, 2, false).unwrap();
+        log.remove("segment").unwrap();
+        write(&*log, "segment", b"later");
+        write(&root, "state-2", b"state");
+        let kept = root.open_dir("damaged-2").unwrap();
+        for _ in 0..2 {
+            keep_all(&root, 2).unwrap();
+            assert_eq!(names(&*kept), [ANEW_MARK, "segment", "segment.2", "state-2"]);
+        }
+        let later = kept.open("segment.2", SyncMethod::ORDINARY.access()).unwrap();
+        let mut bytes = [0; 6];
+        let read = later.read_at(&mut bytes, 0).unwrap();
+        assert_eq!(&bytes[..read], b"later");
+    }
+
+    /// It stayed where the end of a doubt was interrupted: after a later loss the replica would not have counted.
+    #[test]
+    fn a_mark_of_a_doubt_that_has_ended_is_nothing_and_goes() {
+        let root = SimDir::new();
+        write(&*root.create_dir("shard-2").unwrap(), "segment", b"first");
+        keep_all(&root, 2).unwrap();
+        Stage::Anew.write(&root, 2).unwrap();
+        assert!(began_anew(&root, 2).unwrap());
+        crate::broker::seeded::trust(&root, 2).unwrap();
+        assert!(!began_anew(&root, 2).unwrap());
+        Stage::Forgot.write(&root, 2).unwrap();
+        assert!(!began_anew(&root, 2).unwrap());
     }
 }

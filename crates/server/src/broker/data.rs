@@ -150,6 +150,9 @@ impl Found {
         if last < end {
             return Err(Failed::Behind { number, last, end });
         }
+        if !is_anew {
+            shelf.remove_strays().map_err(|why| Failed::Chapters { number, why })?;
+        }
         Ok(Self { number, recovered, state, shelf, tail_bytes, decided: None, lost })
     }
 

@@ -50,11 +50,6 @@ pub(super) async fn let_go(topics: Arc<Topics>, groups: Arc<Coordinator>) {
 
 /// Does what this node is to do of it now.
 async fn let_go_now(topics: &Topics, groups: &Coordinator) -> Result<(), Failed> {
-    // What a replica lacks may be what is to go first.
-    let lacks = |shard: &Arc<DataShard>| shard.group.lack().is_some() || shard.group.is_dirty();
-    if groups.group.lack().is_some() || groups.group.is_dirty() || topics.shards.iter().any(lacks) {
-        return Ok(());
-    }
     for (id, name) in topics.deleted() {
         if !topics.has_nothing_of(id) {
             continue;
@@ -65,7 +60,10 @@ async fn let_go_now(topics: &Topics, groups: &Coordinator) -> Result<(), Failed>
         } else {
             !groups.has_offsets_in(&name)
         };
-        if is_forgotten && topics.leads() {
+        // What a replica lacks may be what is to go first.
+        let lacks = |shard: &Arc<DataShard>| shard.group.lack().is_some() || shard.group.is_dirty();
+        let is_behind = groups.group.lack().is_some() || groups.group.is_dirty();
+        if is_forgotten && topics.leads() && !is_behind && !topics.shards.iter().any(lacks) {
             topics.let_go(id).await?;
         }
     }

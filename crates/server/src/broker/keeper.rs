@@ -46,6 +46,8 @@ pub(super) struct Keeper {
     applied_bytes: Arc<AtomicU64>,
     /// How many of them there were at the last snapshot.
     kept_bytes: AtomicU64,
+    /// There is a snapshot.
+    has_kept: AtomicBool,
     /// Up to where the log could have been let go of last.
     could_go: AtomicU64,
     /// Where what is settled is let go of, of a shard that has chapters.
@@ -65,11 +67,14 @@ impl Keeper {
         applied_bytes: Arc<AtomicU64>,
         shelf: Option<Arc<Shelf>>,
     ) -> Self {
+        let name = layout::state(number);
+        let has_kept = dir.list().is_ok_and(|names| names.contains(&name));
         Self {
             dir: Arc::clone(dir),
             number,
             applied_bytes,
             kept_bytes: AtomicU64::new(0),
+            has_kept: AtomicBool::new(has_kept),
             could_go: AtomicU64::new(0),
             shelf,
             is_due: AtomicBool::new(false),
@@ -94,8 +99,8 @@ impl Keeper {
             }
         }
         let is_whole = match Snapshot::check(&*self.dir, self.number) {
-            // None before this run has kept one.
-            Ok(found) => found.unwrap_or(self.kept_bytes.load(Ordering::Relaxed) == 0),
+            // There is none before one was kept.
+            Ok(found) => found.unwrap_or(!self.has_kept.load(Ordering::Relaxed)),
             Err(why) if why.is_of_the_device() => false,
             Err(why) => return Err(Failed::Directory(why)),
         };
@@ -244,6 +249,7 @@ impl Keeper {
         let freed = written.map_err(|_ended| Failed::Offline { number })??;
         group.tell_gone().await.map_err(failed)?;
         self.kept_bytes.store(applied_bytes, Ordering::Relaxed);
+        self.has_kept.store(true, Ordering::Relaxed);
         freed.map(|()| took)
     }
 }

@@ -178,12 +178,9 @@ impl Recovery {
             // What is not known any more is nothing that anybody has to know.
             let then = known::read(&*self.root, shard).unwrap_or_default();
             let doubts = &self.own.doubts;
-            let outline = match outline.is_dirty && self.own.anew.contains(&shard) {
-                true => Outline { last: (0, 0), synced: 0, ..outline },
-                false => outline,
-            };
+            let is_anew = outline.is_dirty && self.own.anew.contains(&shard);
             let said = doubts.get(&shard).map_or(&*self.own.verdict, |why| why);
-            Row::of(whose, plimsoll_sync::boot_id(), outline, then, said)
+            Row { is_anew, ..Row::of(whose, plimsoll_sync::boot_id(), outline, then, said) }
         };
         outlines.into_iter().map(row).collect()
     }

@@ -3,7 +3,8 @@
 //! ```text
 //! a row
 //!  0 version     u8   1
-//!  1 flags       u8   1: in doubt, 2: its vote was granted, 4: it leads
+//!  1 flags       u8   1: in doubt, 2: its vote was granted, 4: it leads,
+//!                  8: it began anew, and has not caught up since
 //!  2 shard       u32
 //!  6 node        u64
 //! 14 incarnation u64
@@ -35,6 +36,7 @@ const SAID_BYTES_MAX: usize = 512;
 const IN_DOUBT: u8 = 1;
 const GRANTED: u8 = 2;
 const LEADS: u8 = 4;
+const ANEW: u8 = 8;
 
 /// What a node says of its replica of a shard. Indexes are the log's; 0 is none.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -51,6 +53,8 @@ pub struct Row {
     pub boot: String,
     /// Whether it may have forgotten what it acknowledged.
     pub is_in_doubt: bool,
+    /// Whether it began anew, and has not caught up with a leader since: what it has says nothing of what it had.
+    pub is_anew: bool,
     /// The term of its vote.
     pub vote_term: u64,
     /// For whom that was.
@@ -143,6 +147,7 @@ impl Row {
             generation: outline.generation,
             boot: boot.map_or(String::new(), |boot| format!("{boot:032x}")),
             is_in_doubt: outline.is_dirty,
+            is_anew: false,
             vote_term,
             voted_for,
             is_granted,
@@ -163,7 +168,10 @@ impl Row {
         let doubt = flag(self.is_in_doubt, IN_DOUBT);
         to.extend_from_slice(&[
             VERSION,
-            doubt | flag(self.is_granted, GRANTED) | flag(self.leads, LEADS),
+            doubt
+                | flag(self.is_granted, GRANTED)
+                | flag(self.leads, LEADS)
+                | flag(self.is_anew, ANEW),
         ]);
         to.extend_from_slice(&self.shard.to_le_bytes());
         for field in [self.node, self.incarnation, self.generation] {
@@ -186,7 +194,7 @@ impl Row {
         if version != VERSION {
             return Err(Malformed::Field("the version of a row", version.into()));
         }
-        if flags & !(IN_DOUBT | GRANTED | LEADS) != 0 {
+        if flags & !(IN_DOUBT | GRANTED | LEADS | ANEW) != 0 {
             return Err(Malformed::Field("flags of a row", flags.into()));
         }
         let has = |flag| flags & flag != 0;
@@ -209,6 +217,7 @@ impl Row {
             generation,
             boot: boot.map_or(String::new(), |boot| format!("{boot:032x}")),
             is_in_doubt: has(IN_DOUBT),
+            is_anew: has(ANEW),
             vote_term,
             voted_for,
             is_granted: has(GRANTED),
@@ -244,9 +253,7 @@ impl Roll {
             voters.iter().filter(|voter| !rows.contains_key(voter)).copied().collect();
         let majority = voters.len() / 2 + 1;
         let answer: Vec<&Row> = voters.iter().filter_map(|voter| rows.get(voter)).collect();
-        // Who votes has been told so by an entry: one without any has lost its log, and says nothing of what the shard has.
-        let (here, empty): (Vec<&Row>, Vec<&Row>) =
-            answer.into_iter().partition(|row| row.last > 0);
+        let (empty, here): (Vec<&Row>, Vec<&Row>) = answer.into_iter().partition(|row| row.is_anew);
         let empty = empty.into_iter().map(|row| row.node).collect();
         let sure = here.iter().filter(|row| !row.is_in_doubt && row.generation == generation);
         let leader = here.iter().filter(|row| row.leads).max_by_key(|row| row.vote_term);
@@ -334,14 +341,15 @@ mod tests {
     #[test]
     fn a_row_is_read_as_it_was_written_and_no_other_bytes_are_one() {
         let mut bytes = Vec::new();
-        row(3, true, (7, 20)).encode(&mut bytes);
+        let written = Row { is_anew: true, ..row(3, true, (7, 20)) };
+        written.encode(&mut bytes);
         assert_eq!(bytes.len(), 110 + 4 + 3 * 8 + 2 + "it was cut off".len());
         let read = |bytes: &[u8]| {
             let mut from = Cursor::new(bytes, "a row");
             let row = Row::decode(&mut from)?;
             from.end().map(|()| row)
         };
-        assert_eq!(read(&bytes), Ok(row(3, true, (7, 20))));
+        assert_eq!(read(&bytes), Ok(written));
         for end in 0..bytes.len() {
             assert!(read(&bytes[..end]).is_err(), "{end} bytes");
         }
@@ -373,7 +381,7 @@ mod tests {
         let old = Row { generation: 0, ..sure(2) };
         assert_eq!(condition(&[sure(1), old, doubts(3)]), Condition::Fenced);
         // One that is to be given all of it has nothing to go on with.
-        let empty = row(3, true, (0, 0));
+        let empty = Row { is_anew: true, ..row(3, true, (7, 30)) };
         assert_eq!(condition(&[doubts(1), doubts(2), empty.clone()]), Condition::Fenced);
         assert_eq!(condition(&[doubts(1), empty.clone()]), Condition::Unreached);
         let roll = Roll::of(2, [doubts(1), doubts(2), empty]);

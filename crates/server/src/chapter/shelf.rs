@@ -64,11 +64,13 @@ impl Shelf {
     /// # Errors
     /// [`Error`]: a file that the manifest names is not there, or does not say what it holds.
     pub fn open(dir: Arc<dyn Dir>, shard: u32) -> Result<Self, Error> {
-        Self::open_settled(dir, shard, 0)
+        let shelf = Self::open_settled(dir, shard, 0)?;
+        shelf.remove_strays()?;
+        Ok(shelf)
     }
 
     /// The same, of a shard of which this chapter was settled at least: a manifest that is missing, or older, names too few files, and
-    /// the others are not nobody's.
+    /// the others are not nobody's. Nothing is removed before whoever opens it has seen that all else fits.
     ///
     /// # Errors
     /// As there, and [`Error::Unsettled`].
@@ -96,17 +98,22 @@ impl Shelf {
             book.gone = named.gone.clone();
             book.live_bytes = found.live_bytes[&named.number];
         }
-        let named: BTreeSet<String> = manifest.files.iter().map(Named::name).collect();
-        for name in dir.list()? {
-            if name.ends_with(".chapter") && !named.contains(&name) {
-                dir.remove(&name)?;
-            }
-        }
         let shelf = Self::of(dir, shard, manifest, files, found.partitions);
         if !is_fresh && !shelf.is_empty() {
             shelf.roll_up();
         }
         Ok(shelf)
+    }
+
+    /// Removes what the manifest does not name. Nothing has been written on the shelf yet.
+    pub(crate) fn remove_strays(&self) -> Result<(), Error> {
+        let named: BTreeSet<String> = self.turn().files.iter().map(Named::name).collect();
+        for name in self.dir.list()? {
+            if name.ends_with(".chapter") && !named.contains(&name) {
+                self.dir.remove(&name)?;
+            }
+        }
+        Ok(())
     }
 
     /// A shelf without chapters, of a shard that begins anew in this directory: what is there stays as it is, and is nobody's

@@ -106,15 +106,21 @@ async fn seed(node: Arc<Node>, ends: Arc<AtomicBool>, ready: watch::Sender<bool>
             return;
         }
         let lacks = node.lacks();
-        let mut left = lacks.iter().filter(|(number, _)| !given.contains(number));
-        // What is there is put in place though others wait for who can give them: each of these was asked for once.
-        let is_ready = !given.is_empty() && left.clone().all(|(of, _)| rests.contains_key(of));
-        if is_ready {
-            ready.send_replace(true);
-            return;
+        let again = |of: &u32| rests.get(of).map(|(at, _)| *at);
+        let is_due = |of: &u32| again(of).is_none_or(|at| Instant::now() >= at);
+        let left = lacks.iter().filter(|(of, _)| !given.contains(of) && is_due(of));
+        // Who waits for longest goes first, and before that who was not asked for.
+        let Some((number, lack)) = left.min_by_key(|(of, _)| again(of)) else {
+            // What is there is put in place, though others may wait for who can give them.
+            if !given.is_empty() {
+                ready.send_replace(true);
+                return;
+            }
+            continue;
+        };
+        if node.others().is_empty() {
+            continue;
         }
-        let is_due = |of: &u32| rests.get(of).is_none_or(|(at, _)| Instant::now() >= *at);
-        let Some((number, lack)) = left.find(|(number, _)| is_due(number)) else { continue };
         if give(&node, *number, *lack, &ends).await {
             given.insert(*number);
             continue;
