@@ -16,25 +16,12 @@ use std::sync::Arc;
 
 use plimsoll_sync::Dir;
 
-use super::damaged;
-use super::error::{Failed, sentence};
+use super::error::{Failed, found, sentence};
+use super::kept;
 use super::layout::{self, CONTROL};
-use super::seeded::{Stage, found, remove_log};
+use super::seeded::{Stage, remove_log};
 use super::snapshot::Snapshot;
 use crate::cluster::{self, Identity};
-
-/// Why such a shard is in doubt.
-pub(super) const ANEW: &str =
-    "what its disk has of it cannot be used, and no other broker has given it all of it yet";
-
-/// The same, of a start: a part of a sentence.
-pub(super) fn said(number: u32) -> String {
-    format!(
-        "; what the disk has of shard {number} cannot be used: another broker is asked for all of it, the shard is in doubt until it has \
-         caught up, and its log as it was found is kept in {} until then",
-        layout::damaged(number)
-    )
-}
 
 /// What `open` makes of a shard; it is told whether that begins anew. `forgets` is told before the log is another: what memory has
 /// of it is to go.
@@ -80,7 +67,7 @@ fn others_have(root: &Arc<dyn Dir>, number: u32, node: u64) -> Result<bool, Fail
 
 /// Keeps what a shard has. From here on it begins anew: durable on return.
 fn set_aside(root: &Arc<dyn Dir>, number: u32) -> Result<(), Failed> {
-    damaged::keep_all(&**root, number).map_err(Failed::Directory)?;
+    kept::keep_all(&**root, number).map_err(Failed::Directory)?;
     Stage::Anew.write(&**root, number)
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use plimsoll_sync::Dir;
 
 use super::company::Company;
-use super::damaged;
+use super::kept;
 use super::known;
 use super::layout::SHARED;
 use super::seeded::trust;
@@ -46,9 +46,9 @@ pub(super) fn trust_once_clean<S: Apply>(
         }
         // What would take its word from it goes before its doubt does.
         let ends = move || {
-            damaged::caught_up(&*dir, number)?;
+            kept::caught_up(&*dir, number)?;
             trust(&*dir, number)?;
-            damaged::forget(&*dir, number)
+            kept::forget(&*dir, number)
         };
         match tokio::task::spawn_blocking(ends).await {
             Ok(Ok(())) => {

@@ -13,12 +13,13 @@ use tokio::task::spawn_blocking;
 use super::anew;
 use super::compactor::Compactor;
 use super::company::Company;
-use super::damaged::{self, Lost, recover};
+use super::damaged::{Lost, recover};
 use super::decided::Decided;
 use super::ends;
 use super::error::Failed;
 use super::intended::Intended;
 use super::keeper::Keeper;
+use super::kept;
 use super::known;
 use super::lately::Lately;
 use super::layout;
@@ -171,7 +172,7 @@ impl Found {
         if self.recovered.generation() < decided.generation {
             let guaranteed = decided.guaranteed;
             known::forget_lost(root, self.number, guaranteed).map_err(Failed::Directory)?;
-            damaged::stays(root, self.number)?;
+            kept::stays(root, self.number)?;
         }
         self.decided = Some(decided);
         let number = self.number;

@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 use plimsoll_sync::Dir;
 
 use super::aside::ASIDE;
-use super::error::Failed;
+use super::error::{Failed, found};
 use super::known;
 use super::layout;
-use super::seeded::{Stage, found};
+use super::seeded::Stage;
 use crate::run::{Mark, State};
 
 /// The D of each shard, as the broker in a directory noted it last.

@@ -1,5 +1,7 @@
 //! [`Failed`]: what a node cannot go on without, by what the caller can do about it.
 
+use std::io::ErrorKind;
+
 use crate::shard::Opening;
 use crate::{chapter, cluster, run};
 
@@ -205,6 +207,15 @@ impl Failed {
     }
 }
 
+/// What was opened, if it is there.
+pub(super) fn found<T>(opened: plimsoll_sync::Result<T>) -> Result<Option<T>, Failed> {
+    match opened {
+        Ok(found) => Ok(Some(found)),
+        Err(why) if why.kind() == Some(ErrorKind::NotFound) => Ok(None),
+        Err(why) => Err(Failed::Directory(why)),
+    }
+}
+
 /// An error with its causes.
 pub(super) fn sentence(error: &dyn std::error::Error) -> String {
     let mut said = error.to_string();
@@ -223,9 +234,9 @@ mod tests {
     #[test]
     fn another_broker_is_named_only_where_something_is_lost_or_damaged() {
         let gap = cluster::Error::Gap { first_index: 9, next_index: 12, wanted: 0 };
-        let denied = std::io::ErrorKind::PermissionDenied.into();
+        let denied = ErrorKind::PermissionDenied.into();
         let directory = Failed::Directory(plimsoll_sync::Error::io("open", "shard-2", denied));
-        let disk = std::io::ErrorKind::StorageFull.into();
+        let disk = ErrorKind::StorageFull.into();
         let disk = chapter::Error::Disk(plimsoll_sync::Error::io("read", "manifest", disk));
         let unreadable = std::io::Error::from_raw_os_error(5);
         let unreadable = plimsoll_sync::Error::io("read", "state-2", unreadable);

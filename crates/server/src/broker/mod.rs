@@ -51,6 +51,7 @@
 //! | `agreed.rs` | what becomes of a change, and why one is refused |
 //! | `intended.rs` | what control intends, and having it done in a shard of records by whoever leads that |
 //! | `damaged.rs` | what a disk has lost of a log is met at the start, and cut off |
+//! | `kept.rs` | what was there of it then, for as long as it may be needed |
 //! | `anew.rs` | a shard of which nothing can be used begins with nothing, and is given all of it |
 //! | `aside.rs` | files that get their names later, as what is given has |
 //! | `seeded.rs` | what a node was given of a shard is put in place |
@@ -93,6 +94,7 @@ mod error;
 mod giver;
 mod intended;
 mod keeper;
+mod kept;
 mod known;
 mod lag;
 mod lately;

@@ -24,6 +24,7 @@ use super::desk::Desk;
 use super::domains::{Domains, DomainsOverview};
 use super::error::Failed;
 use super::giver::Giver;
+use super::kept;
 use super::layout::{
     CONTROL, DURABLE, GROUPS, RECORDS, SHARDS, SHARED, cluster_id, is_founder, is_restored,
 };
@@ -265,7 +266,7 @@ impl Node {
             wait_until_gone(&topics);
         }
         let leaders = Leaders::new(&company, &topics, &groups);
-        let anew = SHARDS.map(|number| Ok((number, damaged::began_anew(&**dir, number)?)));
+        let anew = SHARDS.map(|number| Ok((number, began_anew(dir, number)?)));
         let anew = anew.into_iter().collect::<Result<Vec<_>, Failed>>()?;
         let anew = anew.into_iter().filter_map(|(number, is_so)| is_so.then_some(number)).collect();
         let mut doubts = whys.clone();
@@ -614,6 +615,14 @@ fn wait_until_gone(topics: &Topics) {
     let is_deleted = |(_, topic): (_, &Topic)| topic.is_deleted;
     let gone = topics.intended().until(|catalog| !catalog.topics().any(is_deleted));
     topics.group().runtime().block_on(async { timeout(PATIENCE, gone).await.ok() });
+}
+
+/// Whether a shard began anew, and has not caught up since. The mark of a doubt that was ended in between says nothing, and goes.
+fn began_anew(dir: &Arc<dyn Dir>, number: u32) -> Result<bool, Failed> {
+    if Stage::read(&**dir, number)?.is_none() {
+        return kept::caught_up(&**dir, number).map(|()| false);
+    }
+    kept::began_anew(&**dir, number)
 }
 
 /// The time in ms since 1970.

@@ -28,15 +28,14 @@
 //! shards together, and each of them ends its doubt by itself.
 
 use std::collections::BTreeMap;
-use std::io::ErrorKind;
 use std::sync::Arc;
 
 use plimsoll_sync::{Dir, File, SyncMethod};
 use twox_hash::XxHash3_64;
 
 use super::aside::{ASIDE, Given};
-use super::damaged;
-use super::error::Failed;
+use super::error::{Failed, found};
+use super::kept;
 use super::layout;
 use super::snapshot::Snapshot;
 use crate::chapter::{MANIFEST, Manifest};
@@ -190,7 +189,7 @@ fn put_log(given: &dyn Dir, dir: &dyn Dir, number: u32, node: u64) -> Result<(),
         .map_err(failed)?
         .is_some_and(|own| own.generation < of_giver.generation)
     {
-        damaged::stays(dir, number)?;
+        kept::stays(dir, number)?;
     }
     of_giver.hand_on(&*own, node).map_err(failed)
 }
@@ -240,15 +239,6 @@ pub(crate) fn clear_but_chapters(given: &dyn Dir, number: u32) -> Result<(), Fai
 fn empty(dir: &dyn Dir) -> Result<(), Failed> {
     let names = dir.list().map_err(Failed::Directory)?;
     names.iter().try_for_each(|name| dir.remove(name).map_err(Failed::Directory))
-}
-
-/// What was opened, if it is there.
-pub(super) fn found<T>(opened: plimsoll_sync::Result<T>) -> Result<Option<T>, Failed> {
-    match opened {
-        Ok(found) => Ok(Some(found)),
-        Err(why) if why.kind() == Some(ErrorKind::NotFound) => Ok(None),
-        Err(why) => Err(Failed::Directory(why)),
-    }
 }
 
 #[cfg(test)]
