@@ -4,12 +4,14 @@
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
+use futures_util::future::{BoxFuture, FutureExt};
 use plimsoll_sync::Dir;
 
 use super::company::Company;
+use super::coordinator::Coordinator;
 use super::kept;
 use super::known;
-use super::layout::SHARED;
+use super::layout::{CONTROL, GROUPS, SHARED};
 use super::seeded::trust;
 use super::topics::Topics;
 use crate::cluster::{Apply, Group, Outline};
@@ -18,14 +20,49 @@ use crate::run::{Ends, Run};
 /// How often it is looked whether nobody asks.
 const QUIET: Duration = Duration::from_secs(10);
 
-/// Where a shard has nothing: asks the others whether it is new, or lost.
-pub(super) fn greet<S: Apply>(
-    company: Arc<Company>,
-    lost: Arc<OnceLock<u32>>,
+/// What a node asks of the group of any shard, whatever it agrees on.
+pub(super) trait Voting {
+    fn outline(&self) -> Outline;
+    fn until_it_takes_part(&self, company: &Arc<Company>) -> BoxFuture<'static, bool>;
+    fn until_clean(&self) -> BoxFuture<'static, bool>;
+}
+
+impl<S: Apply> Voting for Group<S> {
+    fn outline(&self) -> Outline {
+        Self::outline(self)
+    }
+
+    fn until_it_takes_part(&self, company: &Arc<Company>) -> BoxFuture<'static, bool> {
+        let company = Arc::clone(company);
+        Self::until_it_takes_part(self, move || company.others()).boxed()
+    }
+
+    fn until_clean(&self) -> BoxFuture<'static, bool> {
+        Self::until_clean(self).boxed()
+    }
+}
+
+/// The group of a shard.
+pub(super) fn voting<'a>(
+    topics: &'a Topics,
+    groups: &'a Coordinator,
     number: u32,
-    group: &Group<S>,
-) -> impl Future<Output = ()> + Send + use<S> {
-    let takes_part = group.until_it_takes_part(move || company.others());
+) -> &'a dyn Voting {
+    match number {
+        CONTROL => topics.group(),
+        GROUPS => &*groups.group,
+        of => &*topics.shard(of).group,
+    }
+}
+
+/// Where a shard has nothing: asks the others whether it is new, or lost.
+pub(super) fn greet(
+    company: &Arc<Company>,
+    lost: &Arc<OnceLock<u32>>,
+    number: u32,
+    group: &dyn Voting,
+) -> impl Future<Output = ()> + Send + use<> {
+    let (takes_part, lost) = (group.until_it_takes_part(company), Arc::clone(lost));
     async move {
         if !takes_part.await {
             lost.set(number).ok();
@@ -34,11 +71,11 @@ pub(super) fn greet<S: Apply>(
 }
 
 /// Once a shard that was seeded, or may have forgotten, has re-entered its group it is not in doubt any more. Durable.
-pub(super) fn trust_once_clean<S: Apply>(
+pub(super) fn trust_once_clean(
     dir: Arc<dyn Dir>,
     number: u32,
-    group: &Group<S>,
-) -> impl Future<Output = ()> + Send + use<S> {
+    group: &dyn Voting,
+) -> impl Future<Output = ()> + Send + use<> {
     let clean = group.until_clean();
     async move {
         if !clean.await {

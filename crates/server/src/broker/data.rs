@@ -30,13 +30,13 @@ use super::leadership::{
 };
 use super::mender::{Mender, Others};
 use super::neighbours::Neighbours;
-use super::opening::wait_for;
 use super::replica::{Applier, Replica};
 use super::room::Room;
 use super::scrubber::Scrubber;
 use super::settler::Settler;
 use super::snapshot;
 use super::task::Task;
+use super::waiting::wait_for;
 use crate::chapter::Shelf;
 use crate::cluster::{self, Begin, Group, Recovered, Testimony};
 use crate::run::Run;

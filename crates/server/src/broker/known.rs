@@ -14,6 +14,8 @@
 //! Little-endian. Both are bounds from below, and one that is lost is taken for 0. Of shards whose entries are durable before they are
 //! acknowledged only what this node has itself is noted: a log that ends before D has lost something (`damaged.rs`).
 
+use std::io::ErrorKind;
+
 use plimsoll_sync::{Dir, File, SyncMethod};
 use twox_hash::XxHash3_64;
 
@@ -33,6 +35,13 @@ pub(super) fn read(dir: &dyn Dir, number: u32) -> Option<(u64, u64)> {
     let word = |at: usize| u64::from_le_bytes(*bytes[at..].first_chunk().expect("it is that long"));
     let known = (word(16), word(24));
     (bytes[..read] == encode(number, known)).then_some(known)
+}
+
+/// Whether something was noted, and cannot be read: its disk has damaged it.
+pub(super) fn is_damaged(dir: &dyn Dir, number: u32) -> bool {
+    let opened = dir.open(&layout::known(number), SyncMethod::ORDINARY.access());
+    let is_there = opened.map_or_else(|why| why.kind() != Some(ErrorKind::NotFound), |_| true);
+    is_there && read(dir, number).is_none()
 }
 
 /// What is known, where that was known before: a start knows less than the run before it, until somebody who leads tells it.
@@ -74,6 +83,7 @@ fn encode(number: u32, (committed, durable): (u64, u64)) -> [u8; BYTES] {
 #[cfg(test)]
 mod tests {
     use plimsoll_simdisk::SimDir;
+    use plimsoll_sync::Access;
 
     use super::*;
 
@@ -105,5 +115,10 @@ mod tests {
         assert_eq!(encode(2, (12, 9))[..24], *b"PLIMKNOW\x01\0\0\0\x02\0\0\0\x0c\0\0\0\0\0\0\0");
         dir.rename("known-2", "known-3").unwrap();
         assert_eq!(read(&dir, 3), None);
+        assert!(is_damaged(&dir, 3) && !is_damaged(&dir, 2));
+        write(&dir, 3, (12, 9)).unwrap();
+        assert!(!is_damaged(&dir, 3));
+        dir.open("known-3", Access::default()).unwrap().write_at(&[13], 16).unwrap();
+        assert!(is_damaged(&dir, 3));
     }
 }

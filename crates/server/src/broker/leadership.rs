@@ -22,7 +22,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep};
 
 use super::error::Failed;
-use super::opening::wait_for;
+use super::waiting::wait_for;
 use crate::cluster::{self, Apply, Group, Leadership};
 use crate::run;
 

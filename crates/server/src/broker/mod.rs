@@ -18,10 +18,11 @@
 //!
 //! | file | what |
 //! | --- | --- |
-//! | `node.rs` | [`Node`]: all of it, opened and closed |
+//! | `node.rs` | [`Node`]: all of it, and how it is closed |
+//! | `opening.rs` | how it is opened: what the last run has left is judged, then it serves, then it meets the others |
 //! | `chores.rs` | what a node does beside its shards, as long as it is open |
 //! | `task.rs` | work of a shard that ends with it |
-//! | `opening.rs` | waiting for what a node does before anybody can ask it |
+//! | `waiting.rs` | waiting for what a node does before anybody can ask it |
 //! | `layout.rs` | the numbers of shards, what lies where, and the name that a directory was given |
 //! | `options.rs` | what a node is opened with |
 //! | `data.rs` | a shard of records: its group, its replica, its leader's door |
@@ -135,6 +136,7 @@ mod task;
 mod three;
 mod throttle;
 mod topics;
+mod waiting;
 
 pub(crate) use self::agreed::Refused;
 pub use self::await_record::{Level, NoRecord};

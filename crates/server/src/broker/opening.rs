@@ -1,15 +1,504 @@
-//! [`wait_for`]: what a node does before anybody can ask it.
+//! How a [`Node`] is opened. It takes its place: directory, memory, socket. What the last run may have lost is judged before
+//! anything is added to it, then fenced, or asked of the others. Only then do its shards take what is asked, and it meets the others.
 
-use tokio::runtime::Handle;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
+use plimsoll_log::{Ack, Crew, CrewOptions, Policy, Ring};
+use plimsoll_sync::{Dir, Lock, OsDir};
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+use super::ailing;
+use super::chores::{greet, note_durable, rest, trust_once_clean, voting};
+use super::company::{Company, Witnessed, listen, node_of};
+use super::coordinator::{Asked, Coordinator};
+use super::damaged::{self, Lost};
+use super::data::{Found, Opened};
+use super::decided::Decisions;
+use super::deleting;
+use super::desk::Desk;
+use super::domains::Domains;
 use super::error::Failed;
-use crate::cluster::patient;
+use super::giver::Giver;
+use super::kept;
+use super::known;
+use super::layout::{
+    self, CONTROL, DURABLE, GROUPS, RECORDS, SHARDS, SHARED, cluster_id, is_founder, is_restored,
+};
+use super::leader::{Bounds, ChapterSize};
+use super::leaders::Leaders;
+use super::members::{Member, Members};
+use super::memory::{RING_BYTES_MIN, forget_ring, has_room, memory, ring, ring_left};
+use super::moving;
+use super::neighbours::Neighbours;
+use super::node::{Node, now};
+use super::operators_door::OperatorsDoor;
+use super::options::{Options, Promise};
+use super::recovery::{Own, Recovery};
+use super::registrar::Registrar;
+use super::room::Room;
+use super::scrubs::Scrubs;
+use super::seeded::{Stage, put_in_place};
+use super::task::Task;
+use super::topics::{Control, Topics};
+use crate::control::{Catalog, Topic};
+use crate::groups::Answer;
+use crate::random;
+use crate::run::{Ends, Loss, Run, Start, Verdict};
 
-/// Waits for `work`, on a thread that is not the runtime's; while `lacks_room` says why, not for long.
-pub(super) fn wait_for<T>(
-    runtime: &Handle,
-    lacks_room: impl Fn() -> Option<Failed>,
-    work: impl Future<Output = Result<T, Failed>>,
-) -> Result<T, Failed> {
-    runtime.block_on(patient(lacks_room, work))
+impl Node {
+    /// Opens a node in a directory, which is made if it is not there. On return it leads all its shards,
+    /// and all that was acknowledged and is there is durable. Where the last run may have lost something
+    /// that it acknowledged, a fence says so.
+    ///
+    /// Must not be called on a runtime: it waits for the disk.
+    ///
+    /// # Errors
+    /// [`Failed`], which names what cannot be opened.
+    pub fn open(path: &Path, options: Options) -> Result<Self, Failed> {
+        let dir: Arc<dyn Dir> = Arc::new(OsDir::create_all(path).map_err(Failed::Directory)?);
+        Self::open_in(&dir, path.to_owned(), options)
+    }
+
+    /// As [`Node::open`], in this directory, which is called `path` where clients ask.
+    ///
+    /// # Errors
+    /// As [`Node::open`].
+    pub fn open_in(dir: &Arc<dyn Dir>, path: PathBuf, options: Options) -> Result<Self, Failed> {
+        let mut place = Place::take(dir, options)?;
+        let listener = place.listener.take();
+        let (mut past, records) = place.begin()?;
+        let Serving { tasks, heard, topics, groups } = Serving::begin(&place, &mut past, records)?;
+        let (own, verdict, in_doubt) =
+            (past.own(&place)?, past.said(&place), past.in_doubt(&place));
+        let Place { lock, cluster_id, company, memory, promise, options, .. } = place;
+        let leaders = Leaders::new(&company, &topics, &groups);
+        let recovery = Recovery::new(&company, &topics, &groups, dir, own);
+        let registrar = Registrar::new(&company, &topics, options.replication_factor);
+        let scrubs = Scrubs::new(&company, &topics, &groups, options.scrub_every, now);
+        let operators = OperatorsDoor {
+            leaders: Arc::downgrade(&leaders),
+            recovery: Arc::downgrade(&recovery),
+            registrar: Arc::downgrade(&registrar),
+            scrubs: Arc::downgrade(&scrubs),
+        };
+        company.obey(Arc::new(operators));
+        let members = Arc::new(Members::alone(company.node()));
+        let domains = Domains::new(&members, &topics, options.allows_one_domain);
+        let mut node = Self {
+            tasks,
+            meeting: Vec::new(),
+            company,
+            topics,
+            groups,
+            leaders,
+            recovery,
+            registrar,
+            scrubs,
+            options,
+            domains,
+            members,
+            heard,
+            cluster_id,
+            promise,
+            run: past.run,
+            verdict,
+            root: Arc::clone(dir),
+            dir: path,
+            seeding: Mutex::default(),
+            lost: Arc::default(),
+            failed: Arc::default(),
+            memory,
+            _lock: lock,
+        };
+        if let Some(listener) = listener {
+            node.meeting = meet(&node, listener, in_doubt)?;
+        }
+        Ok(node)
+    }
+}
+
+/// Where a node is opened, what it has there that nobody else has meanwhile, and what was decided of it before.
+struct Place<'a> {
+    dir: &'a Arc<dyn Dir>,
+    /// Where the others find it.
+    listener: Option<TcpListener>,
+    cluster_id: String,
+    memory: Option<OsDir>,
+    /// Of memory where its rings lie there.
+    promise: Promise,
+    options: Options,
+    crew: Arc<Crew>,
+    company: Arc<Company>,
+    /// Shards that are in doubt since an earlier start, and why: but for those that a decision lifts it from.
+    doubts: BTreeMap<u32, &'static str>,
+    decided: Decisions,
+    lock: Lock,
+}
+
+impl<'a> Place<'a> {
+    fn take(dir: &'a Arc<dyn Dir>, options: Options) -> Result<Self, Failed> {
+        if options.ring_bytes < RING_BYTES_MIN {
+            return Err(Failed::SmallRing {
+                ring_bytes: options.ring_bytes,
+                least_bytes: RING_BYTES_MIN,
+            });
+        }
+        let lock = dir.lock("lock").map_err(Failed::Directory)?;
+        let seat = options.seat.as_ref();
+        let cluster_id = cluster_id(&**dir, seat.map(|seat| seat.cluster.as_str()))?;
+        let listener = seat.map(|seat| listen(seat.listen)).transpose()?;
+        let founds = seat.is_none() || is_founder(&**dir)?;
+        let node = node_of(seat);
+        let memory = memory(&options, &**dir, &cluster_id, node)?;
+        let doubts = put_in_place(dir, node, |number| forget(memory.as_ref(), number))?;
+        let decided = Decisions::read(dir)?;
+        let in_doubt = doubts.keys().copied().filter(|number| !decided.lifts(*number));
+        let company = Company::new(seat, founds, in_doubt.collect());
+        let ring_bytes = ring_left(memory.as_ref()).unwrap_or(options.ring_bytes);
+        let options = Options { ring_bytes, ..options };
+        // A log each, and room for control and groups beside the records'.
+        let crew = CrewOptions { threads: 3, ring_bytes: ring_bytes + (32 << 20) };
+        let crew = Arc::new(Crew::start(crew).map_err(Failed::Threads)?);
+        let has_rings = memory.as_ref().is_some_and(|memory| has_room(memory, &options));
+        let promise = if has_rings { Promise::Memory } else { Promise::Kernel };
+        Ok(Self {
+            dir,
+            listener,
+            cluster_id,
+            memory,
+            promise,
+            options,
+            crew,
+            company,
+            doubts,
+            decided,
+            lock,
+        })
+    }
+
+    /// Shards that are in doubt since an earlier start still, and why.
+    fn in_doubt(&self) -> impl Iterator<Item = (u32, &'static str)> {
+        let doubts = self.doubts.iter().map(|(number, why)| (*number, *why));
+        doubts.filter(|(number, _)| !self.decided.lifts(*number))
+    }
+
+    /// Finds a shard of records, and has it go on as was decided.
+    fn find(&self, number: u32) -> Result<Found, Failed> {
+        let (dir, Self { options, company, .. }) = (self.dir, self);
+        let (ring, ack) = match (&self.memory, self.promise) {
+            (Some(memory), Promise::Memory) => {
+                (Ring::File(memory.path().join(ring(number))), Ack::Buffered)
+            }
+            _ => (Ring::Memory, Ack::Written),
+        };
+        let held = (company.node(), options.tail_bytes);
+        let forgets = |number| forget(self.memory.as_ref(), number);
+        let mut found = if number == DURABLE {
+            let log = options.log(Ring::Memory, Policy::everysec());
+            Found::open(dir, number, forgets, Ack::Durable, &log, Some(&self.crew), held)?
+        } else {
+            let log = options.log(ring, options.flush);
+            Found::open(dir, number, forgets, ack, &log, None, held)?
+        };
+        self.decided.of(number).map_or(Ok(()), |decided| found.rise(&**dir, decided))?;
+        Ok(found)
+    }
+
+    /// Finds all shards of records, judges what the last run may have lost of them, and has their engines begin: behind a fence where
+    /// that is this node's alone, and in doubt where the others may have it. They serve nothing yet.
+    fn begin(&self) -> Result<(Past, Vec<Opened>), Failed> {
+        let (dir, Self { company, decided, .. }) = (self.dir, self);
+        let find = |number| self.find(number);
+        let shared = SHARED.into_iter().map(find).collect::<Result<Vec<_>, Failed>>()?;
+        // What was durable before it was acknowledged cannot be in doubt.
+        let durable = self.find(DURABLE)?;
+        let all = shared.iter().chain([&durable]);
+        let damaged: BTreeMap<u32, Lost> =
+            all.filter_map(|found| Some((found.number(), found.lost()?))).collect();
+        let begins = (damaged.contains_key(&DURABLE), decided.yields(DURABLE));
+        let durable = durable.begin(dir, company, begins, None)?;
+        let mut ends = Ends::new();
+        for found in &shared {
+            let last = found.last_index(durable.runtime())?;
+            ends.extend((last > 0).then_some((found.number(), last)));
+        }
+        // Before anything is added to it: a log that has grown since would hide what it has lost.
+        let (run, verdict) = self.judge(&ends, &damaged)?;
+        let mut past = Past { run, verdict, damaged, forgot: Vec::new() };
+        let loss = past.loss().cloned();
+        if loss.is_some() && SHARED.iter().all(|number| decided.lifts(*number)) {
+            past.run.fenced(&ends, now())?;
+        }
+        decided.are_done(dir, &past.damaged)?;
+        let mut opened = Vec::new();
+        for found in shared {
+            let number = found.number();
+            let loss = loss.as_ref().filter(|_| !decided.lifts(number));
+            let witnessed = Arc::new(Witnessed { run: Arc::clone(&past.run), number });
+            let is_dirty = loss.is_some() || past.damaged.contains_key(&number);
+            let begins = (is_dirty, decided.yields(number));
+            let shard = found.begin(dir, company, begins, Some(witnessed))?;
+            match loss {
+                Some(loss) if shard.is_alone() => {
+                    shard.fence(loss.fence(number), now())?;
+                    ends.insert(number, shard.durable());
+                }
+                // It is in doubt already, and for more.
+                Some(_) if past.damaged.get(&number) == Some(&Lost::All) => {}
+                // The others may have what this one has lost. From here on the doubt is that shard's own.
+                Some(_) => {
+                    Stage::Forgot.write(&**dir, number)?;
+                    past.forgot.push(number);
+                }
+                None => {}
+            }
+            opened.push(shard);
+        }
+        if let Some(loss) = loss {
+            let is_alone = durable.is_alone() && opened.iter().all(Opened::is_alone);
+            // What was acknowledged after the backup was durable, and is not here.
+            if is_alone && is_restored(&**dir)? {
+                durable.fence(loss.fence(DURABLE), now())?;
+            }
+            past.run.fenced(&ends, now())?;
+        }
+        opened.push(durable);
+        opened.sort_by_key(Opened::number);
+        Ok((past, opened))
+    }
+
+    /// Begins a run, beside shards that are known to be damaged, and judges the one before.
+    fn judge(
+        &self,
+        ends: &Ends,
+        damaged: &BTreeMap<u32, Lost>,
+    ) -> Result<(Arc<Run>, Verdict), Failed> {
+        let start = Start {
+            data: &**self.dir,
+            memory: self.memory.as_ref().map(|memory| memory as &dyn Dir),
+            boot: plimsoll_sync::boot_id(),
+            fresh_id: u128::from_le_bytes(random::bytes()),
+            now_ms: now(),
+        };
+        let (run, verdict) = Run::begin_beside(start, ends, &damaged.keys().copied().collect())?;
+        Ok((Arc::new(run), verdict))
+    }
+}
+
+/// What the last run has left.
+struct Past {
+    run: Arc<Run>,
+    verdict: Verdict,
+    /// What the disk has lost of shards.
+    damaged: BTreeMap<u32, Lost>,
+    /// Shards that may have forgotten what they acknowledged, and that others vote in too.
+    forgot: Vec<u32>,
+}
+
+impl Past {
+    fn loss(&self) -> Option<&Loss> {
+        match &self.verdict {
+            Verdict::MayHaveLost(loss) => Some(loss),
+            Verdict::NothingLost(_) => None,
+        }
+    }
+
+    /// All shards that are in doubt, since this start or an earlier one.
+    fn in_doubt(&self, place: &Place<'_>) -> BTreeSet<u32> {
+        let earlier = place.in_doubt().map(|(number, _)| number);
+        earlier.chain(self.forgot.iter().chain(self.damaged.keys()).copied()).collect()
+    }
+
+    /// What the roll is told of this node.
+    fn own(&self, place: &Place<'_>) -> Result<Own, Failed> {
+        let mut doubts = place.doubts.clone();
+        doubts.extend(self.damaged.iter().map(|(number, lost)| (*number, lost.why())));
+        let mut anew = BTreeSet::new();
+        for number in SHARDS {
+            anew.extend(began_anew(place.dir, number)?.then_some(number));
+        }
+        Ok(Own {
+            incarnation: self.run.incarnation(),
+            verdict: self.verdict.to_string(),
+            doubts,
+            anew,
+            policy: place.options.on_majority_dirty,
+            clock: now,
+        })
+    }
+
+    /// A sentence of all that is known of it.
+    fn said(&self, place: &Place<'_>) -> String {
+        // What the run knows is what its marks say.
+        let by = if self.damaged.is_empty() { "" } else { "by its marks " };
+        let mut said = format!("{by}{}", self.verdict);
+        let going_on = RECORDS.into_iter().filter(|number| place.decided.lifts(*number));
+        let going_on: Vec<String> = going_on.map(|number| number.to_string()).collect();
+        if !going_on.is_empty() {
+            let shards = going_on.join(", ");
+            said += &format!("; after a loss it was decided that these shards go on: {shards}");
+        }
+        for (number, why) in place.in_doubt() {
+            said += &format!("; shard {number} is in doubt: {why}");
+        }
+        said.extend(self.damaged.iter().map(damaged::said));
+        if !self.forgot.is_empty() {
+            said += "; it asks the other brokers for them, and votes once it has caught up";
+        }
+        let unknown = SHARDS.into_iter().filter(|number| known::is_damaged(&**place.dir, *number));
+        for number in unknown {
+            let noted = layout::known(number);
+            said += &format!(
+                "; {noted} is damaged: it does not tell what the disk lost of the end of shard {number}"
+            );
+        }
+        said
+    }
+}
+
+/// All shards, once they take what is asked.
+struct Serving {
+    /// They hold the shards: they are before these, and so end before them.
+    tasks: [Task; 5],
+    heard: watch::Receiver<bool>,
+    topics: Arc<Topics>,
+    groups: Arc<Coordinator>,
+}
+
+impl Serving {
+    /// Has control and groups begin too, and all of them serve. A node that is alone leads all on return.
+    fn begin(place: &Place<'_>, past: &mut Past, records: Vec<Opened>) -> Result<Self, Failed> {
+        let Place { dir, options, promise, crew, company, .. } = place;
+        let is_alone = records.iter().all(Opened::is_alone);
+        let room = Arc::new(Room::new(dir, options.reserve_bytes));
+        let control = Control::open(dir, crew, company)?;
+        past.damaged.extend(control.lost.map(|lost| (CONTROL, lost)));
+        let intended = Arc::clone(&control.intended);
+        let replicas = records.iter().map(|shard| (shard.number(), shard.replica()));
+        let neighbours = Arc::new(Neighbours::new(replicas));
+        let bytes = room.for_chapter(options.chapter_bytes);
+        let chapter = ChapterSize { bytes, age: options.chapter_age };
+        let serve = |shard: Opened| {
+            let run = SHARED.contains(&shard.number()).then(|| Arc::clone(&past.run));
+            // The others' records are not agreed on before they are durable.
+            let unsynced = run.is_some().then(|| options.unsynced_max(*promise)).flatten();
+            let bounds = Bounds { chapter, unsynced };
+            let intents = (&intended, &neighbours);
+            Arc::new(shard.serve(run, &room, intents, company, bounds, options.scrub_every, now))
+        };
+        let shards = records.into_iter().map(serve).collect();
+        let topics = Topics::new(control, shards, options.partitions_max, company);
+        let topics = Arc::new(topics);
+        company.serve(Arc::new(Desk(Arc::downgrade(&topics))));
+        company.give(Arc::new(Giver(Arc::downgrade(&topics))));
+        let runtime = topics.shard(SHARED[0]).group.runtime();
+        let watching = Task::spawn(runtime, Arc::clone(&room).watch());
+        let resting = rest(Arc::clone(dir), Arc::downgrade(&topics), Arc::clone(&past.run), now);
+        let resting = Task::spawn(runtime, resting);
+        let groups = Coordinator::open(dir, crew, &room, company, options.groups.clone(), now)?;
+        let groups = Arc::new(groups);
+        past.damaged.extend(groups.lost.map(|lost| (GROUPS, lost)));
+        // While others are taken in they are in some groups, and not in others: whoever leads knows what is intended.
+        let is_sole = is_alone && topics.group().is_alone() && groups.group.is_alone();
+        if is_sole {
+            topics.check_intended()?;
+            for shard in &topics.shards {
+                shard.wait_to_lead()?;
+            }
+            topics.wait_until_all_done()?;
+            forget_topics(&groups, &topics.catalog());
+        }
+        let letting_go = deleting::let_go(Arc::clone(&topics), Arc::clone(&groups));
+        let letting_go = Task::spawn(groups.group.runtime(), letting_go);
+        let moving = Task::spawn(runtime, moving::move_on(Arc::clone(&topics), neighbours));
+        let (hears, heard) = watch::channel(topics.leads());
+        let hearing = Task::spawn(runtime, Topics::hear(Arc::clone(&topics), hears));
+        if is_sole {
+            wait_until_gone(&topics);
+        }
+        let tasks = [resting, watching, letting_go, moving, hearing];
+        Ok(Self { tasks, heard, topics, groups })
+    }
+}
+
+/// What a node does for as long as it has a seat among others: it finds them, takes part in each shard as far as it may, and has
+/// shards led where they should be.
+fn meet(node: &Node, listener: TcpListener, in_doubt: BTreeSet<u32>) -> Result<Vec<Task>, Failed> {
+    let Node { root, company, topics, groups, members, options, .. } = node;
+    let cluster = u128::from_str_radix(&node.cluster_id, 16);
+    let cluster = cluster.map_err(|_why| Failed::Damaged("cluster".to_owned()))?;
+    let seat = options.seat.as_ref().expect("who listens for others has a seat");
+    let (whose, hello) = ((cluster, node.run.incarnation()), Member::of(seat));
+    let runtime = topics.shard(SHARED[0]).group.runtime();
+    let (of, and) = (Arc::downgrade(topics), Arc::downgrade(groups));
+    let ailing = ailing::watch(of.clone(), and.clone(), Arc::clone(&node.failed));
+    let spread = Arc::clone(&node.leaders).spread(options.spreads_leaders);
+    let mut meeting = vec![
+        company.meet(listener, whose, hello, Arc::clone(members), runtime)?,
+        Task::spawn(runtime, Arc::clone(&node.registrar).keep()),
+        Task::spawn(groups.group.runtime(), ailing),
+        Task::spawn(runtime, spread),
+        Task::spawn(runtime, Arc::clone(&node.recovery).watch()),
+        Task::spawn(runtime, Arc::clone(&node.domains).watch()),
+    ];
+    for number in SHARDS {
+        let greeting = greet(company, &node.lost, number, voting(topics, groups, number));
+        meeting.push(Task::spawn(runtime, greeting));
+    }
+    for number in [CONTROL, GROUPS, DURABLE] {
+        let (topics, groups) = (of.clone(), and.clone());
+        let look = move || Some(voting(&*topics.upgrade()?, &*groups.upgrade()?, number).outline());
+        meeting.push(Task::spawn(runtime, note_durable(Arc::clone(root), number, look)));
+    }
+    for number in in_doubt {
+        let trusted = trust_once_clean(Arc::clone(root), number, voting(topics, groups, number));
+        meeting.push(Task::spawn(runtime, trusted));
+    }
+    Ok(meeting)
+}
+
+/// What memory has of another log of a shard is none of this one.
+fn forget(memory: Option<&OsDir>, number: u32) -> Result<(), Failed> {
+    let memory = memory.filter(|_| SHARED.contains(&number));
+    memory.map_or(Ok(()), |memory| forget_ring(memory, number))
+}
+
+/// Has offsets forgotten of topics that are not there, or are being deleted. If the groups are offline, or their disk is
+/// full, the next start has it done.
+fn forget_topics(groups: &Coordinator, catalog: &Catalog) {
+    let gone: BTreeSet<String> = {
+        let store = groups.store();
+        let offsets = store.groups().flat_map(|(_, stored)| stored.offsets());
+        let names = offsets.map(|(topic, ..)| topic);
+        names.filter(|name| catalog.find(name).is_none()).map(str::to_owned).collect()
+    };
+    let runtime = groups.group.runtime();
+    for topic in gone {
+        let told = runtime.block_on(groups.ask(Asked::TopicIsGone(topic)));
+        if !matches!(told, Answer::Done) {
+            return;
+        }
+    }
+}
+
+/// Waits until the names of topics are free that were being deleted when the last run ended: not for long, as it goes on by
+/// itself.
+fn wait_until_gone(topics: &Topics) {
+    const PATIENCE: Duration = Duration::from_secs(5);
+    let is_deleted = |(_, topic): (_, &Topic)| topic.is_deleted;
+    let gone = topics.intended().until(|catalog| !catalog.topics().any(is_deleted));
+    topics.group().runtime().block_on(async { timeout(PATIENCE, gone).await.ok() });
+}
+
+/// Whether a shard began anew, and has not caught up since. The mark of a doubt that was ended in between says nothing, and goes.
+fn began_anew(dir: &Arc<dyn Dir>, number: u32) -> Result<bool, Failed> {
+    if Stage::read(&**dir, number)?.is_none() {
+        return kept::caught_up(&**dir, number).map(|()| false);
+    }
+    kept::began_anew(&**dir, number)
 }

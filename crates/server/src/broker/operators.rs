@@ -205,18 +205,20 @@ pub struct Said {
     pub node: u64,
     /// What it says.
     pub why: String,
+    /// Whether it says so itself.
+    pub is_its_word: bool,
 }
 
 /// Asks a node, once.
 pub(super) async fn ask(company: &Company, node: u64, request: Request) -> Result<Vec<u8>, Said> {
-    let said = |why: String| Said { node, why };
+    let said = |why: String| Said { node, why, is_its_word: false };
     let asked = company.ask(node, OPERATORS, request.encode());
     let answer = match timeout(PATIENCE, asked).await {
         Ok(answer) => answer.map_err(|why| said(why.to_string()))?,
         Err(_late) => return Err(said("it did not answer in time".to_owned())),
     };
     let answer = decode(&answer).map_err(|_why| said("it knows of no such request".to_owned()))?;
-    answer.map_err(said)
+    answer.map_err(|why| Said { is_its_word: true, ..said(why) })
 }
 
 #[cfg(test)]

@@ -23,6 +23,8 @@ use crate::cluster::{self, Membership};
 const REST: Duration = Duration::from_secs(1);
 /// How soon a change is asked for again while another is under way.
 const AGAIN: Duration = Duration::from_millis(50);
+/// For how long a node is not reached that is taken to be away.
+const AWAY: Duration = Duration::from_secs(1);
 /// How long a change may take that the control shard agrees on.
 const PATIENCE: Duration = Duration::from_secs(4);
 
@@ -224,21 +226,31 @@ impl Registrar {
         if !away.is_empty() {
             return Err(NotChanged::Away { away });
         }
-        // Who leads would not let itself go.
-        let may_lead = match node == self.company.node() {
-            true => true,
-            false if here.contains(&node) => {
-                operators::ask(&self.company, node, Request::May).await.is_ok()
-            }
-            false => false,
-        };
-        if may_lead {
+        if self.may_lead(node).await {
             return Err(NotChanged::MayLead(node));
         }
         let topics = self.topics.upgrade().ok_or(NotChanged::NoLeader)?;
         in_time(|| topics.group().let_go(node)).await?;
         tracing::info!(node, "a node goes");
         Ok(())
+    }
+
+    /// Whether a node may lead something. This one does, and would not let itself go. Another says so; what it says counts, not that it was
+    /// not reached just now: only one that stays away leads nothing.
+    async fn may_lead(&self, node: u64) -> bool {
+        if node == self.company.node() {
+            return true;
+        }
+        let said = async {
+            loop {
+                match operators::ask(&self.company, node, Request::May).await {
+                    Ok(_) => return true,
+                    Err(said) if said.is_its_word => return false,
+                    Err(_away) => sleep(AGAIN).await,
+                }
+            }
+        };
+        timeout(AWAY, said).await.unwrap_or_else(|_away| self.here().contains(&node))
     }
 
     /// Until the node ends: knows where the others are, and has the shards that it leads follow the register.

@@ -22,9 +22,9 @@ use super::error::Failed;
 use super::intended::Intended;
 use super::layout::{self, CONTROL as NUMBER};
 use super::leadership::{Leader, wait_to_begin, why_failed};
-use super::opening::wait_for;
 use super::options::small_log;
 use super::placement::preferred;
+use super::waiting::wait_for;
 use crate::cluster::{self, Apply, Group, Stop};
 use crate::control::{
     Catalog, Change, FlushClass, Impossible, Left, PARTITIONS_MAX, TopicSettings, reconcile,
