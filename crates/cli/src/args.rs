@@ -91,6 +91,7 @@ All but doctor and mark need Linux and root."
   plimsoll serve --dir /var/lib/plimsoll --listen 127.0.0.1:19092
   plimsoll serve --listen 0.0.0.0:9092 --advertise broker.example:9092 --allow-anyone
   plimsoll serve --print-config > plimsoll.toml    every setting, to be changed there
+  PLIMSOLL_LOG=warn plimsoll serve                 on stderr not what it does, only what it meets
 
 Ctrl-C and SIGTERM: no new work, all that was acknowledged is made durable, and it ends.
 

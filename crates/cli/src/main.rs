@@ -11,6 +11,7 @@ mod client_args;
 mod cluster_args;
 mod commands;
 mod disk_args;
+mod events;
 mod exit;
 mod help;
 mod interrupt;

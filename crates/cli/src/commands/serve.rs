@@ -15,6 +15,7 @@ use plimsoll_server::net::Listener;
 use plimsoll_server::seed::Seeding;
 use tokio::sync::watch;
 
+use crate::events;
 use crate::exit::Exit;
 use crate::interrupt;
 use crate::output;
@@ -28,6 +29,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<Exit> {
         output::text(&config.print())?;
         return Ok(Exit::Ok);
     }
+    events::print()?;
     serve(&config, args.typed.until_stdin_ends)
 }
 

@@ -1,6 +1,7 @@
 //! Brokers as processes: one comes in the place of another that was lost, and those that are there need no other settings.
 
 use std::fs;
+use std::thread;
 
 use serde_json::Value;
 
@@ -183,4 +184,50 @@ fn a_broker_that_is_there_hands_over_before_it_goes() {
     until_these_vote(&brokers[1], &[1, 2]);
     in_time("a topic", || run(&brokers[0], "topic create first --if-not-exists", ""));
     in_time("records", || run(&brokers[1], "produce first", &numbers(0..10)));
+}
+
+/// They got one number, and of two that went at once the second had the first back.
+#[test]
+fn those_that_come_at_once_get_a_number_each_and_those_that_go_at_once_go() {
+    let cluster = Cluster::found();
+    let brokers: Vec<_> = (1..=3).map(|node| cluster.start(node)).collect();
+    until_these_vote(&brokers[0], &[1, 2, 3]);
+    let ports = free_ports(6);
+    let told: Vec<_> = thread::scope(|scope| {
+        let comes = |(asked_of, port): (usize, &u16)| {
+            let broker = &brokers[asked_of % 3];
+            let line = format!("join --address 127.0.0.1:{port} --json");
+            scope.spawn(move || {
+                in_time("it may come", || match asked(broker, &line) {
+                    (Some(0), said, _) => Ok(said),
+                    (_, _, why) => Err(why),
+                })
+            })
+        };
+        let coming: Vec<_> = ports.iter().enumerate().map(comes).collect();
+        coming.into_iter().map(|one| one.join().unwrap()).collect()
+    });
+    let number = |said: &String| serde_json::from_str::<Value>(said).unwrap()["node"].as_u64();
+    let mut numbers: Vec<_> = told.iter().map(|said| number(said).unwrap()).collect();
+    numbers.sort_unstable();
+    assert_eq!(numbers, [4, 5, 6, 7, 8, 9]);
+
+    for broker in &brokers[1..] {
+        in_time("it hands over", || match asked(broker, "drain") {
+            (Some(0), ..) => Ok(()),
+            (_, said, why) => Err(said + &why),
+        });
+    }
+    thread::scope(|scope| {
+        for node in [2, 3] {
+            let (first, line) = (&brokers[0], format!("remove --node {node}"));
+            scope.spawn(move || {
+                in_time("it goes", || match asked(first, &line) {
+                    (Some(0), ..) => Ok(()),
+                    (_, said, why) => Err(said + &why),
+                });
+            });
+        }
+    });
+    until_these_vote(&brokers[0], &[1]);
 }

@@ -23,7 +23,7 @@ use super::options::Seat;
 use super::placement::Racks;
 use super::task::Task;
 use crate::cluster::{
-    Answered, Apply, Begin, Carrier, Group, Membership, Receiver, Testimony, Unreached,
+    self, Answered, Apply, Begin, Carrier, Group, Membership, Receiver, Testimony, Unreached,
 };
 use crate::peer::{self, Connected, Handler, Limits, Options, Peer, Peers, Priority};
 use crate::run::Run;
@@ -89,7 +89,8 @@ impl<S: Apply> Door for Receiver<S> {
         let receiver = self.clone();
         async move {
             match timeout(PATIENCE, receiver.follow(&wanted)).await {
-                Ok(Ok(())) | Err(_) => {}
+                // The next look sees what it is by then.
+                Ok(Ok(()) | Err(cluster::Error::Changing)) | Err(_) => {}
                 Ok(Err(why)) => tracing::warn!(%why, "who votes is not changed"),
             }
         }

@@ -223,13 +223,6 @@ impl Coordinator {
         read(&self.store)
     }
 
-    /// Whether there are offsets in a topic of this name.
-    pub(super) fn has_offsets_in(&self, topic: &str) -> bool {
-        let store = self.store();
-        let mut offsets = store.groups().flat_map(|(_, stored)| stored.offsets());
-        offsets.any(|(name, ..)| name == topic)
-    }
-
     /// The groups as they are here and now.
     pub(crate) fn groups(&self) -> MutexGuard<'_, Groups> {
         self.groups.lock().unwrap_or_else(PoisonError::into_inner)

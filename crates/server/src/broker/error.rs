@@ -118,7 +118,8 @@ pub enum Failed {
     #[error(
         "the log of shard {number} ends at entry {end}, and by known-{number} entries up to {durable} were durable here: the disk has lost what it said \
          was durable, and by what is left of the log no other broker votes that could give it back: restore a backup, or, where others \
-         have the cluster, have this broker come to it anew, with an empty directory and another number"
+         have the cluster, have another come in its place, with an empty directory and another number (`plimsoll cluster join`), and once that \
+         votes `plimsoll cluster remove` this one"
     )]
     TooShort {
         /// Which.

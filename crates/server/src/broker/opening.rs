@@ -413,7 +413,8 @@ impl Serving {
             topics.wait_until_all_done()?;
             forget_topics(&groups, &topics.catalog());
         }
-        let letting_go = deleting::let_go(Arc::clone(&topics), Arc::clone(&groups));
+        let letting_go =
+            deleting::let_go(Arc::clone(&topics), Arc::clone(&groups), Arc::clone(company));
         let letting_go = Task::spawn(groups.group.runtime(), letting_go);
         let moving = Task::spawn(runtime, moving::move_on(Arc::clone(&topics), neighbours));
         let (hears, heard) = watch::channel(topics.leads());

@@ -45,6 +45,8 @@ pub(super) const ADDRESS_BYTES_MAX: usize = 512;
 const ROW_BYTES_MIN: usize = 112;
 /// How long a node may take: it hands over within that, or gives up.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// The same where a node waits for its turn, and for others, before it answers.
+const CHANGE_PATIENCE: Duration = Duration::from_secs(12);
 
 /// What a node is asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -212,8 +214,12 @@ pub struct Said {
 /// Asks a node, once.
 pub(super) async fn ask(company: &Company, node: u64, request: Request) -> Result<Vec<u8>, Said> {
     let said = |why: String| Said { node, why, is_its_word: false };
+    let patience = match request {
+        Request::Join { .. } | Request::Remove(_) => CHANGE_PATIENCE,
+        _ => PATIENCE,
+    };
     let asked = company.ask(node, OPERATORS, request.encode());
-    let answer = match timeout(PATIENCE, asked).await {
+    let answer = match timeout(patience, asked).await {
         Ok(answer) => answer.map_err(|why| said(why.to_string()))?,
         Err(_late) => return Err(said("it did not answer in time".to_owned())),
     };

@@ -6,10 +6,13 @@
 //! node was started with counts where the register is of its founder alone: these become its first voters, once all are there.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use serde::Serialize;
+use tokio::sync::{Mutex, MutexGuard};
 use tokio::time::{sleep, timeout};
 
 use super::company::Company;
@@ -118,11 +121,17 @@ pub(crate) struct Registrar {
     topics: Weak<Topics>,
     /// Voters of a shard, where there are so many nodes.
     copies: usize,
+    /// Who chooses nodes, by what the register says, and has that agreed on: one after the other.
+    turn: Mutex<()>,
+    /// Whether others have voted since the node was opened: who was let go since is not to come back by itself.
+    has_grown: AtomicBool,
 }
 
 impl Registrar {
     pub(super) fn new(company: &Arc<Company>, topics: &Arc<Topics>, copies: usize) -> Arc<Self> {
-        Arc::new(Self { company: Arc::clone(company), topics: Arc::downgrade(topics), copies })
+        let (company, topics) = (Arc::clone(company), Arc::downgrade(topics));
+        let (turn, has_grown) = (Mutex::default(), AtomicBool::new(false));
+        Arc::new(Self { company, topics, copies, turn, has_grown })
     }
 
     /// Has a node come that is to be found there, under this number or one that none had: durable on a majority on return.
@@ -175,6 +184,7 @@ impl Registrar {
         if !is_address(address) {
             return Err(NotChanged::NoAddress(address.to_owned()));
         }
+        let _turn = self.turn().await?;
         let register = self.register()?;
         let known = self.addresses(&register);
         let there = |(number, at): (&u64, &String)| (at == address).then_some(*number);
@@ -207,6 +217,7 @@ impl Registrar {
 
     /// As the leader of the control shard.
     async fn strike(&self, node: u64) -> Result<(), NotChanged> {
+        let _turn = self.turn().await?;
         let Membership { voters, nodes } = self.register()?;
         if !nodes.contains_key(&node) {
             let doors = self.company.all_doors();
@@ -233,6 +244,10 @@ impl Registrar {
         in_time(|| topics.group().let_go(node)).await?;
         tracing::info!(node, "a node goes");
         Ok(())
+    }
+
+    async fn turn(&self) -> Result<MutexGuard<'_, ()>, NotChanged> {
+        timeout(PATIENCE, self.turn.lock()).await.map_err(|_late| NotChanged::Late)
     }
 
     /// Whether a node may lead something. This one does, and would not let itself go. Another says so; what it says counts, not that it was
@@ -299,10 +314,14 @@ impl Registrar {
         }
     }
 
-    /// The first voters, where the register is of its founder alone and all are there.
+    /// The first voters, where the register is of its founder alone and all are there, unless it is so again.
     fn first(&self, register: &Membership, here: &BTreeSet<u64>) -> Option<BTreeSet<u64>> {
         let told = self.company.told();
-        let is_first = register.voters.len() == 1 && told.len() > 1;
+        if register.voters.len() > 1 {
+            self.has_grown.store(true, Relaxed);
+        }
+        let has_grown = self.has_grown.load(Relaxed);
+        let is_first = register.voters.len() == 1 && told.len() > 1 && !has_grown;
         let all: BTreeSet<u64> = told.keys().copied().collect();
         (is_first && all.is_subset(here)).then_some(all)
     }

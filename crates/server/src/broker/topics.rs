@@ -498,11 +498,11 @@ impl Topics {
         futures_util::future::select_all(fails).await.0
     }
 
-    /// Topics that are to go, by their names.
-    pub(super) fn deleted(&self) -> Vec<(TopicId, String)> {
+    /// Topics that are to go.
+    pub(super) fn deleted(&self) -> Vec<TopicId> {
         let catalog = self.catalog();
         let deleted = catalog.topics().filter(|(_, topic)| topic.is_deleted);
-        deleted.map(|(id, topic)| (id, topic.name.clone())).collect()
+        deleted.map(|(id, _)| id).collect()
     }
 
     /// Whether no shard has anything of a topic, as this node has heard.

@@ -112,6 +112,10 @@ impl<S: Apply> Receiver<S> {
         vote.insert(self.node);
         if vote != voters {
             self.until_they_have_it(&vote - &voters).await?;
+            // What was wanted before somebody went would have that one back.
+            if membership(&self.engine).voters != voters {
+                return Err(Error::Changing);
+            }
             set_voters(&self.engine, vote, true).await?;
         }
         let known: BTreeSet<u64> = known.into_keys().collect();

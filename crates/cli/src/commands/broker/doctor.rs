@@ -184,7 +184,11 @@ fn last_run(dir: &Path, memory: &Path) -> Vec<Finding> {
         let file = dir.join("cluster");
         return said(State::Bad, format!("{} is not what a broker wrote there", file.display()));
     };
-    let whose = Finding { what, state: State::Good, said: format!("of the broker {cluster}") };
+    let whose = Finding {
+        what,
+        state: State::Good,
+        said: format!("of the broker {cluster}; what lies in it is not read: a start does that"),
+    };
     if dir.join("restored").exists() && !dir.join("run").exists() {
         let restored = "restored from a backup, and not started since".to_owned();
         return vec![whose, Finding { what: "last run", state: State::Note, said: restored }];
