@@ -27,12 +27,13 @@ use super::giver::Giver;
 use super::kept;
 use super::known;
 use super::layout::{
-    self, CONTROL, DURABLE, GROUPS, RECORDS, SHARDS, SHARED, cluster_id, is_founder, is_restored,
+    self, CONTROL, DURABLE, GROUPS, RECORDS, SHARDS, SHARED, cluster_id, is_founder, is_new,
+    is_restored,
 };
 use super::leader::{Bounds, ChapterSize};
 use super::leaders::Leaders;
 use super::members::{Member, Members};
-use super::memory::{RING_BYTES_MIN, forget_ring, has_room, memory, ring, ring_left};
+use super::memory::{RING_BYTES_MIN, forget_ring, has_room, memory, ring, ring_left, ring_there};
 use super::moving;
 use super::neighbours::Neighbours;
 use super::node::{Node, now};
@@ -155,6 +156,13 @@ impl<'a> Place<'a> {
         let founds = seat.is_none() || is_founder(&**dir)?;
         let node = node_of(seat);
         let memory = memory(&options, &**dir, &cluster_id, node)?;
+        // Rings outlive a directory that is lost while the system runs.
+        if let (Some(_), Some(memory)) = (seat, &memory)
+            && is_new(&**dir)?
+            && let Some(number) = ring_there(memory)
+        {
+            return Err(Failed::Lost { node, number });
+        }
         let doubts = put_in_place(dir, node, |number| forget(memory.as_ref(), number))?;
         let decided = Decisions::read(dir)?;
         let in_doubt = doubts.keys().copied().filter(|number| !decided.lifts(*number));

@@ -6,6 +6,7 @@
 //! node was started with counts where the register is of its founder alone: these become its first voters, once all are there.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroU16;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Weak};
@@ -373,7 +374,7 @@ fn grown(register: &Membership, here: &BTreeSet<u64>) -> BTreeSet<u64> {
 fn is_address(text: &str) -> bool {
     let parts = text.rsplit_once(':');
     let is_found =
-        parts.is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok());
+        parts.is_some_and(|(host, port)| !host.is_empty() && port.parse::<NonZeroU16>().is_ok());
     is_found && text.len() <= ADDRESS_BYTES_MAX && text.bytes().all(|byte| byte.is_ascii_graphic())
 }
 

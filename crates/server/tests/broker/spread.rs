@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fs;
 
-use plimsoll_server::broker::{Node, Options, Seat, ShardOverview, found};
+use plimsoll_server::broker::{Failed, Node, Options, Seat, ShardOverview, found};
 use plimsoll_server::kafka::error::ErrorCode;
 
 use super::forwarded::{metadata, three, three_of, until};
@@ -88,4 +88,30 @@ fn a_replica_that_forgot_is_in_doubt_until_it_has_caught_up_whatever_ends_its_pr
     let node = second();
     assert!(node.verdict().starts_with("nothing is lost"), "{}", node.verdict());
     assert_eq!(in_doubt(&node), [2, 4, 6]);
+}
+
+/// It was told to remove its rings, as they were of another log: then it was a broker that never was.
+#[test]
+fn a_broker_that_lost_its_directory_does_not_come_back_though_its_rings_are_there() {
+    let (root, memory) = (tempfile::tempdir().unwrap(), tempfile::tempdir_in("/dev/shm").unwrap());
+    let cluster = found(&root.path().join("1")).unwrap();
+    let members = [(1, "127.0.0.1:1".to_owned()), (2, "127.0.0.1:2".to_owned())];
+    let seat = Seat {
+        cluster,
+        node: 2,
+        members: members.into_iter().collect(),
+        listen: "127.0.0.1:0".parse().unwrap(),
+        clients: ("127.0.0.1".to_owned(), 3),
+        rack: None,
+    };
+    let memory = Some(memory.path().to_owned());
+    let options = Options { memory, seat: Some(seat), ..unsynced() };
+    let own = root.path().join("2");
+    drop(Node::open(&own, options.clone()).unwrap());
+    drop(Node::open(&own, options.clone()).unwrap());
+    fs::remove_dir_all(&own).unwrap();
+    for _ in 0..2 {
+        let lost = Node::open(&own, options.clone()).unwrap_err();
+        assert!(matches!(lost, Failed::Lost { node: 2, .. }), "{lost}");
+    }
 }

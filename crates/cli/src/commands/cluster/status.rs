@@ -1,6 +1,6 @@
 //! `plimsoll cluster status`: who leads what, and after a loss what is left.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 use anyhow::{Context, Result};
@@ -109,6 +109,18 @@ fn said(rolls: &[Roll]) -> String {
                 .to_owned(),
         );
     }
+    let unreached: Vec<&Roll> = rolls.iter().filter(|roll| roll.condition == "unreached").collect();
+    let missing: BTreeSet<&u64> = unreached.iter().flat_map(|roll| &roll.missing).collect();
+    if !missing.is_empty() {
+        said.push(format!(
+            "bring back node {}: until then shards that are unreached take and give nothing, and nothing can be decided of them\n",
+            listed(missing)
+        ));
+    } else if !unreached.is_empty() {
+        said.push(
+            "nothing can be decided of shards that are unreached: restore a backup\n".to_owned(),
+        );
+    }
     let digests: Vec<String> =
         records.iter().map(|roll| format!(" --digest {}", roll.digest)).collect();
     if !digests.is_empty() {
@@ -133,6 +145,9 @@ fn one(roll: &Roll) -> String {
     let how = match (roll.leader, &*roll.condition) {
         (Some(leader), _) => format!("led by node {leader}"),
         (None, "fenced") => "FENCED: nobody leads it, and too many may have forgotten".to_owned(),
+        (None, "unreached") if !roll.empty.is_empty() => {
+            "unreached: of its voters too few answer that did not begin it anew".to_owned()
+        }
         (None, "unreached") => "unreached: fewer than a majority of its voters answer".to_owned(),
         (None, other) => other.to_owned(),
     };
@@ -263,5 +278,31 @@ mod tests {
         ] {
             assert!(said.contains(part), "{part}:\n{said}");
         }
+    }
+
+    #[test]
+    fn of_an_unreached_shard_it_is_said_who_is_to_be_brought_back() {
+        let roll = |missing, empty| Roll {
+            shard: 1,
+            condition: "unreached".to_owned(),
+            leader: None,
+            generation: 0,
+            guaranteed: 41,
+            durable: 41,
+            best_tail: (35, 41),
+            committed: 41,
+            voters: vec![1, 2, 3],
+            missing,
+            empty,
+            absent: Vec::new(),
+            digest: "5f0c".to_owned(),
+            rows: Vec::new(),
+        };
+        let away = said(&[roll(vec![1, 3], Vec::new()), roll(vec![3], vec![1])]);
+        assert!(away.contains("unreached: fewer than a majority of its voters answer;"), "{away}");
+        assert!(away.contains("too few answer that did not begin it anew;"), "{away}");
+        assert!(away.contains("\nbring back node 1, 3: until then"), "{away}");
+        let here = said(&[roll(Vec::new(), vec![1, 3])]);
+        assert!(here.contains("restore a backup") && !here.contains("bring back"), "{here}");
     }
 }
