@@ -1,4 +1,4 @@
-//! [`print`]: what a broker does and meets, an event a line, on stderr.
+//! [`print()`]: what a broker does and meets, an event a line, on stderr.
 
 use std::{env, io};
 
@@ -17,8 +17,10 @@ pub(crate) fn print() -> Result<()> {
         Err(env::VarError::NotPresent) => LevelFilter::INFO,
         Err(env::VarError::NotUnicode(word)) => return Err(unknown(&word.to_string_lossy())),
     };
-    // The engine's are for who works on it.
-    let own = Targets::new().with_target("plimsoll", level);
+    // The engine's are for who works on it, and what a log finds at each opening is told in the server's words.
+    let own = Targets::new()
+        .with_target("plimsoll_server", level)
+        .with_target("plimsoll", level.min(LevelFilter::WARN));
     // Where stderr takes none nobody can be told.
     let lines = fmt::layer().with_writer(io::stderr).with_ansi(false).with_target(false);
     let lines = lines.log_internal_errors(false).with_filter(own);

@@ -141,12 +141,6 @@ pub(super) fn is_founder(dir: &dyn Dir) -> Result<bool, Failed> {
     Ok(dir.list().map_err(Failed::Directory)?.iter().any(|name| name == FOUNDER))
 }
 
-/// Whether no broker ever had a shard here.
-pub(super) fn is_new(dir: &dyn Dir) -> Result<bool, Failed> {
-    let names = dir.list().map_err(Failed::Directory)?;
-    Ok(!SHARDS.into_iter().any(|number| names.contains(&shard(number))))
-}
-
 /// Whether it was restored, once.
 pub(super) fn is_restored(dir: &dyn Dir) -> Result<bool, Failed> {
     Ok(dir.list().map_err(Failed::Directory)?.iter().any(|name| name == RESTORED))

@@ -22,13 +22,12 @@ use super::decided::Decisions;
 use super::deleting;
 use super::desk::Desk;
 use super::domains::Domains;
-use super::error::Failed;
+use super::error::{Failed, found};
 use super::giver::Giver;
 use super::kept;
 use super::known;
 use super::layout::{
-    self, CONTROL, DURABLE, GROUPS, RECORDS, SHARDS, SHARED, cluster_id, is_founder, is_new,
-    is_restored,
+    self, CONTROL, DURABLE, GROUPS, RECORDS, SHARDS, SHARED, cluster_id, is_founder, is_restored,
 };
 use super::leader::{Bounds, ChapterSize};
 use super::leaders::Leaders;
@@ -469,6 +468,11 @@ fn meet(node: &Node, listener: TcpListener, in_doubt: BTreeSet<u32>) -> Result<V
         meeting.push(Task::spawn(runtime, trusted));
     }
     Ok(meeting)
+}
+
+/// Whether no broker ever had a shard of records in this directory.
+fn is_new(dir: &dyn Dir) -> Result<bool, Failed> {
+    Ok(found(dir.open_dir(&layout::shard(SHARED[0])))?.is_none())
 }
 
 /// What memory has of another log of a shard is none of this one.

@@ -170,17 +170,25 @@ impl Recovery {
         let (Some(topics), Some(groups)) = (self.topics.upgrade(), self.groups.upgrade()) else {
             return Vec::new();
         };
-        let mut outlines =
-            vec![(CONTROL, topics.group().outline()), (GROUPS, groups.group.outline())];
-        outlines.extend(topics.shards().iter().map(|shard| (shard.number, shard.group.outline())));
-        let row = |(shard, outline): (u32, Outline)| {
+        let mut outlines = vec![
+            (CONTROL, topics.group().outline(), false),
+            (GROUPS, groups.group.outline(), groups.group.lack().is_some()),
+        ];
+        outlines.extend(
+            topics
+                .shards()
+                .iter()
+                .map(|shard| (shard.number, shard.group.outline(), shard.group.lack().is_some())),
+        );
+        let row = |(shard, outline, lacks): (u32, Outline, bool)| {
             let whose = (shard, self.company.node(), self.own.incarnation);
             // What is not known any more is nothing that anybody has to know.
             let then = known::read(&*self.root, shard).unwrap_or_default();
             let doubts = &self.own.doubts;
             let is_anew = outline.is_dirty && self.own.anew.contains(&shard);
             let said = doubts.get(&shard).map_or(&*self.own.verdict, |why| why);
-            Row { is_anew, ..Row::of(whose, plimsoll_sync::boot_id(), outline, then, said) }
+            let row = Row::of(whose, plimsoll_sync::boot_id(), outline, then, said);
+            Row { is_anew, lacks, ..row }
         };
         outlines.into_iter().map(row).collect()
     }

@@ -4,7 +4,8 @@
 //! a row
 //!  0 version     u8   1
 //!  1 flags       u8   1: in doubt, 2: its vote was granted, 4: it leads,
-//!                  8: it began anew, and has not caught up since
+//!                  8: it began anew, and has not caught up since,
+//!                 16: it lacks what the others have let go of
 //!  2 shard       u32
 //!  6 node        u64
 //! 14 incarnation u64
@@ -37,6 +38,7 @@ const IN_DOUBT: u8 = 1;
 const GRANTED: u8 = 2;
 const LEADS: u8 = 4;
 const ANEW: u8 = 8;
+const LACKS: u8 = 16;
 
 /// What a node says of its replica of a shard. Indexes are the log's; 0 is none.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -55,6 +57,8 @@ pub struct Row {
     pub is_in_doubt: bool,
     /// Whether it began anew, and has not caught up with a leader since: what it has says nothing of what it had.
     pub is_anew: bool,
+    /// Whether it lacks what the others have let go of, and is to be given it.
+    pub lacks: bool,
     /// The term of its vote.
     pub vote_term: u64,
     /// For whom that was.
@@ -148,6 +152,7 @@ impl Row {
             boot: boot.map_or(String::new(), |boot| format!("{boot:032x}")),
             is_in_doubt: outline.is_dirty,
             is_anew: false,
+            lacks: false,
             vote_term,
             voted_for,
             is_granted,
@@ -171,7 +176,8 @@ impl Row {
             doubt
                 | flag(self.is_granted, GRANTED)
                 | flag(self.leads, LEADS)
-                | flag(self.is_anew, ANEW),
+                | flag(self.is_anew, ANEW)
+                | flag(self.lacks, LACKS),
         ]);
         to.extend_from_slice(&self.shard.to_le_bytes());
         for field in [self.node, self.incarnation, self.generation] {
@@ -194,7 +200,7 @@ impl Row {
         if version != VERSION {
             return Err(Malformed::Field("the version of a row", version.into()));
         }
-        if flags & !(IN_DOUBT | GRANTED | LEADS | ANEW) != 0 {
+        if flags & !(IN_DOUBT | GRANTED | LEADS | ANEW | LACKS) != 0 {
             return Err(Malformed::Field("flags of a row", flags.into()));
         }
         let has = |flag| flags & flag != 0;
@@ -218,6 +224,7 @@ impl Row {
             boot: boot.map_or(String::new(), |boot| format!("{boot:032x}")),
             is_in_doubt: has(IN_DOUBT),
             is_anew: has(ANEW),
+            lacks: has(LACKS),
             vote_term,
             voted_for,
             is_granted: has(GRANTED),
@@ -310,11 +317,11 @@ impl Roll {
     }
 }
 
-/// What is durable may grow while somebody looks, and what is said is for people.
+/// What is durable may grow while somebody looks, as what is given may; what is said is for people.
 fn digest<'a>(rows: impl Iterator<Item = &'a Row>) -> u128 {
     let mut bytes = Vec::new();
     for row in rows {
-        Row { said: String::new(), synced: 0, ..row.clone() }.encode(&mut bytes);
+        Row { said: String::new(), synced: 0, lacks: false, ..row.clone() }.encode(&mut bytes);
     }
     XxHash3_128::oneshot(&bytes)
 }

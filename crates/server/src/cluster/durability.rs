@@ -174,7 +174,11 @@ impl Durability {
         let mut known = self.unwell.lock().unwrap_or_else(PoisonError::into_inner);
         if *known != unwell {
             for (voter, why) in unwell.iter().filter(|(voter, why)| known.get(voter) != Some(why)) {
-                tracing::info!(voter, %why, "a voter is not well");
+                match why {
+                    // That its process is gone, or its connection, is told elsewhere, once and not by each shard.
+                    Unwell::Away => tracing::debug!(voter, %why, "a voter is not well"),
+                    _ => tracing::info!(voter, %why, "a voter is not well"),
+                }
             }
             *known = unwell;
         }

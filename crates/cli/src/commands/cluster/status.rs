@@ -50,6 +50,8 @@ struct Row {
     generation: u64,
     boot: String,
     is_in_doubt: bool,
+    #[serde(default)]
+    lacks: bool,
     vote_term: u64,
     voted_for: u64,
     last_term: u64,
@@ -190,6 +192,9 @@ fn one(roll: &Roll) -> String {
         if row.is_in_doubt {
             line(format_args!("        {}", row.said));
         }
+        if row.lacks {
+            line(format_args!("        it lacks what the others have let go of: it is given that"));
+        }
     }
     if is_fenced {
         let (term, last) = roll.best_tail;
@@ -236,6 +241,7 @@ mod tests {
             generation: 0,
             boot: "0123456789abcdef0123456789abcdef".to_owned(),
             is_in_doubt: node != 2,
+            lacks: node == 3,
             vote_term: 4,
             voted_for: 1,
             last_term: 4,
@@ -268,6 +274,7 @@ mod tests {
             "node 7 began it anew, and what it has does not count before it has caught up\n",
             "no answer of node 5, 6, without a vote\n",
             "   1  in doubt            3  01234567         1 in 4          199 of 4           198           180           120",
+            "the system was started anew\n        it lacks what the others have let go of: it is given that\n  ",
             "guaranteed  all up to entry 120",
             "lost        entries 121 to 130 were durable on a majority, and no log of those that vote and answer has them",
             "best tail   entry 199 of term 4",
