@@ -29,7 +29,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<Exit> {
         output::text(&config.print())?;
         return Ok(Exit::Ok);
     }
-    events::print()?;
+    let _events = events::print()?;
     serve(&config, args.typed.until_stdin_ends)
 }
 

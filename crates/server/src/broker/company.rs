@@ -300,6 +300,14 @@ impl Company {
             let mut now: BTreeMap<_, _> = self.connected().into_iter().filter_map(told).collect();
             now.insert(self.node, own.clone());
             if now != here {
+                for node in
+                    now.keys().filter(|node| !here.contains_key(node) && **node != self.node)
+                {
+                    tracing::info!(node, "another broker is here");
+                }
+                for node in here.keys().filter(|node| !now.contains_key(node)) {
+                    tracing::warn!(node, "another broker is away");
+                }
                 members.set(now.clone());
                 here = now;
             }

@@ -7,7 +7,7 @@
 //! 4. The controller frees the name.
 //!
 //! Each looks at the catalog, which every node has: whoever leads goes on where another stopped. A coordinator forgets once it knows
-//! itself that the topic goes: from then on it takes no offsets for its name.
+//! itself that the topic goes: from then on it takes no offsets for its name. Another that coordinates after it may be behind, and take some.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -30,7 +30,9 @@ use crate::shard::TopicId;
 const FORGETTING: u32 = u32::MAX - 5;
 const VERSION: u8 = 1;
 /// How long its answer is waited for before it is asked again.
-const PATIENCE: Duration = Duration::from_secs(5);
+const PATIENCE: Duration = Duration::from_secs(2);
+/// How long it tries.
+const HELD: Duration = Duration::from_secs(1);
 
 /// Goes on for as long as the node does.
 pub(super) async fn let_go(topics: Arc<Topics>, groups: Arc<Coordinator>, company: Arc<Company>) {
@@ -101,19 +103,23 @@ async fn is_forgotten(
 
 /// Forgets offsets in a topic that goes, as far as this node knows, if it coordinates; whether they are.
 async fn forget(topics: &Topics, groups: &Coordinator, id: TopicId) -> bool {
-    let name = {
-        let catalog = topics.catalog();
-        catalog.topic(id).filter(|topic| topic.is_deleted).map(|topic| topic.name.clone())
-    };
-    match name {
-        Some(name) if groups.leads() => {
-            matches!(groups.ask(Asked::TopicIsGone(name)).await, Answer::Done)
-        }
-        _ => false,
+    match name_of(topics, id) {
+        Some(name) => forget_name(groups, name).await,
+        None => false,
     }
 }
 
-/// Where other nodes ask. It does not keep the shards from being closed.
+/// Of a topic that goes, as far as this node knows.
+fn name_of(topics: &Topics, id: TopicId) -> Option<String> {
+    let catalog = topics.catalog();
+    catalog.topic(id).filter(|topic| topic.is_deleted).map(|topic| topic.name.clone())
+}
+
+async fn forget_name(groups: &Coordinator, name: String) -> bool {
+    groups.leads() && matches!(groups.ask(Asked::TopicIsGone(name)).await, Answer::Done)
+}
+
+/// Where other nodes ask. It keeps groups from being closed for [`HELD`] at most.
 #[derive(Debug)]
 struct Forgetting {
     topics: Weak<Topics>,
@@ -122,7 +128,7 @@ struct Forgetting {
 
 impl Door for Forgetting {
     fn answer(&self, from: Peer, request: &Bytes) -> BoxFuture<'static, Vec<Bytes>> {
-        let both = self.topics.upgrade().zip(self.groups.upgrade());
+        let (topics, groups) = (self.topics.upgrade(), self.groups.upgrade());
         let topic = match request.split_first() {
             Some((&VERSION, id)) => id.try_into().ok().map(TopicId),
             _ => None,
@@ -132,8 +138,11 @@ impl Door for Forgetting {
                 tracing::warn!(node = from.node, "a node asks for what is not understood");
                 return Vec::new();
             };
-            let is_forgotten = match both {
-                Some((topics, groups)) => forget(&topics, &groups, id).await,
+            let name = topics.and_then(|topics| name_of(&topics, id));
+            let is_forgotten = match groups.zip(name) {
+                Some((groups, name)) => {
+                    timeout(HELD, forget_name(&groups, name)).await.unwrap_or(false)
+                }
                 None => false,
             };
             vec![Bytes::copy_from_slice(&[VERSION, u8::from(is_forgotten)])]

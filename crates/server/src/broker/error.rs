@@ -34,6 +34,19 @@ pub enum Failed {
         number: u32,
     },
 
+    /// The directory is new, and memory is not.
+    #[error(
+        "this directory is new, but {rings} has what a broker {node} of this cluster acknowledged: if that has its directory on a disk \
+         that is not mounted, mount it; if it is lost, have another come in its place (`plimsoll cluster join`); if there never \
+         was more, or it was removed from the cluster, remove {rings}"
+    )]
+    RingsLeft {
+        /// The number under which it was started.
+        node: u64,
+        /// Where its rings are.
+        rings: String,
+    },
+
     /// The node has forgotten starts that others know of.
     #[error(
         "the others know of a later start of node {node}: its disk went back to an earlier state, or this is a copy of its \

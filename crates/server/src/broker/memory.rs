@@ -35,9 +35,9 @@ pub(super) fn forget_ring(memory: &OsDir, number: u32) -> Result<(), Failed> {
     }
 }
 
-/// A shard of which there is a ring.
-pub(super) fn ring_there(memory: &OsDir) -> Option<u32> {
-    SHARED.into_iter().find(|number| memory.path().join(ring(*number)).exists())
+/// Whether there is the ring of any shard.
+pub(super) fn has_ring(memory: &OsDir) -> bool {
+    SHARED.into_iter().any(|number| memory.path().join(ring(number)).exists())
 }
 
 /// The size of the rings that are there: they may hold records, and are opened as they are or not at all. All are made alike.

@@ -32,7 +32,7 @@ use super::layout::{
 use super::leader::{Bounds, ChapterSize};
 use super::leaders::Leaders;
 use super::members::{Member, Members};
-use super::memory::{RING_BYTES_MIN, forget_ring, has_room, memory, ring, ring_left, ring_there};
+use super::memory::{RING_BYTES_MIN, forget_ring, has_ring, has_room, memory, ring, ring_left};
 use super::moving;
 use super::neighbours::Neighbours;
 use super::node::{Node, now};
@@ -72,9 +72,10 @@ impl Node {
         let mut place = Place::take(dir, options)?;
         let listener = place.listener.take();
         let (mut past, records) = place.begin()?;
-        let Serving { tasks, heard, topics, groups } = Serving::begin(&place, &mut past, records)?;
-        let (own, verdict, in_doubt) =
-            (past.own(&place)?, past.said(&place), past.in_doubt(&place));
+        let serving = Serving::begin(&place, &mut past, records)?;
+        let own = past.own(&place)?;
+        let (verdict, in_doubt) = (past.said(&place), past.in_doubt(&place));
+        let Serving { tasks, heard, topics, groups } = serving;
         let Place { lock, cluster_id, company, memory, promise, options, .. } = place;
         let leaders = Leaders::new(&company, &topics, &groups);
         let recovery = Recovery::new(&company, &topics, &groups, dir, own);
@@ -158,9 +159,10 @@ impl<'a> Place<'a> {
         // Rings outlive a directory that is lost while the system runs.
         if let (Some(_), Some(memory)) = (seat, &memory)
             && is_new(&**dir)?
-            && let Some(number) = ring_there(memory)
+            && has_ring(memory)
         {
-            return Err(Failed::Lost { node, number });
+            let rings = memory.path().display().to_string();
+            return Err(Failed::RingsLeft { node, rings });
         }
         let doubts = put_in_place(dir, node, |number| forget(memory.as_ref(), number))?;
         let decided = Decisions::read(dir)?;
@@ -360,9 +362,13 @@ impl Past {
         let unknown = SHARDS.into_iter().filter(|number| known::is_damaged(&**place.dir, *number));
         for number in unknown {
             let noted = layout::known(number);
-            said += &format!(
-                "; {noted} is damaged: it does not tell what the disk lost of the end of shard {number}"
-            );
+            let untold = match SHARED.contains(&number) {
+                true => {
+                    format!("after a loss less of shard {number} may be called durable than was")
+                }
+                false => format!("what the disk lost of the end of shard {number} is not missed"),
+            };
+            said += &format!("; {noted} cannot be read: {untold}");
         }
         said
     }

@@ -321,8 +321,7 @@ impl Recovery {
             let own = rows.iter().find(|row| row.shard == decided.number);
             let own = own.filter(|_| RECORDS.contains(&decided.number));
             let own = own.ok_or_else(|| "it has no such shard".to_owned())?;
-            let same = |row: &Row| Row { said: String::new(), synced: 0, ..row.clone() };
-            if same(own) != same(shown) {
+            if own.told() != shown.told() {
                 return Err("it is not as it was shown any more".to_owned());
             }
             if decided.generation <= own.generation {

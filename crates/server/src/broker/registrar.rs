@@ -229,6 +229,9 @@ impl Registrar {
             }
             return Err(NotChanged::NoNode { node, nodes: nodes.into_keys().collect() });
         }
+        if voters.len() > 1 {
+            self.has_grown.store(true, Relaxed);
+        }
         let here = self.here();
         let stay: BTreeSet<u64> = voters.iter().copied().filter(|voter| *voter != node).collect();
         if stay.is_empty() {
@@ -248,7 +251,7 @@ impl Registrar {
     }
 
     async fn turn(&self) -> Result<MutexGuard<'_, ()>, NotChanged> {
-        timeout(PATIENCE, self.turn.lock()).await.map_err(|_late| NotChanged::Late)
+        timeout(PATIENCE + AWAY, self.turn.lock()).await.map_err(|_late| NotChanged::Late)
     }
 
     /// Whether a node may lead something. This one does, and would not let itself go. Another says so; what it says counts, not that it was

@@ -168,6 +168,11 @@ impl Row {
         }
     }
 
+    /// What is decided on: what is durable may grow while somebody looks, as what is given may, and what is said is for people.
+    pub(super) fn told(&self) -> Self {
+        Self { said: String::new(), synced: 0, lacks: false, ..self.clone() }
+    }
+
     pub(super) fn encode(&self, to: &mut Vec<u8>) {
         let flag = |is: bool, flag| if is { flag } else { 0 };
         let doubt = flag(self.is_in_doubt, IN_DOUBT);
@@ -317,11 +322,10 @@ impl Roll {
     }
 }
 
-/// What is durable may grow while somebody looks, as what is given may; what is said is for people.
 fn digest<'a>(rows: impl Iterator<Item = &'a Row>) -> u128 {
     let mut bytes = Vec::new();
     for row in rows {
-        Row { said: String::new(), synced: 0, lacks: false, ..row.clone() }.encode(&mut bytes);
+        row.told().encode(&mut bytes);
     }
     XxHash3_128::oneshot(&bytes)
 }

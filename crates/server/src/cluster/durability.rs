@@ -175,7 +175,7 @@ impl Durability {
         if *known != unwell {
             for (voter, why) in unwell.iter().filter(|(voter, why)| known.get(voter) != Some(why)) {
                 match why {
-                    // That its process is gone, or its connection, is told elsewhere, once and not by each shard.
+                    // That is told by its connection, once and not by each shard.
                     Unwell::Away => tracing::debug!(voter, %why, "a voter is not well"),
                     _ => tracing::info!(voter, %why, "a voter is not well"),
                 }

@@ -112,6 +112,6 @@ fn a_broker_that_lost_its_directory_does_not_come_back_though_its_rings_are_ther
     fs::remove_dir_all(&own).unwrap();
     for _ in 0..2 {
         let lost = Node::open(&own, options.clone()).unwrap_err();
-        assert!(matches!(lost, Failed::Lost { node: 2, .. }), "{lost}");
+        assert!(matches!(lost, Failed::RingsLeft { node: 2, .. }), "{lost}");
     }
 }

@@ -40,6 +40,11 @@ impl Roll {
     fn steers(&self) -> bool {
         self.shard < 2
     }
+
+    /// Whether enough of its voters have what they had, be they here or not.
+    fn may_come_back(&self) -> bool {
+        self.voters.len().saturating_sub(self.empty.len()) > self.voters.len() / 2
+    }
 }
 
 /// What a node says of its replica.
@@ -111,17 +116,22 @@ fn said(rolls: &[Roll]) -> String {
                 .to_owned(),
         );
     }
-    let unreached: Vec<&Roll> = rolls.iter().filter(|roll| roll.condition == "unreached").collect();
-    let missing: BTreeSet<&u64> = unreached.iter().flat_map(|roll| &roll.missing).collect();
+    let unreached = rolls.iter().filter(|roll| roll.condition == "unreached");
+    let (waiting, gone): (Vec<&Roll>, Vec<&Roll>) =
+        unreached.partition(|roll| roll.may_come_back());
+    let missing: BTreeSet<&u64> = waiting.iter().flat_map(|roll| &roll.missing).collect();
     if !missing.is_empty() {
         said.push(format!(
-            "bring back node {}: until then shards that are unreached take and give nothing, and nothing can be decided of them\n",
+            "bring back node {}, or as many as make a majority: until then shards that are unreached take and give nothing, and \
+             nothing can be decided of them\n",
             listed(missing)
         ));
-    } else if !unreached.is_empty() {
-        said.push(
-            "nothing can be decided of shards that are unreached: restore a backup\n".to_owned(),
-        );
+    }
+    if !gone.is_empty() {
+        said.push(format!(
+            "nothing can be decided of shard {}, of which too few voters have what they had: restore a backup\n",
+            listed(gone.iter().map(|roll| &roll.shard))
+        ));
     }
     let digests: Vec<String> =
         records.iter().map(|roll| format!(" --digest {}", roll.digest)).collect();
@@ -134,8 +144,8 @@ fn said(rolls: &[Roll]) -> String {
     said.join("\n")
 }
 
-fn listed<'a>(nodes: impl IntoIterator<Item = &'a u64>) -> String {
-    nodes.into_iter().map(u64::to_string).collect::<Vec<_>>().join(", ")
+fn listed<'a, N: ToString + 'a>(numbers: impl IntoIterator<Item = &'a N>) -> String {
+    numbers.into_iter().map(N::to_string).collect::<Vec<_>>().join(", ")
 }
 
 fn one(roll: &Roll) -> String {
@@ -193,7 +203,9 @@ fn one(roll: &Roll) -> String {
             line(format_args!("        {}", row.said));
         }
         if row.lacks {
-            line(format_args!("        it lacks what the others have let go of: it is given that"));
+            line(format_args!(
+                "        it lacks what the others have let go of: whoever leads gives it that"
+            ));
         }
     }
     if is_fenced {
@@ -274,7 +286,7 @@ mod tests {
             "node 7 began it anew, and what it has does not count before it has caught up\n",
             "no answer of node 5, 6, without a vote\n",
             "   1  in doubt            3  01234567         1 in 4          199 of 4           198           180           120",
-            "the system was started anew\n        it lacks what the others have let go of: it is given that\n  ",
+            "the system was started anew\n        it lacks what the others have let go of: whoever leads gives it that\n  ",
             "guaranteed  all up to entry 120",
             "lost        entries 121 to 130 were durable on a majority, and no log of those that vote and answer has them",
             "best tail   entry 199 of term 4",
@@ -308,8 +320,8 @@ mod tests {
         let away = said(&[roll(vec![1, 3], Vec::new()), roll(vec![3], vec![1])]);
         assert!(away.contains("unreached: fewer than a majority of its voters answer;"), "{away}");
         assert!(away.contains("too few answer that did not begin it anew;"), "{away}");
-        assert!(away.contains("\nbring back node 1, 3: until then"), "{away}");
-        let here = said(&[roll(Vec::new(), vec![1, 3])]);
-        assert!(here.contains("restore a backup") && !here.contains("bring back"), "{here}");
+        assert!(away.contains("\nbring back node 1, 3, or as many as make a majority"), "{away}");
+        let gone = said(&[roll(vec![2], vec![1, 3])]);
+        assert!(gone.contains("shard 1, of which too few") && !gone.contains("bring"), "{gone}");
     }
 }
