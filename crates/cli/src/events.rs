@@ -27,14 +27,14 @@ enum Said {
     End(Sender<()>),
 }
 
-/// What hands lines to the thread. Dropping it waits until they are there, not for long.
+/// What hands lines to the thread.
 #[derive(Debug, Clone)]
 struct Lines {
     thread: SyncSender<Said>,
     untold: Arc<AtomicU64>,
 }
 
-/// Has events printed for as long as it is there.
+/// Has events printed for as long as it is there. Dropping it waits until those that were taken are there, not for long.
 #[derive(Debug)]
 pub(crate) struct Events(Lines);
 

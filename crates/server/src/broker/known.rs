@@ -37,8 +37,8 @@ pub(super) fn read(dir: &dyn Dir, number: u32) -> Option<(u64, u64)> {
     (bytes[..read] == encode(number, known)).then_some(known)
 }
 
-/// Whether something was noted, and cannot be read: its disk has damaged it.
-pub(super) fn is_damaged(dir: &dyn Dir, number: u32) -> bool {
+/// Whether something was noted, and cannot be read.
+pub(super) fn is_unreadable(dir: &dyn Dir, number: u32) -> bool {
     let opened = dir.open(&layout::known(number), SyncMethod::ORDINARY.access());
     let is_there = opened.map_or_else(|why| why.kind() != Some(ErrorKind::NotFound), |_| true);
     is_there && read(dir, number).is_none()
@@ -115,10 +115,10 @@ mod tests {
         assert_eq!(encode(2, (12, 9))[..24], *b"PLIMKNOW\x01\0\0\0\x02\0\0\0\x0c\0\0\0\0\0\0\0");
         dir.rename("known-2", "known-3").unwrap();
         assert_eq!(read(&dir, 3), None);
-        assert!(is_damaged(&dir, 3) && !is_damaged(&dir, 2));
+        assert!(is_unreadable(&dir, 3) && !is_unreadable(&dir, 2));
         write(&dir, 3, (12, 9)).unwrap();
-        assert!(!is_damaged(&dir, 3));
+        assert!(!is_unreadable(&dir, 3));
         dir.open("known-3", Access::default()).unwrap().write_at(&[13], 16).unwrap();
-        assert!(is_damaged(&dir, 3));
+        assert!(is_unreadable(&dir, 3));
     }
 }

@@ -135,9 +135,11 @@ struct Place<'a> {
     options: Options,
     crew: Arc<Crew>,
     company: Arc<Company>,
-    /// Shards that are in doubt since an earlier start, and why: but for those that a decision lifts it from.
+    /// Shards that were in doubt when the last run ended, and why; a decision may lift that.
     doubts: BTreeMap<u32, &'static str>,
     decided: Decisions,
+    /// Shards of which it cannot be read how far they were durable: before anything is noted anew.
+    unread: Vec<u32>,
     lock: Lock,
 }
 
@@ -166,6 +168,8 @@ impl<'a> Place<'a> {
         }
         let doubts = put_in_place(dir, node, |number| forget(memory.as_ref(), number))?;
         let decided = Decisions::read(dir)?;
+        let unread = SHARDS.into_iter().filter(|number| known::is_unreadable(&**dir, *number));
+        let unread = unread.collect();
         let in_doubt = doubts.keys().copied().filter(|number| !decided.lifts(*number));
         let company = Company::new(seat, founds, in_doubt.collect());
         let ring_bytes = ring_left(memory.as_ref()).unwrap_or(options.ring_bytes);
@@ -186,6 +190,7 @@ impl<'a> Place<'a> {
             company,
             doubts,
             decided,
+            unread,
             lock,
         })
     }
@@ -359,10 +364,9 @@ impl Past {
         if !self.forgot.is_empty() {
             said += "; it asks the other brokers for them, and votes once it has caught up";
         }
-        let unknown = SHARDS.into_iter().filter(|number| known::is_damaged(&**place.dir, *number));
-        for number in unknown {
-            let noted = layout::known(number);
-            let untold = match SHARED.contains(&number) {
+        for number in &place.unread {
+            let noted = layout::known(*number);
+            let untold = match SHARED.contains(number) {
                 true => {
                     format!("after a loss less of shard {number} may be called durable than was")
                 }
