@@ -190,10 +190,11 @@ fn until_all_is_read(brokers: &mut BTreeMap<u64, Broker>, count: u64) {
         brokers.get_mut(&leader).is_some_and(|leads| {
             let is_led = leads.fetch("orders", 0, UNCOMMITTED).error_code == ErrorCode::None;
             let read = is_led.then(|| leads.consume("orders", UNCOMMITTED));
-            let mut read: Vec<_> = read.into_iter().flatten().map(|(_, value)| value).collect();
+            let (offsets, mut values): (Vec<_>, Vec<_>) = read.into_iter().flatten().unzip();
+            let has_no_gap = offsets.into_iter().zip(0..).all(|(offset, at)| offset == at);
             // One whose answer was lost was sent again: so there may be more.
-            read.dedup();
-            read == all
+            values.dedup();
+            has_no_gap && values == all
         })
     });
 }
