@@ -247,7 +247,8 @@ impl Node {
         let groups = alone(groups, |groups| groups.group.runtime().clone()).close();
         let mut ends = Ends::new();
         let topics = alone(topics, |topics| topics.group().runtime().clone());
-        for shard in topics.close()? {
+        // The first has the connections to the others on its runtime, and what the rest waits for comes over these.
+        for shard in topics.close()?.into_iter().rev() {
             let number = shard.number;
             let shard = alone(shard, |shard| shard.group.runtime().clone());
             ends.insert(number, shard.close()?);

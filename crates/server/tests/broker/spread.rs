@@ -4,10 +4,13 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fs;
 
-use plimsoll_server::broker::{Failed, Node, Options, Seat, ShardOverview, found};
+use plimsoll_log::Policy;
+use plimsoll_server::broker::{Failed, Node, Options, Seat, ShardOverview, found, snapshot_of};
 use plimsoll_server::kafka::error::ErrorCode;
 
-use super::forwarded::{metadata, three, three_of, until};
+use plimsoll_sync::OsDir;
+
+use super::forwarded::{create, metadata, three, three_of, until};
 use super::{Broker, CreatableTopic, CreateTopicsRequest, UNCOMMITTED, unsynced};
 
 /// One broker led all of them.
@@ -45,6 +48,50 @@ fn partitions_of_a_topic_are_led_by_all_three_brokers() {
         let leads = brokers.get_mut(&u64::try_from(leader).unwrap()).unwrap();
         assert_eq!(leads.produce(topic, topic).error_code, ErrorCode::None);
         assert_eq!(leads.consume(topic, UNCOMMITTED), [(0, topic.to_owned())]);
+    }
+    for (_, broker) in brokers {
+        broker.close();
+    }
+}
+
+/// What they waited for came over connections that ended with the first of them: each of the others waited for 3 s, and then kept nothing.
+#[test]
+fn a_broker_that_ends_keeps_the_state_of_all_its_shards() {
+    let root = tempfile::tempdir().unwrap();
+    let flush = Policy::everysec();
+    let mut brokers = three(root.path(), &Options { allows_one_domain: true, flush, ..unsynced() });
+    let topics = ["one", "two", "three"];
+    for topic in topics {
+        let made = create(brokers.get_mut(&1).unwrap(), topic, 3);
+        assert_eq!(made, ErrorCode::None);
+    }
+    let of_records = |broker: &Broker| -> Vec<ShardOverview> {
+        let shards = broker.node.shards().into_iter();
+        shards.filter(|shard| [2, 4, 6].contains(&shard.number)).collect()
+    };
+    // What is guarded is durable before anybody hears of it.
+    until("they acknowledge from memory", || {
+        let led = brokers.values().flat_map(of_records).filter(|shard| shard.leads);
+        led.filter(|shard| !shard.is_guarded).count() == topics.len()
+    });
+    for topic in topics {
+        until("it is taken", || {
+            let found = metadata(brokers.get_mut(&1).unwrap(), topic, false);
+            let leader = u64::try_from(found.topics[0].partitions[0].leader_id).unwrap_or(1);
+            brokers.get_mut(&leader).unwrap().produce(topic, topic).error_code == ErrorCode::None
+        });
+    }
+    let committed = |broker: &Broker| -> Vec<u64> {
+        of_records(broker).iter().map(|shard| shard.committed).collect()
+    };
+    let ends = brokers.values().map(committed).max().unwrap();
+    until("all of it is there", || committed(&brokers[&3]) >= ends);
+    brokers.remove(&3).unwrap().close();
+    let dir = OsDir::open(&root.path().join("3")).unwrap();
+    for number in [2, 4, 6] {
+        let state = snapshot_of(&dir, number).unwrap().expect("something was applied");
+        let records = state.partitions().map(|(_, partition)| partition.next()).max();
+        assert!(records >= Some(1), "shard {number}: {records:?}");
     }
     for (_, broker) in brokers {
         broker.close();
