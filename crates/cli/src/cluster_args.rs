@@ -45,7 +45,7 @@ Exit status: 0 it may come, 2 it may not, or the broker does not answer.")]
         /// Where the other brokers are to find it
         #[arg(long, value_name = "HOST:PORT")]
         address: String,
-        /// Its number; one that no node ever had
+        /// Its number; above all that nodes had
         #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=i32::MAX as u64))]
         node: Option<u64>,
         /// Where health, metrics and status page of any broker are

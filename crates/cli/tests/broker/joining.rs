@@ -182,6 +182,10 @@ fn a_broker_that_is_there_hands_over_before_it_goes() {
     let (code, _, why) = asked(&brokers[0], "remove --node 3");
     assert_eq!(code, Some(0), "{why}");
     until_these_vote(&brokers[1], &[1, 2]);
+    // Its directory is there, and what it voted: another with its number could vote again.
+    let (code, _, why) = asked(&brokers[0], "join --node 3 --address 127.0.0.1:1");
+    assert_eq!(code, Some(2), "{why}");
+    assert!(why.contains("node 3 may have been there before") && why.contains("take 4"), "{why}");
     in_time("a topic", || run(&brokers[0], "topic create first --if-not-exists", ""));
     in_time("records", || run(&brokers[1], "produce first", &numbers(0..10)));
 }

@@ -60,6 +60,16 @@ pub enum NotChanged {
         /// Where that is.
         address: String,
     },
+    /// A node may have had it, and whoever has the directory of that could start it.
+    #[error(
+        "node {node} may have been there before, and a number is given once: take {next} or a higher one, or leave --node out"
+    )]
+    Had {
+        /// Which number.
+        node: u64,
+        /// The lowest that none had, as far as is known.
+        next: u64,
+    },
     /// What is found there votes.
     #[error(
         "{address} is where node {node} is found, which votes: if it lost its disk, have it come under a number that no node \
@@ -188,16 +198,14 @@ impl Registrar {
         let _turn = self.turn().await?;
         let register = self.register()?;
         let known = self.addresses(&register);
+        let next = self.had().last().map_or(1, |last| last + 1);
         let there = |(number, at): (&u64, &String)| (at == address).then_some(*number);
         let node = match (node, known.iter().find_map(there)) {
             (0, Some(node)) if register.voters.contains(&node) => {
                 return Err(NotChanged::Votes { node, address: address.to_owned() });
             }
             (0, Some(taken)) => taken,
-            // Who was told of has had a number, and may be gone.
-            (0, None) => {
-                known.keys().chain(self.company.told().keys()).max().map_or(1, |last| last + 1)
-            }
+            (0, None) => next,
             (node, _) => node,
         };
         if node > NODE_MAX {
@@ -205,10 +213,11 @@ impl Registrar {
         }
         match known.get(&node) {
             Some(at) if at == address && register.nodes.contains_key(&node) => return Ok(node),
-            Some(at) if at != address => {
-                return Err(NotChanged::Taken { node, address: at.clone() });
-            }
-            _ => {}
+            // One that is to be of the first.
+            Some(at) if at == address => {}
+            Some(at) => return Err(NotChanged::Taken { node, address: at.clone() }),
+            None if node < next => return Err(NotChanged::Had { node, next }),
+            None => {}
         }
         let topics = self.topics.upgrade().ok_or(NotChanged::NoLeader)?;
         in_time(|| topics.group().enlist(node, address)).await?;
@@ -333,13 +342,21 @@ impl Registrar {
     /// Where each node of the register is, as this one was told if it was; where that has nobody else yet, all that it was told.
     fn addresses(&self, register: &Membership) -> BTreeMap<u64, String> {
         let told = self.company.told();
-        if register.voters.len() <= 1 {
+        if register.voters.len() <= 1 && !self.has_grown.load(Relaxed) {
             let mut all = register.nodes.clone();
             all.extend(told.clone());
             return all;
         }
         let is_at = |(node, at): (&u64, &String)| (*node, told.get(node).unwrap_or(at).clone());
         register.nodes.iter().map(is_at).collect()
+    }
+
+    /// Numbers that nodes have, or had, as far as this one knows: it was told of them at its start, or a shard knows them.
+    fn had(&self) -> BTreeSet<u64> {
+        let doors = self.company.all_doors();
+        let agreed = doors.iter().filter_map(|(_, door)| door.membership());
+        let agreed = agreed.flat_map(|all| all.voters.into_iter().chain(all.nodes.into_keys()));
+        self.company.told().keys().copied().chain(agreed).collect()
     }
 
     /// The nodes that are connected, and this one.
