@@ -24,6 +24,9 @@ use crate::kafka::message::{
 use crate::kafka::records;
 use crate::shard::{self, Misplaced, Refused};
 
+/// Bytes to which one batch may be decompressed, to look for its keys.
+const DECOMPRESSED_MAX: usize = 16 << 20;
+
 /// A batch that waits to be agreed on.
 struct Submitted {
     at: Located,
@@ -127,6 +130,9 @@ fn submit(
     let wrong = |wrong: batch::Wrong| Problem::new(wrong.error_code(), wrong.to_string());
     let batch = Batch::produced(partition.records, version).map_err(wrong)?;
     records::check(&batch).map_err(wrong)?;
+    if at.settings.is_compacted {
+        records::check_keys(&batch, DECOMPRESSED_MAX).map_err(wrong)?;
+    }
     let append_time = at.settings.append_timestamps.then(|| session.node.now());
     let bytes = match append_time {
         Some(time) => stamped(batch, time),

@@ -104,6 +104,8 @@ pub(crate) struct Applied {
     /// A sync of a record begins so soon.
     pub(crate) flush_ms: Option<u64>,
     pub(crate) append_timestamps: bool,
+    /// Of each key the newest record stays.
+    pub(crate) is_compacted: bool,
     /// A record is acknowledged once so many voters have it, and a majority has.
     pub(crate) copies: usize,
 }
@@ -187,11 +189,13 @@ impl Session {
         let settings = &topic.settings;
         let knee = self.node.options.knee.filter(|_| settings.flushes_at_the_knee());
         let knee = knee.and_then(|knee| u64::try_from(knee.as_millis()).ok());
+        let of_partition = settings.of_partition();
         Applied {
             committed_is_durable: settings.committed_is_durable(),
             waits_for_disk: settings.flush_class() == FlushClass::Durable,
             flush_ms: settings.flush_ms().into_iter().chain(knee).min(),
-            append_timestamps: settings.of_partition().append_timestamps,
+            append_timestamps: of_partition.append_timestamps,
+            is_compacted: of_partition.compaction.is_some(),
             copies: settings.copies(),
         }
     }

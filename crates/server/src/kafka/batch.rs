@@ -148,6 +148,9 @@ pub enum Wrong {
     /// its place; or something is behind the last.
     #[error("record {0} is none, or not in its place")]
     Record(i64),
+    /// A record without a key, where one goes by its key.
+    #[error("record {0} has no key, and cleanup.policy=compact goes by keys")]
+    NoKey(i64),
     /// A produced batch that says when it was appended.
     #[error("the time of appending, which is the broker's to give")]
     AppendTime,
@@ -176,6 +179,7 @@ impl Wrong {
             | Self::NotOne
             | Self::BaseOffset(_)
             | Self::Record(_)
+            | Self::NoKey(_)
             | Self::Control => ErrorCode::InvalidRecord,
         }
     }

@@ -130,6 +130,25 @@ pub fn check(batch: &Batch) -> Result<(), batch::Wrong> {
     Ok(())
 }
 
+/// Looks whether each record of a batch has a key. One that is compressed is decompressed for that, unless it has more bytes
+/// than these.
+pub fn check_keys(batch: &Batch, limit_bytes: usize) -> Result<(), batch::Wrong> {
+    let records = match Records::of(batch, limit_bytes) {
+        Ok(records) => records,
+        Err(Wrong::Compressed(compression::Error::TooLarge { .. })) => return Ok(()),
+        Err(_) => return Err(batch::Wrong::Record(0)),
+    };
+    let mut seen = 0;
+    for record in &records {
+        match record {
+            Ok(record) if record.key.is_none() => return Err(batch::Wrong::NoKey(seen)),
+            Ok(_) => seen += 1,
+            Err(_) => return Err(batch::Wrong::Record(seen)),
+        }
+    }
+    Ok(())
+}
+
 /// What is left of a batch.
 #[derive(Debug)]
 pub enum Retained {

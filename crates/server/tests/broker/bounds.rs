@@ -11,6 +11,7 @@ use plimsoll_server::broker::{Node, Options};
 use plimsoll_server::client::Connection;
 use plimsoll_server::kafka::band::{Api, Request};
 use plimsoll_server::kafka::batch::Batch;
+use plimsoll_server::kafka::compression::Compression;
 use plimsoll_server::kafka::error::ErrorCode;
 use plimsoll_server::kafka::frame::Header;
 use plimsoll_server::kafka::message::{
@@ -20,6 +21,7 @@ use plimsoll_server::kafka::message::{
     MetadataRequestTopic, OffsetCommitPartition, OffsetCommitRequest, OffsetCommitTopic,
     OffsetFetchRequest, OffsetFetchTopic, ProducePartition, ProduceRequest, ProduceTopic,
 };
+use plimsoll_server::kafka::records::Draft;
 use plimsoll_server::net::{Counters, Limits, Listener};
 use plimsoll_simdisk::SimDir;
 use plimsoll_sync::{Crash, Dir};
@@ -462,5 +464,26 @@ fn topics_of_many_partitions_hold_nobody_up_and_have_a_bound() {
     }
     assert_eq!(making.join().unwrap(), ErrorCode::None);
     assert!(meanwhile > 2, "only {meanwhile} records were taken meanwhile");
+    broker.close();
+}
+
+/// Which of them is newer than which could not be told.
+#[test]
+fn a_record_without_a_key_is_refused_where_the_newest_of_each_key_stays() {
+    let disk = Arc::new(SimDir::new());
+    let mut broker = Broker::open(&disk, unsynced());
+    broker.create("table", &[("cleanup.policy", "compact,delete")]);
+    broker.create("orders", &[]);
+    for compression in Compression::ALL {
+        let mut draft = Draft::default();
+        draft.push(1_000, Some(b"a key"), Some(b"a value"), &[]);
+        draft.push(1_000, None, Some(b"another"), &[]);
+        let bytes: Bytes = draft.batch(compression, None).pieces().concat().into();
+        let told = broker.produce_bytes("table", bytes.clone());
+        assert_eq!(told.error_code, ErrorCode::InvalidRecord, "{compression}");
+        assert!(told.error_message.unwrap().contains("record 1 has no key"));
+        assert_eq!(broker.produce_bytes("orders", bytes).error_code, ErrorCode::None);
+    }
+    assert_eq!(broker.consume("table", UNCOMMITTED), []);
     broker.close();
 }
