@@ -90,6 +90,11 @@ fn run_once(
             seat.node
         ));
     }
+    let opened = opened.map_err(|why| match why {
+        // Another start would do no better, as it may where the disk failed while it ran.
+        Failed::Damaged(_) => anyhow::Error::msg(why.to_string()),
+        why => why.into(),
+    });
     let node = opened.with_context(|| format!("the broker in {}", config.dir.display()))?;
     if let (None, Some(rack)) = (&options.seat, &config.rack) {
         let own = Member { rack: Some(rack.clone()), ..Member::own() };

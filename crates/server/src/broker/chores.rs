@@ -9,6 +9,7 @@ use plimsoll_sync::Dir;
 
 use super::company::Company;
 use super::coordinator::Coordinator;
+use super::error::sentence;
 use super::kept;
 use super::known;
 use super::layout::{CONTROL, GROUPS, SHARED};
@@ -91,7 +92,10 @@ pub(super) fn trust_once_clean(
             Ok(Ok(())) => {
                 tracing::info!(shard = number, "what it may have lacked is there; it votes again");
             }
-            Ok(Err(why)) => tracing::error!(shard = number, %why, "its doubt cannot be ended"),
+            Ok(Err(why)) => {
+                let why = sentence(&why);
+                tracing::error!(shard = number, why, "its doubt cannot be ended");
+            }
             Err(_ended) => {}
         }
     }
@@ -188,7 +192,10 @@ pub(super) async fn rest(
         };
         match tokio::task::spawn_blocking(note).await {
             Ok(Ok(())) => {}
-            Ok(Err(why)) => return tracing::error!(%why, "the marks of the run cannot be kept"),
+            Ok(Err(why)) => {
+                let why = sentence(&why);
+                return tracing::error!(why, "the marks of the run cannot be kept");
+            }
             Err(_ended) => return,
         }
     }

@@ -9,6 +9,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::ends::Ends;
+use super::error::sentence;
 use super::keeper::Keeper;
 use super::replica::Replica;
 use super::room::Room;
@@ -75,7 +76,8 @@ impl Compactor {
                     break;
                 }
                 Err(why) => {
-                    tracing::error!(shard = self.number, %opening, %why, "it cannot be compacted");
+                    let why = sentence(&why);
+                    tracing::error!(shard = self.number, %opening, why, "it cannot be compacted");
                 }
             }
         }

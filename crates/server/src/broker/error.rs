@@ -231,7 +231,7 @@ pub(super) fn found<T>(opened: plimsoll_sync::Result<T>) -> Result<Option<T>, Fa
 }
 
 /// An error with its causes.
-pub(super) fn sentence(error: &dyn std::error::Error) -> String {
+pub(crate) fn sentence(error: &dyn std::error::Error) -> String {
     let mut said = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {

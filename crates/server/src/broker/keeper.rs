@@ -8,7 +8,7 @@ use plimsoll_sync::Dir;
 use tokio::sync::Notify;
 use tokio::time::{Instant, MissedTickBehavior, sleep};
 
-use super::error::Failed;
+use super::error::{Failed, sentence};
 use super::layout;
 use super::leadership::why_failed;
 use super::room::Room;
@@ -139,10 +139,12 @@ impl Keeper {
                     self.keep_soon();
                     match &why {
                         Failed::Chapters { why, .. } => {
-                            tracing::error!(shard = self.number, %why, "chapters are not freed");
+                            let why = sentence(why);
+                            tracing::error!(shard = self.number, why, "chapters are not freed");
                         }
                         why => {
-                            tracing::error!(shard = self.number, %why, "its state cannot be kept");
+                            let why = sentence(why);
+                            tracing::error!(shard = self.number, why, "its state cannot be kept");
                         }
                     }
                     if why_failed(&group).is_some() {

@@ -146,6 +146,7 @@ pub(crate) use self::data::{DataShard, Ends};
 pub(crate) use self::domains::DomainsOverview;
 pub(crate) use self::doubts::{doubts_of, durable_of};
 pub use self::error::Failed;
+pub(crate) use self::error::sentence;
 pub(crate) use self::layout::{CONTROL, DURABLE, GROUPS, ID_DIGITS as CLUSTER_DIGITS, SHARED};
 pub use self::layout::{SHARDS, cluster_in, found};
 pub(crate) use self::leader::Appended;

@@ -275,11 +275,12 @@ impl Scrubber {
                     Ok(()) => {}
                     Err(Error::Stopped) => return,
                     Err(why) => {
-                        tracing::error!(shard = self.number, %why, "a chapter cannot be scrubbed");
+                        let why = sentence(&why);
+                        tracing::error!(shard = self.number, why, "a chapter cannot be scrubbed");
                         self.change(scrub, |pass| {
                             // One more says that there are more.
                             if pass.unread.len() <= UNREAD_MAX {
-                                pass.unread.push(why.to_string());
+                                pass.unread.push(why.clone());
                             }
                         });
                     }

@@ -10,7 +10,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::{MissedTickBehavior, sleep};
 
 use super::ends::Ends;
-use super::error::Failed;
+use super::error::{Failed, sentence};
 use super::keeper::Keeper;
 use super::leader::Ask;
 use super::leadership::why_failed;
@@ -81,7 +81,8 @@ impl Settler {
             if self.ends.has_come() || why_failed(&group).is_some() {
                 return;
             }
-            tracing::error!(shard = self.number, %why, "a chapter cannot be settled");
+            let why = sentence(&why);
+            tracing::error!(shard = self.number, why, "a chapter cannot be settled");
             tokio::select! {
                 () = sleep(REST_AFTER_FAILURE) => {}
                 () = self.ends.told() => return,

@@ -17,7 +17,7 @@ use super::lender::Lender;
 use super::message::{Answer, Request};
 use super::remote::{Ask, Pending, Remote};
 use crate::backup::{Error, Progress};
-use crate::broker::Node;
+use crate::broker::{Node, sentence};
 use crate::cluster::Lack;
 
 /// How often it is looked what the node lacks.
@@ -182,10 +182,4 @@ fn from_one(giver: Giver, number: u32, through: u64) -> Result<(), Error> {
         !ends.load(Ordering::Relaxed) && !node.is_short_of_room()
     };
     fetch(&remote, node.root(), number, through, &mut tell)
-}
-
-/// An error with its causes.
-fn sentence(why: &dyn std::error::Error) -> String {
-    let causes = std::iter::successors(Some(why), |why| why.source());
-    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
