@@ -196,9 +196,10 @@ class Plimsolls(Of):
         os.mkdir(node.memory)
 
     def votes(self, number):
-        """Whether a node is in doubt in no shard, as it says."""
+        """Whether a node is in doubt in no shard, as it says, of all that the others have: one that it opens is none yet."""
+        have = [{shard["number"] for shard in node.status()} for node in self.nodes.values()]
         shards = self.nodes[number].status()
-        return bool(shards) and not any(shard["is_in_doubt"] for shard in shards)
+        return {shard["number"] for shard in shards} >= set.union(*have) and not any(shard["is_in_doubt"] for shard in shards)
 
     def hand_over(self, topic):
         """To another node, by the command for it."""

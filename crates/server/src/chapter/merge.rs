@@ -12,6 +12,8 @@ use super::writer::finish;
 
 /// Bytes behind which the disk is waited for: others wait behind no more of them.
 const WINDOW_BYTES: u64 = 8 << 20;
+/// Bytes behind which it is told to begin, so that it writes while what follows is read.
+const PIECE_BYTES: u64 = 1 << 20;
 
 /// Writes these runs into an empty file, in their order: sorted as a file's are. What is written was verified, and each
 /// stays as it was, with its hash. Durable on return.
@@ -41,15 +43,19 @@ pub(super) fn merge_while(
     file.allocate(0, blocks_at, Allocation::Reserved)?;
     file.write_at(&format::header(shard), 0)?;
     let (mut blocks, mut runs) = (Vec::new(), Vec::with_capacity(from.len()));
-    let (mut place, mut unsynced) = (HEADER_BYTES as u64, 0);
+    let (mut place, mut unsynced, mut not_begun) = (HEADER_BYTES as u64, 0, 0);
     for (chapter, run) in from {
         let merged = Run { place, first_block: blocks.len() as u64, ..*run };
         let mut write = |at: u64, bytes: &Bytes| -> Result<(), Error> {
             file.write_at(bytes, place + at)?;
             unsynced += bytes.len() as u64;
+            not_begun += bytes.len() as u64;
             if unsynced >= WINDOW_BYTES {
                 file.sync(SyncMethod::ORDINARY)?;
-                unsynced = 0;
+                (unsynced, not_begun) = (0, 0);
+            } else if not_begun >= PIECE_BYTES {
+                file.start_write_out()?;
+                not_begun = 0;
             }
             Ok(())
         };

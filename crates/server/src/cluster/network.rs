@@ -32,8 +32,8 @@ type Appended = Result<StreamAppendResult<Types>>;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How long an unreachable node is left alone.
 const REST: Duration = Duration::from_millis(100);
-/// How often a replica is told that it lacks what is gone.
-const TELL: Duration = Duration::from_secs(1);
+/// How often a replica is told that it lacks what is gone: it learns so late that it is to be seeded, and its leader so late that it was.
+const TELL: Duration = Duration::from_millis(200);
 /// Appends that are on their way to a replica at once.
 const IN_FLIGHT_MAX: usize = 16;
 /// How long word of what is committed waits for entries to go with: each costs as much as an append does.
