@@ -87,7 +87,7 @@ fn a_broker_that_ends_keeps_the_state_of_all_its_shards() {
     let ends = brokers.values().map(committed).max().unwrap();
     until("all of it is there", || committed(&brokers[&3]) >= ends);
     brokers.remove(&3).unwrap().close();
-    let dir = OsDir::open(&root.path().join("3")).unwrap();
+    let dir = OsDir::open(root.path().join("3")).unwrap();
     for number in [2, 4, 6] {
         let state = snapshot_of(&dir, number).unwrap().expect("something was applied");
         let records = state.partitions().map(|(_, partition)| partition.next()).max();
