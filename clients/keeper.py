@@ -11,6 +11,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 import urllib.request
 
 PATIENCE_S = 60
@@ -45,6 +46,16 @@ def mark(text):
         assert recorder.recv(3) == b"ok\n"
 
 
+def catches(process, number):
+    """Whether a process catches a signal, by proc_pid_status(5)."""
+    try:
+        with open(f"/proc/{process}/status") as lines:
+            caught = next(line.split()[1] for line in lines if line.startswith("SigCgt:"))
+    except OSError:
+        return False
+    return int(caught, 16) >> (number - 1) & 1 == 1
+
+
 class Keeper:
     def __init__(self, news, command):
         self.data = os.path.join(os.environ["PLIMSOLL_DIR"], "data")
@@ -55,6 +66,9 @@ class Keeper:
     def start(self):
         assert self.broker is None, "it is there"
         self.broker = subprocess.Popen(self.command, stdout=self.news, stderr=self.news)
+        # A signal that it does not catch yet ends it as a crash would.
+        while self.broker.poll() is None and not catches(self.broker.pid, signal.SIGTERM):
+            time.sleep(0.005)
 
     def code(self):
         """How it ended, if it did."""
