@@ -196,10 +196,11 @@ impl Keeper {
 
     /// Up to where the log goes that could go up to `end`: where another replica that is there lacks something of it, up to
     /// where it could have gone the last time. So one that is a moment behind needs no seed, and nobody who is further
-    /// behind, or away, has the log grow.
+    /// behind, or away, has the log grow. Who ends may be the last, and another have ended before it had all.
     fn kept_for_others<S: Kept>(&self, group: &Group<S>, end: u64) -> u64 {
         let before = self.could_go.swap(end, Ordering::Relaxed);
-        if group.is_lacking(end) { before.min(end) } else { end }
+        let ends_beside_others = self.ends.get().is_some() && !group.is_alone();
+        if ends_beside_others || group.is_lacking(end) { before.min(end) } else { end }
     }
 
     /// Writes a snapshot, if anything was applied since the last one. Durable on return. Says for how long it
