@@ -179,8 +179,11 @@ fn a_broker_that_is_there_hands_over_before_it_goes() {
         (Some(0), ..) => Ok(()),
         (_, said, why) => Err(said + &why),
     });
-    let (code, _, why) = asked(&brokers[0], "remove --node 3");
-    assert_eq!(code, Some(0), "{why}");
+    // On a busy machine another may have begun to lead the control shard just now.
+    in_time("it goes", || match asked(&brokers[0], "remove --node 3") {
+        (Some(0), ..) => Ok(()),
+        (_, said, why) => Err(said + &why),
+    });
     until_these_vote(&brokers[1], &[1, 2]);
     // Its directory is there, and what it voted: another with its number could vote again.
     let (code, _, why) = asked(&brokers[0], "join --node 3 --address 127.0.0.1:1");

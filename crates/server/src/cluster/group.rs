@@ -35,6 +35,8 @@ use super::watch;
 
 /// A leader that no quorum has answered for so long leads no more: the others may have elected another.
 const CUT_OFF: Duration = Duration::from_millis(ELECTION_MS);
+/// Within which another replica is answered: a sync of a slow disk may be in it.
+const ANSWERED: Duration = Duration::from_secs(60);
 
 /// An entry that is committed and applied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -483,7 +485,7 @@ impl<S: Apply> Group<S> {
         let Self { engine, storage, progress, core, .. } = self;
         drop((engine, progress));
         core.stop();
-        let storage = Arc::into_inner(storage).expect("the engine's tasks have ended");
+        let storage = alone(storage);
         // Until here it acknowledged entries to whoever leads, of which it did not hear yet that they are committed.
         let count = storage.tail().last().map_or(0, |last| last.index + 1);
         storage.log.close()?;
@@ -516,6 +518,20 @@ impl<S: Apply> Group<S> {
 
     pub(super) fn why_stopped(&self) -> Error {
         why_stopped(&self.engine)
+    }
+}
+
+/// What nobody uses any more, once the last answer to another replica is made: its engine has ended, and it may still be told what
+/// is durable.
+fn alone(mut storage: Arc<Storage>) -> Storage {
+    let begun = std::time::Instant::now();
+    loop {
+        match Arc::try_unwrap(storage) {
+            Ok(one) => return one,
+            Err(_) if begun.elapsed() > ANSWERED => panic!("another replica is answered still"),
+            Err(used) => storage = used,
+        }
+        std::thread::park_timeout(Duration::from_millis(1));
     }
 }
 
