@@ -7,7 +7,6 @@ use std::fs;
 use plimsoll_log::Policy;
 use plimsoll_server::broker::{Failed, Node, Options, Seat, ShardOverview, found, snapshot_of};
 use plimsoll_server::kafka::error::ErrorCode;
-
 use plimsoll_sync::OsDir;
 
 use super::forwarded::{create, metadata, three, three_of, until};
