@@ -396,6 +396,10 @@ impl Broker {
 }
 
 impl Cleanup {
+    pub(crate) fn compacts(self) -> bool {
+        self.policy.contains("compact")
+    }
+
     /// All of them: what was set before and is not named stays.
     fn configs(self) -> Vec<(&'static str, String)> {
         if self.policy.is_empty() {

@@ -90,6 +90,7 @@ fn what_a_broker_said_holds_whatever_ends_it() {
         "records deleted",
         "retention.bytes deleted",
         "settings changed",
+        "a record without a key refused",
         "a record compacted",
         "a tombstone gone",
         "a compacted run verified",

@@ -30,6 +30,8 @@ pub(crate) struct Topic {
     pub(crate) is_durable: bool,
     /// What its settings allowed at any time since it was made.
     may: Allowed,
+    /// Whether it may be compacted now; both, where nobody was told.
+    compacts: BTreeSet<bool>,
     pub(crate) partitions: BTreeMap<usize, Partition>,
     /// Epochs of its next partitions are above this one.
     epoch_floor: i64,
@@ -174,10 +176,17 @@ impl Model {
         let topic = self.topics.get_mut(name).expect("a known name");
         if topic.partitions.is_empty() {
             topic.may = Allowed::default();
+            topic.compacts.clear();
         }
         topic.may.also(cleanup);
+        topic.compacts.insert(cleanup.compacts());
         let may = topic.may;
         topic.partitions.values_mut().for_each(|partition| partition.may = may);
+    }
+
+    /// It has these settings now: somebody was told so.
+    pub(crate) fn set(&mut self, name: &str, cleanup: Cleanup) {
+        self.topics.get_mut(name).expect("a known name").compacts = [cleanup.compacts()].into();
     }
 
     /// It has exactly so many: somebody was told so, or sees it.
@@ -268,9 +277,20 @@ impl Model {
     }
 }
 
+impl Topic {
+    /// Whether a batch may be refused, or taken, that has a record without a key: what is compacted takes none.
+    pub(crate) fn may_refuse(&self, records: &[u64], is_refused: bool) -> bool {
+        let lacks_key = records.iter().any(|record| key(*record).is_none());
+        match is_refused {
+            true => lacks_key && self.compacts.contains(&true),
+            false => !lacks_key || self.compacts.contains(&false),
+        }
+    }
+}
+
 impl Allowed {
     fn also(&mut self, cleanup: Cleanup) {
-        self.has_compacted |= cleanup.policy.contains("compact");
+        self.has_compacted |= cleanup.compacts();
         // Nobody lives that long.
         self.tombstones_go |= cleanup.delete_retention_ms < 3_600_000;
         let expires = cleanup.policy.contains("delete");

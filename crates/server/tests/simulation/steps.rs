@@ -67,6 +67,7 @@ impl World {
         let is_done = broker.create(&name, wanted);
         self.unless_faulty(is_done.then_some(()), "a creation")?;
         self.model.is(&name, wanted.partitions);
+        self.model.set(&name, wanted.cleanup);
         Ok(())
     }
 
@@ -86,6 +87,7 @@ impl World {
         self.model.allow(&name, cleanup);
         let is_done = broker.alter(&name, cleanup);
         self.unless_faulty(is_done.then_some(()), "other settings")?;
+        self.model.set(&name, cleanup);
         self.saw("settings changed");
         Ok(())
     }
@@ -155,9 +157,11 @@ impl World {
     }
 
     fn send(&mut self, broker: &mut Broker, all: &[Produced], again: bool) -> Result<(), Faulty> {
+        let mut before = Vec::new();
         for one in all {
             let turn = self.turn;
             let partition = self.known(&one.topic, one.partition);
+            before.push(partition.clone());
             one.records.iter().for_each(|record| partition.send(*record, turn));
             if one.producer.is_some() {
                 self.last_sent.insert((one.topic.clone(), one.partition), one.clone());
@@ -165,8 +169,19 @@ impl World {
         }
         let told = broker.produce(all);
         let told = self.unless_faulty(told, "a batch")?;
-        for (one, told) in all.iter().zip(told) {
+        for ((one, told), before) in all.iter().zip(told).zip(before) {
             let place = (one.topic.clone(), one.partition);
+            let is_refused = told == Err(ErrorCode::InvalidRecord);
+            if is_refused || told.is_ok() {
+                let may = self.model.topics[&one.topic].may_refuse(&one.records, is_refused);
+                assert!(may, "{one:?}: {told:?}, and it has its keys or is not compacted");
+            }
+            if is_refused {
+                *self.known(&one.topic, one.partition) = before;
+                self.last_sent.remove(&place);
+                self.saw("a record without a key refused");
+                continue;
+            }
             // What came before it was lost.
             if again && told == Err(ErrorCode::OutOfOrderSequenceNumber) {
                 self.saw("a batch out of order");
