@@ -4,7 +4,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail};
 
 /// How long it may take to connect, and between bytes.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -62,8 +62,17 @@ fn exchange(
     let answer = String::from_utf8(answer).with_context(|| format!("{address} answers no text"))?;
     let (status, body) = parse(&answer)
         .with_context(|| format!("what is on {address} does not answer as a broker does"))?;
-    ensure!(status == 200, "{address} answers {status}: {}", body.trim());
-    Ok(body.to_owned())
+    match reason(body) {
+        _ if status == 200 => Ok(body.to_owned()),
+        Some(reason) => bail!("{address} refuses: {reason}"),
+        None => bail!("{address} answers {status}: {}", body.trim()),
+    }
+}
+
+/// Why nothing came of it, in the broker's words.
+fn reason(body: &str) -> Option<String> {
+    let body: serde_json::Value = serde_json::from_str(body).ok()?;
+    Some(body.get("error")?.as_str()?.to_owned())
 }
 
 /// The status and the body of an answer.
@@ -76,6 +85,15 @@ fn parse(answer: &str) -> Option<(u16, &str)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_refusal_is_told_in_the_brokers_words() {
+        let told = reason("{\n  \"error\": \"no node has the number 9\"\n}\n");
+        assert_eq!(told.as_deref(), Some("no node has the number 9"));
+        for other in ["", "busy", "{}", "{\"error\": 4}"] {
+            assert_eq!(reason(other), None, "{other}");
+        }
+    }
 
     #[test]
     fn an_answer_has_a_status_and_a_body() {

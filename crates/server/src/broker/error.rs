@@ -49,9 +49,9 @@ pub enum Failed {
 
     /// The node has forgotten starts that others know of.
     #[error(
-        "the others know of a later start of node {node}: its disk went back to an earlier state, or this is a copy of its \
-         directory; it may have forgotten what it voted, so it does not come back under its number: `plimsoll cluster \
-         join` has another come in its place"
+        "the others know of a later start of node {node}: its directory is a new one, its disk went back to an earlier \
+         state, or this is a copy; it may have forgotten what it voted, so it does not come back under its number: `plimsoll \
+         cluster join` has another come in its place"
     )]
     WentBack {
         /// The number under which it was started.

@@ -268,7 +268,7 @@ async fn until_it_leads<S: Apply, L: Lead>(
     let mut began = std::pin::pin!(begin(group));
     loop {
         if let Some((Wish { reply, .. }, _)) = asks.wish.take() {
-            reply.send(Err(cluster::Error::NotLeader { term: 0 })).ok();
+            reply.send(Err(group.not_leader())).ok();
         }
         let is_soon = group.is_between();
         // It was to hand over, and the other did not come in time: it may have lost its lead all the same.

@@ -469,12 +469,15 @@ impl<S: Apply> Group<S> {
         if let Err(why) = self.storage.log.health() {
             return Some(why.into());
         }
-        let metrics = self.engine.metrics();
-        let term = metrics.borrow_watched().current_term;
-        if metrics.borrow_watched().running_state.is_err() {
+        if self.engine.metrics().borrow_watched().running_state.is_err() {
             return Some(self.why_stopped());
         }
-        self.leadership().is_none().then_some(Error::NotLeader { term })
+        self.leadership().is_none().then(|| self.not_leader())
+    }
+
+    /// That it does not lead, in the term that it knows of.
+    pub(crate) fn not_leader(&self) -> Error {
+        Error::NotLeader { term: self.engine.metrics().borrow_watched().current_term }
     }
 
     /// Stops the engine, makes the log durable, and ends. How many entries there are by then, of which the first may be let go of.

@@ -33,11 +33,28 @@ struct ShardHealth<'a> {
     why: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     seeding: Option<&'a str>,
+    /// Stretches of its log and runs of its chapters that were found damaged and are not healed.
+    #[serde(skip_serializing_if = "is_none")]
+    damaged: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes it so")]
+fn is_none(count: &u64) -> bool {
+    *count == 0
 }
 
 /// Whether all shards take records; if not, which do not and why.
 pub(super) fn health(shards: &[ShardOverview], warning: Option<String>) -> Reply {
-    said(shards, "ok", warning)
+    let places: u64 = shards.iter().map(damaged).sum();
+    let damage = (places > 0).then(|| {
+        format!("{places} damaged places: `plimsoll cluster scrub` says which, and why they are not healed")
+    });
+    let warnings: Vec<_> = warning.into_iter().chain(damage).collect();
+    said(shards, "ok", (!warnings.is_empty()).then(|| warnings.join("; ")))
+}
+
+fn damaged(shard: &ShardOverview) -> u64 {
+    shard.log_damaged + shard.chapters.as_ref().map_or(0, |chapters| chapters.damaged as u64)
 }
 
 /// Whether it takes work: all shards do, and it is not about to stop.
@@ -64,6 +81,7 @@ fn said(shards: &[ShardOverview], well: &'static str, warning: Option<String>) -
         is_offline: shard.offline.is_some(),
         why: shard.offline.as_deref(),
         seeding: shard.seeding.as_deref(),
+        damaged: damaged(shard),
     });
     Reply::json(code, &Health { status, warning, shards: shards.collect() })
 }
@@ -128,6 +146,18 @@ mod tests {
         let reply = health(&seeded, None);
         let said: serde_json::Value = serde_json::from_slice(&reply.body).unwrap();
         assert_eq!((reply.status, &said["shards"][0]["seeding"]), (StatusCode::OK, &far.into()));
+    }
+
+    #[test]
+    fn a_broker_with_damage_is_well_and_warns_of_it() {
+        let shards = [shard(0, None), ShardOverview { log_damaged: 2, ..shard(2, None) }];
+        let reply = health(&shards, Some("all in one rack".to_owned()));
+        let said: serde_json::Value = serde_json::from_slice(&reply.body).unwrap();
+        assert_eq!((reply.status, &said["status"]), (StatusCode::OK, &"ok".into()));
+        assert_eq!(said["shards"][1]["damaged"], 2);
+        assert_eq!(said["shards"][0].get("damaged"), None);
+        let warning = said["warning"].as_str().unwrap();
+        assert!(warning.starts_with("all in one rack; 2 damaged places: "), "{warning}");
     }
 
     #[test]

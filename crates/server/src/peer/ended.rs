@@ -28,8 +28,8 @@ pub(super) enum Ended {
 /// What a verdict of the other side comes to.
 fn said(code: u16) -> String {
     match Reason::of(code) {
-        Some(Reason::Unknown) => "it does not know this broker, which was removed from the cluster, or is not taken in yet \
-                                  (`plimsoll cluster join`)"
+        Some(Reason::Unknown) => "it does not know this broker: it has only just started, or this one was removed from the \
+                                  cluster, or is not taken in yet (`plimsoll cluster join`)"
             .to_owned(),
         Some(reason) => reason.to_string(),
         None => format!("reason {code}, which only a later version knows"),
