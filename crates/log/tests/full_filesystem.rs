@@ -68,6 +68,8 @@ fn take_all_but(room_bytes: usize, directory: &Path) {
     file.write_all(&vec![7; room_bytes]).unwrap();
     file.sync_all().unwrap();
     take_all(directory);
+    // Another test's child may have this file open until its exec(2): removed alone, it would keep its blocks until then.
+    file.set_len(0).unwrap();
     fs::remove_file(reserve).unwrap();
     // btrfs has the room once this is on the disk.
     File::open(directory).unwrap().sync_all().unwrap();
