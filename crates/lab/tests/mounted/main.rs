@@ -233,8 +233,8 @@ fn replacing_a_file_flushes_for_each_sync_that_is_left(filesystem: &str) {
         assert!(arm.valid, "{what}: {:?}", arm.warnings);
         let (least, below) = match arm.name.as_str() {
             "full dance" | "full dance with fdatasync" => (1.95, 5.0),
-            // It flushes by itself: 0.06 to 0.13 times an operation of 64 to 4,928, whatever `logbsize`.
-            "without any sync" if filesystem == "xfs" => (0.0, 0.15),
+            // It flushes by itself: 0.06 to 0.22 times an operation of 64 to 4,928, whatever `logbsize`; who syncs does once.
+            "without any sync" if filesystem == "xfs" => (0.0, 0.5),
             "without any sync" => (0.0, 0.05),
             _ => (0.97, 3.0),
         };
