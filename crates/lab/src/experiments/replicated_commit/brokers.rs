@@ -258,6 +258,8 @@ fn cannot_start(place: &Place, error: &io::Error) -> Error {
 
 #[cfg(test)]
 mod tests {
+    use std::iter;
+
     use super::*;
 
     #[test]
@@ -267,9 +269,15 @@ mod tests {
         different.sort();
         different.dedup();
         assert_eq!(different.len(), 9);
-        for port in ports {
-            TcpListener::bind(port).unwrap();
-        }
+        // A child that another test is starting has them until its exec(2), too.
+        let is_free = |port: &SocketAddr| {
+            let mut tries = iter::repeat_with(|| TcpListener::bind(port).is_ok()).take(1000);
+            tries.any(|is_bound| {
+                thread::park_timeout(if is_bound { Duration::ZERO } else { PAUSE });
+                is_bound
+            })
+        };
+        assert!(ports.iter().all(is_free), "{ports:?}");
     }
 
     /// A shell that takes `serve` for a script of its directory.
