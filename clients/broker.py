@@ -71,13 +71,19 @@ class Broker:
             return file.read()
 
 
+given = set()
+
+
 def free_port():
-    """One below those of outgoing connections, which could take it while a broker starts again."""
+    """One below those of outgoing connections, which could take it while a broker starts again; another each time."""
     for port in random.sample(range(20_000, 32_000), 200):
+        if port in given:
+            continue
         with socket.socket() as free:
             try:
                 free.bind(("127.0.0.1", port))
             except OSError:
                 continue
+            given.add(port)
             return port
     raise RuntimeError("no port is free between 20000 and 32000")
