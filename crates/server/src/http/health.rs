@@ -34,12 +34,12 @@ struct ShardHealth<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     seeding: Option<&'a str>,
     /// Stretches of its log and runs of its chapters that were found damaged and are not healed.
-    #[serde(skip_serializing_if = "is_none")]
+    #[serde(skip_serializing_if = "is_zero")]
     damaged: u64,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes it so")]
-fn is_none(count: &u64) -> bool {
+fn is_zero(count: &u64) -> bool {
     *count == 0
 }
 
@@ -47,7 +47,7 @@ fn is_none(count: &u64) -> bool {
 pub(super) fn health(shards: &[ShardOverview], warning: Option<String>) -> Reply {
     let places: u64 = shards.iter().map(damaged).sum();
     let damage = (places > 0).then(|| {
-        format!("{places} damaged places: `plimsoll cluster scrub` says which, and why they are not healed")
+        format!("damaged places: {places} (`plimsoll cluster scrub` says which, and why they are not healed)")
     });
     let warnings: Vec<_> = warning.into_iter().chain(damage).collect();
     said(shards, "ok", (!warnings.is_empty()).then(|| warnings.join("; ")))
@@ -157,7 +157,7 @@ mod tests {
         assert_eq!(said["shards"][1]["damaged"], 2);
         assert_eq!(said["shards"][0].get("damaged"), None);
         let warning = said["warning"].as_str().unwrap();
-        assert!(warning.starts_with("all in one rack; 2 damaged places: "), "{warning}");
+        assert!(warning.starts_with("all in one rack; damaged places: 2 "), "{warning}");
     }
 
     #[test]
