@@ -366,6 +366,12 @@ fn read(named: Option<&Path>) -> Result<(String, File)> {
         Err(error) if named.is_none() && error.kind() == ErrorKind::NotFound => String::new(),
         Err(error) => return Err(error).with_context(|| format!("cannot read {name}")),
     };
+    // Without settings a broker is one of its own, which is not what who named a file wants.
+    ensure!(
+        named.is_none() || !text.trim().is_empty(),
+        "{name} is empty: what was to write it has failed (`plimsoll cluster join > {name}`?); a broker that is to have \
+         no settings needs no --config"
+    );
     let file = toml::from_str(&text).with_context(|| format!("{name} cannot be used"))?;
     Ok((name, file))
 }

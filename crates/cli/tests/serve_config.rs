@@ -160,6 +160,20 @@ fn a_file_that_is_named_must_be_there() {
 }
 
 /// The other brokers, and all clients, were told to connect to 0.0.0.0: to themselves.
+/// A join that failed left `> node.toml` empty, and who started a broker with that had a cluster of its own.
+#[test]
+fn a_file_that_is_named_and_empty_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("node.toml"), "\n").unwrap();
+    let output = ask(dir.path(), &[], &["--config", "node.toml"]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("node.toml is empty: "), "{said}");
+    // One that is only here may say nothing.
+    fs::write(dir.path().join("plimsoll.toml"), "\n").unwrap();
+    printed(dir.path(), &[], &[]);
+}
+
 #[test]
 fn a_node_of_a_cluster_that_listens_everywhere_must_say_what_others_connect_to() {
     let dir = tempfile::tempdir().unwrap();
