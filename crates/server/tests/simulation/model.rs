@@ -279,7 +279,7 @@ impl Model {
 
 impl Topic {
     /// Whether a batch may be refused, or taken, that has a record without a key: what is compacted takes none.
-    pub(crate) fn may_refuse(&self, records: &[u64], is_refused: bool) -> bool {
+    pub(crate) fn may_answer(&self, records: &[u64], is_refused: bool) -> bool {
         let lacks_key = records.iter().any(|record| key(*record).is_none());
         match is_refused {
             true => lacks_key && self.compacts.contains(&true),

@@ -173,7 +173,7 @@ impl World {
             let place = (one.topic.clone(), one.partition);
             let is_refused = told == Err(ErrorCode::InvalidRecord);
             if is_refused || told.is_ok() {
-                let may = self.model.topics[&one.topic].may_refuse(&one.records, is_refused);
+                let may = self.model.topics[&one.topic].may_answer(&one.records, is_refused);
                 assert!(may, "{one:?}: {told:?}, and it has its keys or is not compacted");
             }
             if is_refused {
