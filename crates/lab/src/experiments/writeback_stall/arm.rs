@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -119,12 +120,18 @@ impl Arm for Stall<'_> {
         let mut trace = Trace { dirty_at_start: DirtyPages::now(), ..Trace::default() };
         let number = self.history.len() as u64;
         let stop = AtomicBool::new(false);
+        let (at_work, begun) = mpsc::channel();
         let started = Instant::now();
         let (measured, tortured) = thread::scope(|scope| {
-            let writer =
-                self.write.torture.then(|| scope.spawn(|| self.big.torture(number, &stop)));
+            let (big, stop) = (self.big, &stop);
+            let writer = (self.write.torture)
+                .then(|| scope.spawn(move || big.torture(number, at_work, stop)));
             let measured = {
-                let _stop = StopOnDrop(&stop);
+                let _stop = StopOnDrop(stop);
+                if self.write.torture {
+                    // A writer that fails ends without a word, and says why when it is joined.
+                    begun.recv().ok();
+                }
                 self.measure(block, &mut trace)
             };
             let join = |writer: thread::ScopedJoinHandle<'_, _>| {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::Sender;
 use std::time::Instant;
 
 use plimsoll_sync::{AlignedBuf, File, SyncMethod};
@@ -55,15 +56,26 @@ impl BigFile {
         Ok(Self { file, pages: bytes / PAGE, push, payload, seed })
     }
 
-    /// Writes random pages until told to stop. Returns how many MiB it wrote per second.
-    pub(super) fn torture(&self, block: u64, stop: &AtomicBool) -> plimsoll_sync::Result<f64> {
+    /// Writes random pages until told to stop, and at least one: then it sends that it is at work.
+    /// Returns how many MiB it wrote per second.
+    pub(super) fn torture(
+        &self,
+        block: u64,
+        at_work: Sender<()>,
+        stop: &AtomicBool,
+    ) -> plimsoll_sync::Result<f64> {
         let mut rng = Pcg64Mcg::seed_from_u64(self.seed.wrapping_add(block));
         let started = Instant::now();
         let mut written = 0;
-        while !stop.load(Ordering::Relaxed) {
+        let mut at_work = Some(at_work);
+        while written == 0 || !stop.load(Ordering::Relaxed) {
             let page = rng.random_range(0..self.pages);
             self.file.write_at(&self.payload, page * PAGE)?;
             written += 1;
+            if let Some(at_work) = at_work.take() {
+                // Whoever waited for it may be gone.
+                at_work.send(()).ok();
+            }
             if let Some((_, method)) = self.push.filter(|(pages, _)| written % pages == 0) {
                 self.file.sync(method)?;
             }
