@@ -88,10 +88,12 @@ Exit status: 0 it votes nowhere, 2 it does, or the broker does not answer.")]
   plimsoll cluster drain --http b:9093 && ssh b systemctl restart plimsoll
   plimsoll cluster drain --undo                          it stays after all
 
-Once all that it has is durable on a majority, and what its readers read last is noted for the next start, it says so. It leads
-nothing until it is started again. A broker that is asked to stop hands over by itself; this waits for more.
+Once all that it has is durable on a majority, the others have what was committed a moment ago and so go on at once without it,
+and what its readers read last is noted for the next start, it says so. It leads nothing until it is started again. A broker that
+is asked to stop hands over by itself; this waits for more, up to 30 s: for a node that has just been started, say, until that
+has caught up.
 
-Exit status: 0 it can be stopped, 1 it leads something still, or not all is durable, 2 it does not answer.")]
+Exit status: 0 it can be stopped, 1 it leads something still, not all is durable, or others lag, 2 it does not answer.")]
     Drain {
         /// Where its health, metrics and status page are
         #[arg(

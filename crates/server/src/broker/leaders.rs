@@ -2,11 +2,12 @@
 //!
 //! Of each shard one of those that vote is [preferred](super::placement), so that a cluster's leaders are spread over its
 //! nodes. Whoever leads and is not hands over once all has been well for a while. A node that is
-//! about to be stopped hands over what it leads, and takes nothing.
+//! about to be stopped hands over what it leads, and takes nothing; it says that it may be stopped once those that stay can go
+//! on at once: a node that has just been started need not have yet what was acknowledged meanwhile.
 //!
 //! Every leader decides for itself, and asks whoever is to lead before anybody waits.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -20,7 +21,7 @@ use super::company::Company;
 use super::coordinator::Coordinator;
 use super::data::DataShard;
 use super::layout::{CONTROL, GROUPS};
-use super::operators::{self, Request, Said};
+use super::operators::{self, Levels, Request, Said};
 use super::placement::preferred;
 use super::topics::Topics;
 use crate::cluster::{self, Apply, Group};
@@ -61,6 +62,8 @@ pub(super) trait Votes {
     fn is_thin(&self) -> bool;
     /// Whether nothing is known to be wrong with a voter.
     fn is_well(&self, node: u64) -> bool;
+    /// The voters that have what was committed a moment ago, where this node leads and knows.
+    fn level(&self) -> Option<BTreeSet<u64>>;
     /// Done when all that is applied is durable, here and on a quorum.
     fn settled(&self) -> BoxFuture<'static, cluster::Result<()>>;
 }
@@ -80,6 +83,10 @@ impl<S: Apply> Votes for Group<S> {
 
     fn is_well(&self, node: u64) -> bool {
         !self.unwell().contains_key(&node)
+    }
+
+    fn level(&self) -> Option<BTreeSet<u64>> {
+        Self::level(self)
     }
 
     fn settled(&self) -> BoxFuture<'static, cluster::Result<()>> {
@@ -184,6 +191,8 @@ pub struct Drained {
     pub kept: BTreeMap<u32, String>,
     /// Shards of which not all is durable on a majority, and why.
     pub unsynced: BTreeMap<u32, String>,
+    /// Shards that would not go on at once without it, and why.
+    pub needed: BTreeMap<u32, String>,
 }
 
 /// The shards of a node. It does not keep them from being closed.
@@ -297,10 +306,58 @@ impl Leaders {
         drained
     }
 
-    /// The same, and waits until all that is here is durable on a majority.
+    /// The same, and waits until all that is here is durable on a majority, and the others can go on at once without it.
     pub(crate) async fn drain(&self) -> Drained {
         let drained = self.part().await;
-        Drained { unsynced: unsynced(&self.all()).await, ..drained }
+        let shards = self.all();
+        let (unsynced, needed) = tokio::join!(unsynced(&shards), self.until_spared());
+        Drained { unsynced, needed, ..drained }
+    }
+
+    /// Of each shard that this node leads, which voters have what was committed a moment ago, where that is known.
+    pub(super) fn levels(&self) -> Levels {
+        let all = self.all().into_iter();
+        all.filter_map(|shard| Some((shard.number(), shard.votes().level()?))).collect()
+    }
+
+    /// The same of every node that is connected and says so.
+    pub(super) async fn all_levels(&self) -> BTreeMap<u64, Levels> {
+        let asks = self.company.others().into_iter().map(async |node| {
+            let answer = operators::ask(&self.company, node, Request::Level).await.ok()?;
+            Some((node, operators::levels_in(&answer).ok()?))
+        });
+        let others = join_all(asks).await.into_iter().flatten();
+        others.chain([(self.company.node(), self.levels())]).collect()
+    }
+
+    /// Waits until the others can go on at once without this node, but not for long: the shards that cannot, and why.
+    async fn until_spared(&self) -> BTreeMap<u32, String> {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            let needed = self.needed().await;
+            if needed.is_empty() || Instant::now() >= until {
+                return needed;
+            }
+            sleep(LOOK).await;
+        }
+    }
+
+    /// The shards that would not go on at once without this node, and why.
+    async fn needed(&self) -> BTreeMap<u32, String> {
+        let may = self.company.others().into_iter().map(async |node| {
+            let asked = operators::ask(&self.company, node, Request::May).await;
+            asked.is_err_and(|why| why.is_its_word).then_some(node)
+        });
+        let (levels, goes) = tokio::join!(self.all_levels(), join_all(may));
+        let goes: BTreeSet<u64> = goes.into_iter().flatten().collect();
+        let why = |shard: &Arc<dyn Led>| {
+            let (leader, voters) = (shard.votes().leader(), shard.votes().voters());
+            let level = leader.map(|leader| (leader, levels.get(&leader)));
+            let level =
+                level.map(|(leader, of)| (leader, of.and_then(|of| of.get(&shard.number()))));
+            why_needed(self.company.node(), &voters, level, &goes)
+        };
+        self.all().iter().filter_map(|shard| Some((shard.number(), why(shard)?))).collect()
     }
 
     /// Who leads it then, if that is known. A node that was just started, or a leadership that ends just now, may need a moment.
@@ -389,6 +446,37 @@ impl Leaders {
     }
 }
 
+/// Why a shard with these voters would not go on at once without one of them, if it would not: by which of them have what was
+/// committed a moment ago, as its leader says, and which are about to be stopped as well. One that never could is no reason.
+fn why_needed(
+    own: u64,
+    voters: &[u64],
+    level: Option<(u64, Option<&BTreeSet<u64>>)>,
+    goes: &BTreeSet<u64>,
+) -> Option<String> {
+    let others: Vec<u64> = voters.iter().copied().filter(|voter| *voter != own).collect();
+    let needed = others.len().min(voters.len() / 2 + 1);
+    if needed == 0 {
+        return None;
+    }
+    let level = match level {
+        Some((_, Some(level))) => level,
+        Some((leader, None)) => {
+            return Some(format!("node {leader}, which leads it, does not know yet who is level"));
+        }
+        None => return Some("nobody leads it".to_owned()),
+    };
+    let lags = |voter: &u64| match (goes.contains(voter), level.contains(voter)) {
+        (true, _) => Some(format!("node {voter} is about to be stopped as well")),
+        (false, false) => {
+            Some(format!("node {voter} has not what was committed a moment ago, or is away"))
+        }
+        (false, true) => None,
+    };
+    let whys: Vec<String> = others.iter().filter_map(lags).collect();
+    (others.len() - whys.len() < needed).then(|| whys.join("; "))
+}
+
 /// Waits until all that is in these shards is durable on a majority, but not for long: those of which it is not, and why.
 async fn unsynced(shards: &[Arc<dyn Led>]) -> BTreeMap<u32, String> {
     let each = shards.iter().map(async |shard| {
@@ -444,9 +532,37 @@ mod tests {
             false
         }
 
+        fn level(&self) -> Option<BTreeSet<u64>> {
+            None
+        }
+
         fn settled(&self) -> BoxFuture<'static, cluster::Result<()>> {
             std::future::pending().boxed()
         }
+    }
+
+    /// A node that had just been started lacked what the others had let go of, and the next was said to be ready to be stopped:
+    /// nobody could acknowledge anything then.
+    #[test]
+    fn a_node_is_needed_while_those_that_stay_and_are_level_are_too_few() {
+        let level = |level: &[u64]| level.iter().copied().collect::<BTreeSet<u64>>();
+        let why = |voters: &[u64], is_level: &[u64], goes: &[u64]| {
+            why_needed(1, voters, Some((2, Some(&level(is_level)))), &level(goes))
+        };
+        assert_eq!(why(&[1, 2, 3], &[1, 2, 3], &[]), None);
+        let lags = why(&[1, 2, 3], &[1, 2], &[]).unwrap();
+        assert_eq!(lags, "node 3 has not what was committed a moment ago, or is away");
+        let goes = why(&[1, 2, 3], &[1, 2, 3], &[3]).unwrap();
+        assert_eq!(goes, "node 3 is about to be stopped as well");
+        assert_eq!(why(&[1, 2, 3, 4, 5], &[1, 2, 3, 4], &[]), None, "three of five go on");
+        assert!(why(&[1, 2, 3, 4, 5], &[1, 2, 3], &[]).is_some());
+        // Without a majority there never is one: whoever stops such a node knows that.
+        assert_eq!(why(&[1, 2], &[1, 2], &[]), None);
+        assert!(why(&[1, 2], &[1], &[]).is_some());
+        assert_eq!((why(&[1], &[1], &[]), why_needed(1, &[1], None, &level(&[]))), (None, None));
+        let unknown = why_needed(1, &[1, 2, 3], Some((2, None)), &level(&[])).unwrap();
+        assert_eq!(unknown, "node 2, which leads it, does not know yet who is level");
+        assert!(why_needed(1, &[1, 2, 3], None, &level(&[])).is_some());
     }
 
     /// It waited for one after the other: longer than whoever had asked.

@@ -24,6 +24,7 @@ use super::memory::ring;
 use super::options::{Options, Promise};
 use super::recovery::Recovery;
 use super::registrar::Registrar;
+use super::roll::Roll;
 use super::scrubs::Scrubs;
 use super::task::Task;
 use super::topics::Topics;
@@ -162,6 +163,12 @@ impl Node {
         // It promises nothing.
         tokio::task::spawn_blocking(noted).await.ok();
         drained
+    }
+
+    /// What every node that answers says of every shard.
+    pub(crate) async fn roll(&self) -> Vec<Roll> {
+        let (rolls, levels) = tokio::join!(self.recovery.call(), self.leaders.all_levels());
+        rolls.into_iter().map(|roll| roll.with_level(&levels)).collect()
     }
 
     /// Its directory.

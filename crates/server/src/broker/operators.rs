@@ -5,6 +5,7 @@
 //! 0 version   u8   1
 //! 1 kind      u8   1 may you lead   2 have it led   3 what are you   4 go on after a loss   5 what was decided
 //!                  6 have a node come   7 have one go   8 scrub   9 end a scrub   10 how do scrubs go
+//!                  11 who is level
 //! 2 shard     u32  of 2 and 5
 //! 6 node      u64  of 2: who is to lead it
 //! 2 node      u64  of 6 and 7; 0 of 6 is for whoever is asked to choose
@@ -22,10 +23,12 @@
 //! 2 rows      u32 count · each as in `roll.rs`   of 1 to 3
 //! 2 decision  72   of 1 to 5
 //! 2 scrubs    u32 count · each as in `scrubbed.rs`   of 8 to 10
+//! 2 levels    u32 count · each a shard that it leads, u32, and who is level, u32 count · u64 each   of 11
 //! ```
 //!
 //! Little-endian; text is length u16 · UTF-8, nothing behind it.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU64;
 use std::time::Duration;
 
@@ -47,6 +50,9 @@ const ROW_BYTES_MIN: usize = 112;
 const PATIENCE: Duration = Duration::from_secs(5);
 /// The same where a node waits for its turn, and for others, before it answers.
 const CHANGE_PATIENCE: Duration = Duration::from_secs(12);
+
+/// Of each shard which voters have what was committed a moment ago, as its leader knows.
+pub(super) type Levels = BTreeMap<u32, BTreeSet<u64>>;
 
 /// What a node is asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -71,6 +77,8 @@ pub(super) enum Request {
     StopScrub(u64),
     /// How its scrubs go.
     Scrubs,
+    /// Of each shard that it leads, which voters have what was committed a moment ago.
+    Level,
 }
 
 impl Request {
@@ -112,6 +120,7 @@ impl Request {
             }
             Self::StopScrub(scrub) => [&[VERSION, 9][..], &scrub.to_le_bytes()].concat(),
             Self::Scrubs => vec![VERSION, 10],
+            Self::Level => vec![VERSION, 11],
         }
     }
 
@@ -147,6 +156,7 @@ impl Request {
             (VERSION, 8) => Self::Scrub { scrub: from.u64()?, rate: NonZeroU64::new(from.u64()?) },
             (VERSION, 9) => Self::StopScrub(from.u64()?),
             (VERSION, 10) => Self::Scrubs,
+            (VERSION, 11) => Self::Level,
             (VERSION, other) => return Err(Malformed::Field("what is asked", other.into())),
             (other, _) => return Err(Malformed::Field("a version", other.into())),
         };
@@ -197,6 +207,32 @@ pub(super) fn rows_in(bytes: &[u8]) -> Result<Vec<Row>, Malformed> {
     let rows = (0..count).map(|_| Row::decode(&mut from)).collect::<Result<_, _>>()?;
     from.end()?;
     Ok(rows)
+}
+
+/// Who is level in which shard, as it is answered.
+pub(super) fn levels(levels: &Levels) -> Vec<u8> {
+    let count = |len: usize| u32::try_from(len).expect("there are few").to_le_bytes();
+    let mut bytes = count(levels.len()).to_vec();
+    for (shard, nodes) in levels {
+        bytes.extend_from_slice(&shard.to_le_bytes());
+        bytes.extend_from_slice(&count(nodes.len()));
+        bytes.extend(nodes.iter().flat_map(|node| node.to_le_bytes()));
+    }
+    bytes
+}
+
+/// Who is level, of an answer.
+pub(super) fn levels_in(bytes: &[u8]) -> Result<Levels, Malformed> {
+    let mut from = Cursor::new(bytes, "who is level");
+    let mut levels = Levels::new();
+    for _ in 0..from.count(4 + 4, "the count of shards")? {
+        let shard = from.u32()?;
+        let count = from.count(8, "the count of nodes")?;
+        let nodes = (0..count).map(|_| from.u64()).collect::<Result<_, _>>()?;
+        levels.insert(shard, nodes);
+    }
+    from.end()?;
+    Ok(levels)
 }
 
 /// Why a node does not do what it was asked, as it says itself, or why it was not reached.
@@ -264,7 +300,8 @@ mod tests {
         let others = [recover, Request::Decided(2), join, Request::Remove(3)];
         let scrub = Request::Scrub { scrub: 7, rate: NonZeroU64::new(16 << 20) };
         let others = others.into_iter().chain([scrub, Request::StopScrub(7), Request::Scrubs]);
-        for request in [Request::May, moved.clone(), Request::Roll].into_iter().chain(others) {
+        let first = [Request::May, moved.clone(), Request::Roll, Request::Level];
+        for request in first.into_iter().chain(others) {
             let bytes = request.encode();
             for end in 0..bytes.len() {
                 assert!(Request::decode(&bytes[..end]).is_err());
@@ -287,5 +324,10 @@ mod tests {
         assert_eq!(rows_in(&said), Ok(vec![row(), row()]));
         assert!((0..said.len()).all(|end| rows_in(&said[..end]).is_err()));
         assert!(rows_in(&u32::MAX.to_le_bytes()).is_err());
+        let known = Levels::from([(0, BTreeSet::from([1, 3])), (7, BTreeSet::new())]);
+        let said = levels(&known);
+        assert_eq!(levels_in(&said), Ok(known));
+        assert!((0..said.len()).all(|end| levels_in(&said[..end]).is_err()));
+        assert!(levels_in(&u32::MAX.to_le_bytes()).is_err());
     }
 }

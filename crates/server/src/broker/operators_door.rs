@@ -35,6 +35,10 @@ impl Door for OperatorsDoor {
                     let answer = leaders.answer(request).await;
                     vec![operators::encode(&answer.map(|()| Vec::new())).into()]
                 }
+                Ok(Request::Level) => {
+                    let levels = operators::levels(&leaders.levels());
+                    vec![operators::encode(&Ok(levels)).into()]
+                }
                 Ok(request @ (Request::Join { .. } | Request::Remove(_))) => {
                     vec![operators::encode(&registrar.answer(request).await).into()]
                 }

@@ -24,11 +24,12 @@
 //! Little-endian; text is length u16 · UTF-8. The [digest](Roll::digest) is of all rows, by their nodes. While nobody leads
 //! nothing of them changes but by what also changes what should be decided.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 use twox_hash::XxHash3_128;
 
+use super::operators::Levels;
 use crate::cluster::Outline;
 use crate::cursor::{Cursor, Malformed, push_text};
 
@@ -127,6 +128,8 @@ pub struct Roll {
     pub empty: Vec<u64>,
     /// Nodes that do not answer, and have the shard without a vote.
     pub absent: Vec<u64>,
+    /// Voters that have what was committed a moment ago, as the leader says; `None` if it does not know yet, or nobody leads.
+    pub level: Option<BTreeSet<u64>>,
     /// Of these rows, to be named by whoever decides.
     pub digest: String,
     /// What each says.
@@ -296,6 +299,7 @@ impl Roll {
             missing,
             empty,
             absent: Vec::new(),
+            level: None,
             rows: rows.into_values().collect(),
         }
     }
@@ -305,6 +309,13 @@ impl Roll {
         let answers = |node: &u64| self.rows.iter().any(|row| row.node == *node);
         let is_absent = |node: &u64| !answers(node) && !self.voters.contains(node);
         self.absent = nodes.into_iter().filter(is_absent).collect();
+        self
+    }
+
+    /// The same, where leaders say this of the shards that they lead.
+    pub(super) fn with_level(mut self, levels: &BTreeMap<u64, Levels>) -> Self {
+        let said = self.leader.and_then(|leader| levels.get(&leader));
+        self.level = said.and_then(|of| of.get(&self.shard)).cloned();
         self
     }
 

@@ -1,5 +1,7 @@
 //! How many voters have an entry, and which of them may be read from: asked by those who want more than that it is committed.
 
+use std::collections::BTreeSet;
+
 use openraft::ServerState;
 use openraft::async_runtime::WatchReceiver;
 
@@ -23,6 +25,16 @@ impl<S: Apply> Group<S> {
     #[must_use]
     pub fn in_sync(&self) -> usize {
         if self.leadership().is_some() { self.durability.level().len() + 1 } else { 0 }
+    }
+
+    /// The voters that have what was committed a moment ago, itself included; `None` where it does not lead, or for too short a
+    /// time to know.
+    #[must_use]
+    pub fn level(&self) -> Option<BTreeSet<u64>> {
+        let leadership = self.leadership()?;
+        let is_known = self.durability.knows_level(leadership.term);
+        let others = || self.durability.level().clone();
+        is_known.then(|| others().into_iter().chain([self.node]).collect())
     }
 
     /// Whether another voter may be read from, as far as this replica knows as its leader.

@@ -63,6 +63,8 @@ pub(crate) struct Durability {
     is_exposed: AtomicBool,
     /// The other voters that are level, where this replica leads.
     level: Mutex<BTreeSet<u64>>,
+    /// The term in which that is by what was committed a moment ago; 0: none.
+    level_in: AtomicU64,
     /// Of the voters, while this replica leads.
     unwell: Mutex<BTreeMap<u64, Unwell>>,
     /// No majority has room for records.
@@ -96,8 +98,8 @@ impl fmt::Display for Unwell {
 impl Default for Durability {
     fn default() -> Self {
         let (known, wanted) = (watch::Sender::new(None), watch::Sender::new(None));
-        let (calm_in, is_exposed, level, unwell, lacks_room) = Default::default();
-        Self { known, wanted, calm_in, is_exposed, level, unwell, lacks_room }
+        let (calm_in, is_exposed, level, level_in, unwell, lacks_room) = Default::default();
+        Self { known, wanted, calm_in, is_exposed, level, level_in, unwell, lacks_room }
     }
 }
 
@@ -152,6 +154,11 @@ impl Durability {
     /// The other voters that are level; nobody where this replica does not lead.
     pub(crate) fn level(&self) -> MutexGuard<'_, BTreeSet<u64>> {
         self.level.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether it is known of what was committed a moment ago in this term who is level.
+    pub(crate) fn knows_level(&self, term: u64) -> bool {
+        self.level_in.load(Ordering::Relaxed) == term
     }
 
     /// Which voters are not well.
@@ -334,6 +341,7 @@ pub(crate) async fn find<S: Apply>(
         let Some((vote, last)) = own else {
             leading = Leading::default();
             durability.level().clear();
+            durability.level_in.store(0, Ordering::Relaxed);
             durability.calm_in.store(0, Ordering::Relaxed);
             durability.found(BTreeMap::new(), &[]);
             continue;
@@ -362,6 +370,8 @@ pub(crate) async fn find<S: Apply>(
             *voter != node && leading.is_healthy(*voter, now) && leading.level.is_reached(has)
         };
         *durability.level() = voters.iter().flatten().copied().filter(is_level).collect();
+        let level_in = if leading.level.is_known() { leading.term } else { 0 };
+        durability.level_in.store(level_in, Ordering::Relaxed);
         let syncs = *wanted.borrow_and_update() > durable;
         let every = if syncs { AT_ONCE } else { rests };
         // Who does not vote counts for nothing, and has to know D.

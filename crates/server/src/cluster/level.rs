@@ -35,6 +35,11 @@ impl Level {
         }
     }
 
+    /// Whether it is known what was committed a moment ago.
+    pub(crate) fn is_known(&self) -> bool {
+        self.goal.is_some()
+    }
+
     /// Whether a voter that has the leader's log up to there is level.
     pub(crate) fn is_reached(&self, matched: Option<u64>) -> bool {
         matched >= self.goal
@@ -82,10 +87,11 @@ mod tests {
                 level.is_reached(Some(3)),
                 "nothing was committed a moment ago, as far as is known"
             );
+            assert!(!level.is_known());
             advance(MOMENT).await;
             level.turn(Some(50), Instant::now());
             assert!(level.is_reached(Some(10)) && !level.is_reached(Some(9)));
-            assert!(!level.is_reached(None));
+            assert!(!level.is_reached(None) && level.is_known());
             advance(MOMENT / 2).await;
             level.turn(Some(80), Instant::now());
             assert!(level.is_reached(Some(10)), "that is not a moment ago");

@@ -44,7 +44,7 @@ impl View {
         let route = match route {
             Route::Wait(wait) => return self.wait(&wait).await,
             Route::Command(command) => return command.run(&self.node).await,
-            Route::Roll => return Reply::json(StatusCode::OK, &self.node.recovery.call().await),
+            Route::Roll => return Reply::json(StatusCode::OK, &self.node.roll().await),
             Route::Scrubs => return Reply::json(StatusCode::OK, &self.node.scrubs.look().await),
             route => route,
         };

@@ -21,6 +21,15 @@ struct Drained {
     handed: BTreeMap<u32, u64>,
     kept: BTreeMap<u32, String>,
     unsynced: BTreeMap<u32, String>,
+    #[serde(default)]
+    needed: BTreeMap<u32, String>,
+}
+
+impl Drained {
+    /// Whether it may be stopped, and nobody notices.
+    fn is_ready(&self) -> bool {
+        [&self.kept, &self.unsynced, &self.needed].iter().all(|shards| shards.is_empty())
+    }
 }
 
 pub(super) fn run(http: &str, undo: bool, json: bool) -> Result<Exit> {
@@ -29,8 +38,7 @@ pub(super) fn run(http: &str, undo: bool, json: bool) -> Result<Exit> {
     let read = serde_json::from_str(&answer);
     let drained: Drained = read.with_context(|| format!("what {http} answers is none"))?;
     output::text(&if json { answer } else { said(&drained, undo) })?;
-    let is_ready = drained.kept.is_empty() && drained.unsynced.is_empty();
-    Ok(if is_ready { Exit::Ok } else { Exit::CheckFailed })
+    Ok(if drained.is_ready() { Exit::Ok } else { Exit::CheckFailed })
 }
 
 fn said(drained: &Drained, undo: bool) -> String {
@@ -49,8 +57,15 @@ fn said(drained: &Drained, undo: bool) -> String {
     for (shard, why) in &drained.unsynced {
         line(format_args!("shard {shard} is not all durable on a majority: {why}"));
     }
-    if drained.kept.is_empty() && drained.unsynced.is_empty() {
+    for (shard, why) in &drained.needed {
+        line(format_args!("shard {shard} would not go on at once without this node: {why}"));
+    }
+    if drained.is_ready() {
         line(format_args!("it leads nothing, and all that it has is durable: stop it"));
+    } else {
+        line(format_args!(
+            "do not stop it yet: drain it again in a moment, or have it lead again with --undo"
+        ));
     }
     said
 }

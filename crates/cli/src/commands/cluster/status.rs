@@ -31,6 +31,8 @@ pub(super) struct Roll {
     empty: Vec<u64>,
     #[serde(default)]
     absent: Vec<u64>,
+    #[serde(default)]
+    level: Option<BTreeSet<u64>>,
     digest: String,
     rows: Vec<Row>,
 }
@@ -183,6 +185,11 @@ fn one(roll: &Roll) -> String {
     if !roll.absent.is_empty() {
         line(format_args!("  no answer of node {}, without a vote", listed(&roll.absent)));
     }
+    if roll.leader.is_some() && roll.level.is_none() && roll.voters.len() > 1 {
+        line(format_args!(
+            "  its leader does not know yet who has what was committed a moment ago"
+        ));
+    }
     line(format_args!(
         "  {:>4}  {:<8}  {:>11}  {:<8}  {:>13}  {:>16}  {:>12}  {:>12}  {:>12}",
         "node", "mark", "incarnation", "boot", "voted", "log ends", "synced to", "C", "D"
@@ -202,9 +209,15 @@ fn one(roll: &Roll) -> String {
         if row.is_in_doubt {
             line(format_args!("        {}", row.said));
         }
+        let votes = roll.voters.contains(&row.node);
+        let lags = votes && roll.level.as_ref().is_some_and(|level| !level.contains(&row.node));
         if row.lacks {
             line(format_args!(
                 "        it lacks what the others have let go of: whoever leads gives it that"
+            ));
+        } else if lags && !row.is_in_doubt {
+            line(format_args!(
+                "        it has not yet what was committed a moment ago: stop no other before it has"
             ));
         }
     }
@@ -276,6 +289,7 @@ mod tests {
             missing: vec![2],
             empty: vec![7],
             absent: vec![5, 6],
+            level: None,
             digest: "5f0c".to_owned(),
             rows: vec![row(1), row(3), Row { last: 230, ..row(4) }],
         };
@@ -299,6 +313,50 @@ mod tests {
         }
     }
 
+    /// One that had just been started looked as all others did, and the next was stopped.
+    #[test]
+    fn a_voter_that_lacks_what_was_committed_a_moment_ago_is_told_from_the_others() {
+        let row = |node, is_in_doubt| Row {
+            node,
+            incarnation: 3,
+            generation: 0,
+            boot: String::new(),
+            is_in_doubt,
+            lacks: false,
+            vote_term: 4,
+            voted_for: 1,
+            last_term: 4,
+            last: 200,
+            synced: 198,
+            committed: 180,
+            durable: 120,
+            said: "the system was started anew".to_owned(),
+        };
+        let roll = |level: Option<&[u64]>| Roll {
+            shard: 2,
+            condition: "led".to_owned(),
+            leader: Some(1),
+            generation: 0,
+            guaranteed: 120,
+            durable: 120,
+            best_tail: (4, 200),
+            committed: 180,
+            voters: vec![1, 2, 3],
+            missing: Vec::new(),
+            empty: Vec::new(),
+            absent: Vec::new(),
+            level: level.map(|level| level.iter().copied().collect()),
+            digest: "5f0c".to_owned(),
+            rows: vec![row(1, false), row(2, false), row(3, true), row(4, false)],
+        };
+        let lags = "it has not yet what was committed a moment ago";
+        let unknown = "its leader does not know yet who has what was committed a moment ago";
+        assert_eq!(said(&[roll(Some(&[1]))]).matches(lags).count(), 1, "of node 2 only");
+        assert!(!said(&[roll(Some(&[1, 2]))]).contains(lags));
+        assert!(!said(&[roll(Some(&[1, 2]))]).contains(unknown));
+        assert!(said(&[roll(None)]).contains(unknown));
+    }
+
     #[test]
     fn of_an_unreached_shard_it_is_said_who_is_to_be_brought_back() {
         let roll = |missing, empty| Roll {
@@ -314,6 +372,7 @@ mod tests {
             missing,
             empty,
             absent: Vec::new(),
+            level: None,
             digest: "5f0c".to_owned(),
             rows: Vec::new(),
         };
