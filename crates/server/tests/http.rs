@@ -43,14 +43,15 @@ impl Broker {
         let runtime = node.runtime().clone();
         let anywhere: SocketAddr = "127.0.0.1:0".parse().unwrap();
         let listener = runtime.block_on(Listener::bind(anywhere, Limits::default())).unwrap();
-        let http = runtime.block_on(Http::bind(anywhere)).unwrap();
+        let http = Http::bind(anywhere).unwrap();
         let http = http.advertise("broker.example".to_owned());
         let (stop, stopped) = watch::channel(false);
         let (kafka, address) = (listener.address().unwrap(), http.address().unwrap());
         let counters = listener.counters();
         let serving = listener.serve(Arc::clone(&node), stopped.clone());
+        let answering = http.serve(Arc::clone(&node), counters, stopped);
         let served = vec![
-            runtime.spawn(http.serve(Arc::clone(&node), counters, stopped)),
+            runtime.spawn(async move { answering.await.unwrap() }),
             runtime.spawn(async move { serving.await.unwrap() }),
         ];
         Self { node, kafka, http: address, stop, served }

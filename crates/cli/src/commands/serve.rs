@@ -10,7 +10,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result, anyhow, bail};
 use plimsoll_log::Policy;
 use plimsoll_server::broker::{Failed, Member, Node, Options, Promise, Seat};
-use plimsoll_server::http::Http;
+use plimsoll_server::http::{Absence, Http, Lobby};
 use plimsoll_server::net::Listener;
 use plimsoll_server::seed::Seeding;
 use tokio::sync::watch;
@@ -56,7 +56,14 @@ fn serve(config: &Config, until_stdin_ends: bool) -> Result<Exit> {
     interrupt::on_interrupt(move || {
         ask.send(true).ok();
     })?;
-    let mut addresses = Addresses { clients: config.listen, http: config.http.0 };
+    let http = config.http.0.map(|address| {
+        Http::bind(address)
+            .with_context(|| format!("cannot listen on {address}; --http says where else, or none"))
+    });
+    let mut addresses = Addresses { clients: config.listen, http: http.transpose()? };
+    if let (Some((host, _)), Some(http)) = (&advertised, &mut addresses.http) {
+        *http = http.clone().advertise(host.clone());
+    }
     while run_once(config, &options, advertised.as_ref(), &mut addresses, &asked)? {
         output::news("it opens again, with what it was given or what was decided");
     }
@@ -67,7 +74,16 @@ fn serve(config: &Config, until_stdin_ends: bool) -> Result<Exit> {
 /// Where it listens: at the same places whenever it opens again.
 struct Addresses {
     clients: SocketAddr,
-    http: Option<SocketAddr>,
+    /// Somebody answers there also while it is not open.
+    http: Option<Http>,
+}
+
+impl Addresses {
+    /// Answers operators while it is not open. Where that cannot be, it opens and closes all the same.
+    fn lobby(&self, absence: Absence) -> Option<Lobby> {
+        let said = |why| output::news(&format!("operators are not answered meanwhile: {why}"));
+        Lobby::open(self.http.as_ref()?, absence).map_err(said).ok()
+    }
 }
 
 /// Opens the node and serves until it is asked to stop, or has been given what it lacked: then it is to open again.
@@ -79,6 +95,7 @@ fn run_once(
     addresses: &mut Addresses,
     asked: &watch::Receiver<bool>,
 ) -> Result<bool> {
+    let lobby = addresses.lobby(Absence::Opening);
     let opened = Node::open(&config.dir, options.clone());
     if let (Err(why), Some(seat)) = (&opened, &options.seat)
         && why.lacks_what_others_have()
@@ -101,8 +118,8 @@ fn run_once(
         node.members().set(BTreeMap::from([(node.members().here(), own)]));
     }
     let runtime = node.runtime().clone();
-    let (mut listener, mut http) = match runtime.block_on(bind(config, addresses)) {
-        Ok(bound) => bound,
+    let mut listener = match runtime.block_on(bind(config, addresses.clients)) {
+        Ok(listener) => listener,
         Err(taken) => {
             // It ends in order: otherwise the next start would doubt a run that served nobody.
             node.close().context("what was acknowledged may not all be durable")?;
@@ -110,18 +127,17 @@ fn run_once(
         }
     };
     addresses.clients = listener.address().context("the address is gone")?;
-    addresses.http = http.as_ref().map(Http::address).transpose().context("the address is gone")?;
     let node = Arc::new(node);
     if let Some((host, port)) = advertised.cloned() {
-        http = http.map(|http| http.advertise(host.clone()));
         listener = listener.advertise(host, port);
     }
-    say_where(&node, config, &listener, http.as_ref())?;
+    say_where(&node, config, &listener, addresses.http.as_ref())?;
     let seeding = Seeding::begin(&node);
     let (stop, stopping) = watch::channel(false);
     let ends = ends(seeding.until_ready(), asked.clone());
     let ending = runtime.spawn(part(Arc::clone(&node), ends, stop));
-    let answering = http.map(|http| {
+    drop(lobby);
+    let answering = addresses.http.clone().map(|http| {
         let (node, counters) = (Arc::clone(&node), listener.counters());
         runtime.spawn(http.serve(node, counters, stopping.clone()))
     });
@@ -132,8 +148,11 @@ fn run_once(
     runtime.block_on(ending).ok();
     if let Some(answering) = answering {
         // A panic there was printed there.
-        drop(runtime.block_on(answering));
+        if let Ok(Err(why)) = runtime.block_on(answering) {
+            output::news(&format!("operators were not answered: {why}"));
+        }
     }
+    let _lobby = addresses.lobby(Absence::Closing);
     let opens_again = seeding.end() && !*asked.borrow();
     let lost = node.lost();
     if !matches!(lost, Some(Failed::Disk { .. })) {
@@ -210,17 +229,10 @@ fn seat(config: &Config, advertised: Option<&(String, u16)>) -> Result<Option<Se
     }))
 }
 
-/// Takes the addresses that clients and operators are to find.
-async fn bind(config: &Config, addresses: &Addresses) -> Result<(Listener, Option<Http>)> {
-    let address = addresses.clients;
+/// Takes the address that clients are to find.
+async fn bind(config: &Config, address: SocketAddr) -> Result<Listener> {
     let listener = Listener::bind(address, config.limits).await;
-    let listener = listener
-        .with_context(|| format!("cannot listen on {address}; --listen says where else"))?;
-    let Some(address) = addresses.http else { return Ok((listener, None)) };
-    let http = Http::bind(address).await;
-    let http = http
-        .with_context(|| format!("cannot listen on {address}; --http says where else, or none"))?;
-    Ok((listener, Some(http)))
+    listener.with_context(|| format!("cannot listen on {address}; --listen says where else"))
 }
 
 /// Nobody says who they are: only this machine is served, unless that is said to be wanted.

@@ -1,6 +1,11 @@
 //! Brokers as processes that lack what the others have let go of: they are given it.
 
+use std::collections::BTreeSet;
 use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -41,6 +46,29 @@ fn until_seeded(broker: &Broker) {
     });
 }
 
+/// What is answered about its health, asked time and again while this is done.
+fn health_while(broker: &Broker, does: impl FnOnce()) -> Result<BTreeSet<String>, String> {
+    let is_done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let asking = scope.spawn(|| {
+            let mut found = BTreeSet::new();
+            while !is_done.load(Ordering::SeqCst) {
+                let mut stream = TcpStream::connect(&broker.http).map_err(|why| why.to_string())?;
+                let asked = stream.write_all(b"GET /health HTTP/1.0\r\n\r\n");
+                let mut answer = String::new();
+                let answered = asked.and_then(|()| stream.read_to_string(&mut answer));
+                answered.map_err(|why| format!("{why}, after {answer:?}"))?;
+                found.insert(answer.lines().next().unwrap_or_default().to_owned());
+                thread::park_timeout(Duration::from_millis(2));
+            }
+            Ok(found)
+        });
+        does();
+        is_done.store(true, Ordering::SeqCst);
+        asking.join().unwrap()
+    })
+}
+
 fn has_all(broker: &Broker, end: u32) -> Result<(), String> {
     let found = read(broker)?;
     let lacks: Vec<u32> = (0..end).filter(|number| found.binary_search(number).is_err()).collect();
@@ -71,11 +99,16 @@ fn a_broker_that_was_away_for_chapters_is_given_them_and_serves_all() {
     settle(&cluster, 1, brokers[0].as_ref().unwrap(), rounds * EACH);
     let end = (rounds + 1) * EACH;
     brokers[2] = Some(cluster.start(3));
-    until_seeded(brokers[2].as_ref().unwrap());
+    let third = brokers[2].as_ref().unwrap();
+    // Its address refused connections while it closed and opened again: who looked whether it lives took it for dead.
+    let health = health_while(third, || {
+        until_seeded(third);
+        in_time("it votes", || until_trusted(&cluster, 3));
+    });
+    println!("its health meanwhile: {:?}", health.expect("somebody always answers"));
     let first = brokers[0].as_ref().unwrap();
     in_time("it takes records", || run(first, "produce first", &numbers(end..end + 9)));
     // It votes again, or nobody would lead.
-    in_time("it votes", || until_trusted(&cluster, 3));
     drop(brokers[0].take());
     let third = brokers[2].as_ref().unwrap();
     in_time("two go on, and have all", || {

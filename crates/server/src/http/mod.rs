@@ -7,6 +7,7 @@
 //! | file | what |
 //! | --- | --- |
 //! | `server.rs` | [`Http`]: takes connections, reads requests within bounds |
+//! | `lobby.rs` | [`Lobby`]: who is answered while the broker opens or closes |
 //! | `host.rs` | which names a browser may know it by |
 //! | `route.rs` | what is asked for: pure |
 //! | `command.rs` | what an operator has the cluster do |
@@ -26,6 +27,7 @@ mod command;
 mod health;
 mod history;
 mod host;
+mod lobby;
 mod mark;
 mod metrics;
 mod page;
@@ -36,4 +38,5 @@ mod units;
 mod view;
 mod wrong;
 
+pub use self::lobby::{Absence, Lobby};
 pub use self::server::Http;

@@ -41,20 +41,22 @@ const LIFE: Duration = TIMEOUT_MAX.saturating_mul(2);
 /// How long answers may take, once no more requests are taken.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// An address on which operators are answered.
-#[derive(Debug)]
+/// An address on which operators are answered. It is taken until the last clone of this is gone.
+#[derive(Debug, Clone)]
 pub struct Http {
-    listener: TcpListener,
+    pub(super) listener: Arc<std::net::TcpListener>,
     hosts: Hosts,
 }
 
 impl Http {
-    /// Listens on an address. Must be called on a runtime.
+    /// Listens on an address.
     ///
     /// # Errors
     /// As of bind(2): above all that the address is in use.
-    pub async fn bind(address: SocketAddr) -> io::Result<Self> {
-        Ok(Self { listener: TcpListener::bind(address).await?, hosts: Hosts::default() })
+    pub fn bind(address: SocketAddr) -> io::Result<Self> {
+        let listener = std::net::TcpListener::bind(address)?;
+        listener.set_nonblocking(true)?;
+        Ok(Self { listener: Arc::new(listener), hosts: Hosts::default() })
     }
 
     /// Answers requests that call this machine by this name, too; an IP address and `localhost` are
@@ -73,56 +75,83 @@ impl Http {
         self.listener.local_addr()
     }
 
-    /// Answers until `stop` is true; holds the node no more on return.
+    /// Answers until `stop` is true; holds the node no more on return. Must be called on a runtime.
+    ///
+    /// # Errors
+    /// The address cannot be listened at any more; nobody was answered.
     pub async fn serve(
         self,
         node: Arc<Node>,
         counters: Arc<Counters>,
-        mut stop: watch::Receiver<bool>,
-    ) {
-        let Self { listener, hosts } = self;
+        stop: watch::Receiver<bool>,
+    ) -> io::Result<()> {
+        let listener = TcpListener::from_std(self.listener.try_clone()?)?;
         let view = View { node, counters, history: Arc::default(), stop: stop.clone() };
-        let mut connections = JoinSet::new();
-        let mut seconds = interval(EVERY);
-        seconds.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        while !*stop.borrow() {
-            let may_take = connections.len() < CONNECTIONS_MAX;
-            tokio::select! {
-                taken = listener.accept(), if may_take => match taken {
-                    Ok((stream, _)) => {
-                        connections.spawn(serve(stream, hosts.clone(), view.clone()));
+        let answer = |stream| {
+            let (hosts, view) = (self.hosts.clone(), view.clone());
+            talk(stream, view.stop.clone(), move |request| {
+                let (route, view) = (check(&request, &hosts), view.clone());
+                async move {
+                    match route {
+                        Ok(route) => view.answer(route).await,
+                        Err(refused) => refused,
                     }
-                    // Of descriptors there are none, or the client is gone.
-                    Err(error) => {
-                        tracing::debug!(%error, "no connection can be taken");
-                        tokio::time::sleep(Duration::from_millis(100)).await;
-                    }
-                },
-                Some(_) = connections.join_next(), if !connections.is_empty() => {}
-                _ = seconds.tick() => view.history.note(Look::now(&view.node, &view.counters)),
-                _ = stop.changed() => break,
+                }
+            })
+        };
+        let looking = async {
+            let mut seconds = interval(EVERY);
+            seconds.set_missed_tick_behavior(MissedTickBehavior::Delay);
+            loop {
+                seconds.tick().await;
+                view.history.note(Look::now(&view.node, &view.counters));
             }
-        }
-        drop((listener, view));
-        let all_answered = async { while connections.join_next().await.is_some() {} };
-        if timeout(GRACE, all_answered).await.is_err() {
-            connections.shutdown().await;
+        };
+        tokio::select! {
+            () = take(listener, stop, answer) => Ok(()),
+            () = looking => Ok(()),
         }
     }
 }
 
-/// Answers the requests of a connection, one after the other.
-async fn serve(stream: TcpStream, hosts: Hosts, view: View) {
-    let mut stop = view.stop.clone();
-    let answer = service_fn(|request| {
-        let (route, view) = (check(&request, &hosts), view.clone());
-        async move {
-            let reply = match route {
-                Ok(route) => view.answer(route).await,
-                Err(refused) => refused,
-            };
-            Ok::<Response<Full<Bytes>>, Infallible>(reply.into_response())
+/// Takes connections and has each served, until `stop` is true: then those that are there end, soon.
+pub(super) async fn take<S: Future<Output = ()> + Send + 'static>(
+    listener: TcpListener,
+    mut stop: watch::Receiver<bool>,
+    serve: impl Fn(TcpStream) -> S,
+) {
+    let mut connections = JoinSet::new();
+    while !*stop.borrow() {
+        let may_take = connections.len() < CONNECTIONS_MAX;
+        tokio::select! {
+            taken = listener.accept(), if may_take => match taken {
+                Ok((stream, _)) => drop(connections.spawn(serve(stream))),
+                // Of descriptors there are none, or the client is gone.
+                Err(error) => {
+                    tracing::debug!(%error, "no connection can be taken");
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                }
+            },
+            Some(_) = connections.join_next(), if !connections.is_empty() => {}
+            _ = stop.changed() => break,
         }
+    }
+    drop(listener);
+    let all_answered = async { while connections.join_next().await.is_some() {} };
+    if timeout(GRACE, all_answered).await.is_err() {
+        connections.shutdown().await;
+    }
+}
+
+/// Answers the requests of a connection, one after the other, until `stop` is true.
+pub(super) async fn talk<R: Future<Output = Reply>>(
+    stream: TcpStream,
+    mut stop: watch::Receiver<bool>,
+    answer: impl Fn(Request<Incoming>) -> R,
+) {
+    let answer = service_fn(|request| {
+        let reply = answer(request);
+        async { Ok::<Response<Full<Bytes>>, Infallible>(reply.await.into_response()) }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())

@@ -23,7 +23,7 @@ const CHAPTERS: &str = "chapters-2";
 /// What `/health` answers: its status and its body.
 fn health(broker: &Broker) -> String {
     let runtime = broker.node.runtime().clone();
-    let http = runtime.block_on(Http::bind("127.0.0.1:0".parse().unwrap())).unwrap();
+    let http = Http::bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let address = http.address().unwrap();
     let listener = Listener::bind("127.0.0.1:0".parse().unwrap(), Limits::default());
     let counters = runtime.block_on(listener).unwrap().counters();
@@ -36,7 +36,7 @@ fn health(broker: &Broker) -> String {
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     stop.send(true).unwrap();
-    runtime.block_on(served).unwrap();
+    runtime.block_on(served).unwrap().unwrap();
     answer
 }
 
