@@ -57,6 +57,9 @@ pub(super) trait Log: Debug + Send + Sync {
 
     /// Stretches that are known to be damaged.
     fn damaged(&self) -> u64;
+
+    /// Stretches that were, and went with their segment before they were healed.
+    fn let_go(&self) -> u64;
 }
 
 /// Scrubs a shard.
@@ -111,8 +114,9 @@ pub(super) struct Pass {
     /// Snapshots and manifests that it found damaged, and those of them that are not written anew.
     pub(super) heads: u64,
     pub(super) heads_left: u64,
-    /// How many the mender had healed when it began.
+    /// How many the mender had healed when it began, and how many stretches the log had let go of.
     pub(super) healed_before: u64,
+    pub(super) let_go_before: u64,
     /// Why some of it was not read.
     pub(super) unread: Vec<String>,
 }
@@ -159,6 +163,10 @@ impl<S: Apply> Log for Group<S> {
 
     fn damaged(&self) -> u64 {
         self.healed().1
+    }
+
+    fn let_go(&self) -> u64 {
+        self.let_go_damaged()
     }
 }
 
@@ -248,6 +256,11 @@ impl Scrubber {
         self.log.upgrade().map_or(0, |log| log.damaged())
     }
 
+    /// Stretches of its log that were, and that it has let go of.
+    pub(super) fn let_go_of_log(&self) -> u64 {
+        self.log.upgrade().map_or(0, |log| log.let_go())
+    }
+
     /// Ends an operator's scrub, if it is this one.
     pub(super) fn stop(&self, scrub: ScrubId) {
         self.change(scrub, |pass| {
@@ -263,6 +276,7 @@ impl Scrubber {
             (pass.phase, pass.begun_ms) = (Phase::Running, (self.clock)());
             let healed = self.chapters.as_ref().map_or(0, |(_, mender)| mender.healed());
             (pass.due_bytes, pass.healed_before) = (due_bytes, healed);
+            pass.let_go_before = self.let_go_of_log();
         });
         if !is_wanted {
             return;

@@ -73,6 +73,10 @@ impl Log for Topics {
     fn damaged(&self) -> u64 {
         self.group().healed().1
     }
+
+    fn let_go(&self) -> u64 {
+        self.group().let_go_damaged()
+    }
 }
 
 impl Scrubs {
@@ -225,7 +229,8 @@ fn said(topics: &Topics, scrubber: &Scrubber) -> Scrubbed {
                 let healed = chapters.map_or(0, |(_, mender)| mender.healed());
                 let runs = healed.saturating_sub(pass.healed_before);
                 let heads = pass.heads - pass.heads_left.min(pass.heads);
-                runs + pass.log_damaged.saturating_sub(of_log) + heads
+                let let_go = scrubber.let_go_of_log().saturating_sub(pass.let_go_before);
+                runs + pass.log_damaged.saturating_sub(of_log + let_go) + heads
             }
         },
         left: wounds.len() as u64 + of_log,

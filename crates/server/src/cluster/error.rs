@@ -43,6 +43,13 @@ pub enum Error {
         max_bytes: u64,
     },
 
+    /// What a disk has lost of a log is not healed yet. It is tried again.
+    #[error("{why}")]
+    NotHealed {
+        /// Who has it not, or what is not known.
+        why: String,
+    },
+
     /// Another change of who votes is under way. Nothing was done.
     #[error("who votes is being changed just now: ask again in a moment")]
     Changing,

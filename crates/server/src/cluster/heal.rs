@@ -44,6 +44,16 @@ pub(crate) struct Healing<S: Apply> {
     pub(crate) behind: Arc<Behind>,
 }
 
+/// What became of an entry that could not be read.
+enum Tended {
+    /// So many were damaged, and are not any more.
+    Healed(u64),
+    /// It was healed with what lies beside it.
+    Already,
+    /// It is not in the log any more.
+    LetGo,
+}
+
 /// Heals whatever is noted, as long as the group lives.
 pub(crate) async fn heal<S: Apply>(healing: Healing<S>) {
     let Some(mut found) = healing.storage.upgrade().map(|storage| storage.wounds.watch()) else {
@@ -82,9 +92,20 @@ pub(crate) async fn heal<S: Apply>(healing: Healing<S>) {
         };
         healing.engine.runtime_config().elect(false);
         match healing.tend(noted, &others).await {
-            Ok(records) => {
+            Ok(tended) => {
                 failed = None;
-                tracing::info!(noted, records, "damaged records of the log are healed");
+                match tended {
+                    Tended::Healed(records) => {
+                        tracing::info!(noted, records, "damaged records of the log are healed");
+                    }
+                    Tended::LetGo => {
+                        tracing::info!(
+                            noted,
+                            "damaged records of the log were let go of with their segment"
+                        );
+                    }
+                    Tended::Already => {}
+                }
             }
             Err(why) => {
                 failed = Some(noted);
@@ -100,20 +121,19 @@ pub(crate) async fn heal<S: Apply>(healing: Healing<S>) {
 }
 
 impl<S: Apply> Healing<S> {
-    /// Heals the segment that has this entry. How many entries were damaged.
-    async fn tend(&self, noted: u64, others: &[u64]) -> Result<u64> {
+    /// Heals the segment that has this entry.
+    async fn tend(&self, noted: u64, others: &[u64]) -> Result<Tended> {
         let find = move |storage: &Storage| Ok(storage.log.find_damage(to_log(noted))?);
         let damaged = match self.block(find).await {
             Ok(damaged) if damaged.is_empty() && self.storage()?.look_up(noted).is_ok() => {
-                // It was healed with what lies beside it.
                 self.storage()?.wounds.close(noted, 0);
-                return Ok(0);
+                return Ok(Tended::Already);
             }
             Ok(damaged) => damaged,
             // Retention has taken it, or it was cut off.
             Err(Error::Log(LogError::OutOfRange { .. })) => {
-                self.storage()?.wounds.close(noted, 0);
-                return Ok(0);
+                self.storage()?.wounds.close_gone(noted);
+                return Ok(Tended::LetGo);
             }
             Err(why) => {
                 if matches!(why, Error::Log(LogError::Corrupt(_))) {
@@ -138,7 +158,7 @@ impl<S: Apply> Healing<S> {
         .await?;
         let healed = damaged.iter().map(|records| records.end() - records.start() + 1).sum();
         self.storage()?.wounds.close(noted, healed);
-        Ok(healed)
+        Ok(Tended::Healed(healed))
     }
 
     /// Asks for records that are damaged, and for those behind them to which no reader comes, until it has all: an answer
@@ -151,14 +171,14 @@ impl<S: Apply> Healing<S> {
         let behind = *records.end();
         let proof = self.block(move |storage| Ok(storage.known_from(behind))).await?;
         let Some(proof) = proof else {
-            return Err(Error::Stopped { why: "nothing behind it is known".to_owned() });
+            return Err(Error::NotHealed { why: "nothing behind it is known".to_owned() });
         };
         let end = proof.index.max(behind);
         while first < behind {
             let entries = self.fetch_some(first..end, proof, others).await?;
             first += entries.len() as u64;
             if !self.storage()?.wounds.give(entries, cuts) {
-                return Err(Error::Stopped {
+                return Err(Error::NotHealed {
                     why: "some of the log was cut off meanwhile".to_owned(),
                 });
             }
@@ -190,11 +210,17 @@ impl<S: Apply> Healing<S> {
             }
         }
         // Who is away may have it.
-        if let Some((node, through)) = gone.filter(|_| !is_one_away) {
-            self.is_lost(Some(node), through);
-        }
-        let why = format!("nobody who is there has entry {first}");
-        Err(Error::Stopped { why })
+        let why = match gone.filter(|_| !is_one_away) {
+            Some((node, through)) => {
+                self.is_lost(Some(node), through);
+                format!(
+                    "all others have let go of entry {first}: it goes with its segment, or the shard is given anew"
+                )
+            }
+            None if is_one_away => format!("nobody who answers has entry {first}"),
+            None => format!("no other has entry {first} of this log yet"),
+        };
+        Err(Error::NotHealed { why })
     }
 
     /// What is damaged cannot be healed by entry: whoever opened this replica is told that it must be seeded. Not

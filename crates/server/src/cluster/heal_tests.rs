@@ -283,6 +283,26 @@ fn what_all_others_have_let_go_of_is_not_healed_and_the_replica_says_that_it_mus
     net.heard().clear();
 }
 
+/// It was said to be healed, with no records.
+#[test]
+fn what_goes_with_its_segment_before_it_is_healed_is_let_go_of_and_not_healed() {
+    let net = Net::default();
+    tell(async {
+        let (nodes, last) = three(&net).await;
+        let first = last + 1 - ENTRIES;
+        let heard = std::mem::take(&mut *net.heard());
+        nodes[1].damage(first, 500_000, &[0xa5]);
+        assert!(nodes[1].read(first).is_err());
+        assert_eq!((nodes[1].group.healed(), nodes[1].group.let_go_damaged()), ((0, 1), 0));
+        let group = Arc::clone(&nodes[1].group);
+        tokio::task::spawn_blocking(move || group.purge(first + 5)).await.unwrap().unwrap();
+        *net.heard() = heard;
+        nodes[1].until_healed(0).await;
+        assert_eq!(nodes[1].group.let_go_damaged(), 1);
+    });
+    net.heard().clear();
+}
+
 /// It was tried again every two seconds for ever.
 #[test]
 fn a_disk_that_fails_while_a_segment_is_healed_counts_as_failed() {

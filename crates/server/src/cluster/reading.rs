@@ -97,4 +97,10 @@ impl<S: Apply> Group<S> {
         let wounds = &self.storage.wounds;
         (wounds.healed(), wounds.watch().borrow().open.len() as u64)
     }
+
+    /// How many damaged stretches the log has let go of before they were healed.
+    #[must_use]
+    pub fn let_go_damaged(&self) -> u64 {
+        self.storage.wounds.let_go()
+    }
 }

@@ -17,6 +17,8 @@ pub(crate) struct Wounds {
     found: watch::Sender<Found>,
     given: Mutex<BTreeMap<u64, Entry>>,
     healed: AtomicU64,
+    /// Stretches that went with their segment before they were healed.
+    let_go: AtomicU64,
     /// How often entries were cut off.
     cuts: AtomicU64,
 }
@@ -35,7 +37,8 @@ pub(crate) struct Found {
 impl Default for Wounds {
     fn default() -> Self {
         let (found, given) = (watch::Sender::new(Found::default()), Mutex::default());
-        Self { found, given, healed: AtomicU64::new(0), cuts: AtomicU64::new(0) }
+        let (healed, let_go, cuts) = Default::default();
+        Self { found, given, healed, let_go, cuts }
     }
 }
 
@@ -122,6 +125,17 @@ impl Wounds {
             given.split_off(&index);
         }
         self.found.send_if_modified(|found| !found.open.split_off(&index).is_empty());
+    }
+
+    /// What was noted here is not in the log any more.
+    pub(crate) fn close_gone(&self, noted: u64) {
+        self.let_go.fetch_add(1, Ordering::Relaxed);
+        self.close(noted, 0);
+    }
+
+    /// How many stretches were let go of, damaged.
+    pub(crate) fn let_go(&self) -> u64 {
+        self.let_go.load(Ordering::Relaxed)
     }
 
     /// How many entries were healed.

@@ -270,13 +270,20 @@ impl Report {
         match self.state {
             State::Good => line(format_args!("good: {read} of {brokers}")),
             State::Unfinished => line(format_args!("unfinished: what was read is good, {read}")),
-            State::Damaged => line(format_args!(
-                "damaged: {} found in {read}, {} healed, {} left as {}",
-                counted(sum(|of| of.damaged), "place"),
-                sum(|of| of.healed),
-                sum(|of| of.left),
-                if sum(|of| of.left) == 1 { "it is" } else { "they are" }
-            )),
+            State::Damaged => {
+                let (damaged, healed) = (sum(|of| of.damaged), sum(|of| of.healed));
+                let left = sum(|of| of.left);
+                // Retention, compaction, or a log that has settled what it had.
+                let gone = match damaged.saturating_sub(healed + left) {
+                    0 => String::new(),
+                    gone => format!(", {gone} let go of since"),
+                };
+                line(format_args!(
+                    "damaged: {} found in {read}, {healed} healed{gone}, {left} left as {}",
+                    counted(damaged, "place"),
+                    if left == 1 { "it is" } else { "they are" }
+                ));
+            }
         }
         text
     }
@@ -420,6 +427,11 @@ mod tests {
         assert_eq!(healed.state, State::Damaged);
         let said = healed.text();
         assert!(said.contains("damaged: 1 place found in 40 MiB, 1 healed, 0 left"), "{said}");
+        let gone = changed(&|of| (of.damaged, of.healed) = (3, 2)).text();
+        assert!(
+            gone.contains("3 places found in 40 MiB, 2 healed, 1 let go of since, 0"),
+            "{gone}"
+        );
         let left = changed(&|of| {
             (of.damaged, of.left) = (40, 40);
             of.wounds = vec!["topic orders, partition 1".to_owned()];
