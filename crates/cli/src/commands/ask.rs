@@ -61,7 +61,12 @@ fn exchange(
     .with_context(|| format!("{address} does not answer"))?;
     let answer = String::from_utf8(answer).with_context(|| format!("{address} answers no text"))?;
     let (status, body) = parse(&answer)
-        .with_context(|| format!("what is on {address} does not answer as a broker does"))?;
+        .with_context(|| {
+            format!(
+                "what is on {address} does not answer as a broker answers operators; --http says where that is, which is \
+                 not where its clients connect"
+            )
+        })?;
     match reason(body) {
         _ if status == 200 => Ok(body.to_owned()),
         Some(reason) => bail!("{address} refuses: {reason}"),

@@ -156,7 +156,11 @@ fn run_once(
     let opens_again = seeding.end() && !*asked.borrow();
     let lost = node.lost();
     if !matches!(lost, Some(Failed::Disk { .. })) {
-        output::news("stopping: what was acknowledged is being made durable");
+        output::news(if opens_again {
+            "closing, to open again: what was acknowledged is being made durable"
+        } else {
+            "stopping: what was acknowledged is being made durable"
+        });
     }
     let node = Arc::into_inner(node).ok_or_else(|| anyhow!("a connection is still open"))?;
     let synced = node.close();

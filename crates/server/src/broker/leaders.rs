@@ -159,8 +159,13 @@ impl Led for Topics {
 #[derive(Debug, thiserror::Error)]
 pub enum NotLed {
     /// There is none.
-    #[error("there is no shard {0}")]
-    NoShard(u32),
+    #[error("there is no shard {number}; these are: {numbers:?}")]
+    NoShard {
+        /// Which was meant.
+        number: u32,
+        /// Those that there are.
+        numbers: Vec<u32>,
+    },
     /// It is none of those that vote.
     #[error("node {to} has no vote in shard {number}; these have: {voters:?}")]
     NoVote {
@@ -236,10 +241,14 @@ impl Leaders {
 
     /// Has a node lead a shard, whoever leads it now. It does on return.
     pub(crate) async fn move_to(&self, number: u32, to: u64) -> Result<(), NotLed> {
-        let shard = self.all().into_iter().find(|shard| shard.number() == number);
-        let shard = shard.ok_or(NotLed::NoShard(number))?;
+        let all = self.all();
+        let Some(shard) = all.iter().find(|shard| shard.number() == number) else {
+            let mut numbers: Vec<u32> = all.iter().map(|shard| shard.number()).collect();
+            numbers.sort_unstable();
+            return Err(NotLed::NoShard { number, numbers });
+        };
         if shard.leads() {
-            return self.give(&*shard, to).await;
+            return self.give(&**shard, to).await;
         }
         match shard.votes().leader().filter(|leader| *leader != self.company.node()) {
             None => Err(NotLed::NoLeader(number)),

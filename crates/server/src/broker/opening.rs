@@ -358,7 +358,7 @@ impl Past {
             said += &format!("; after a loss it was decided that these shards go on: {shards}");
         }
         for (number, why) in place.in_doubt() {
-            said += &format!("; shard {number} is in doubt: {why}");
+            said += &format!("; but shard {number} is in doubt since an earlier start: {why}");
         }
         said.extend(self.damaged.iter().map(damaged::said));
         if !self.forgot.is_empty() {

@@ -28,8 +28,10 @@ impl Door for OperatorsDoor {
         let (registrar, scrubs) = (self.registrar.upgrade(), self.scrubs.upgrade());
         let request = Request::decode(request);
         async move {
-            let (Some(leaders), Some(recovery)) = (leaders, recovery) else { return Vec::new() };
-            let (Some(registrar), Some(scrubs)) = (registrar, scrubs) else { return Vec::new() };
+            let parts = (leaders, recovery, registrar, scrubs);
+            let (Some(leaders), Some(recovery), Some(registrar), Some(scrubs)) = parts else {
+                return vec![operators::encode(&Err("it is being closed".to_owned())).into()];
+            };
             match request {
                 Ok(request @ (Request::May | Request::Move { .. })) => {
                     let answer = leaders.answer(request).await;

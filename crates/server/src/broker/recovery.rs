@@ -155,7 +155,8 @@ impl Recovery {
             match read {
                 // Nobody speaks for another.
                 Ok(read) => rows.extend(read.into_iter().filter(|row| row.node == node)),
-                Err(why) => tracing::warn!(node, %why, "it says nothing of its shards"),
+                // Whoever looks sees that it does not answer.
+                Err(why) => tracing::debug!(node, %why, "it says nothing of its shards"),
             }
         }
         let roll = |shard| {

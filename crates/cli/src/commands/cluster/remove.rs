@@ -32,6 +32,12 @@ pub(super) fn run(http: &str, node: u64) -> Result<Exit> {
                 let votes: Vec<u32> = votes.map(|roll| roll.shard).collect();
                 if votes.is_empty() {
                     output::news(&format!("node {node} votes nowhere: it can be stopped"));
+                    if rolls.iter().any(|roll| roll.voters.len() == 2) {
+                        output::news(
+                            "two vote now, and where one of them is away nothing is acknowledged: have another come (`plimsoll \
+                             cluster join`), or one more go",
+                        );
+                    }
                     return Ok(Exit::Ok);
                 }
                 if is_late {

@@ -189,6 +189,14 @@ impl Report {
             if let Some(why) = silent {
                 lacks.push(format!("node {node} says nothing: {why}"));
             }
+            // One that was started again has no scrub of any shard.
+            let has_none = |of: &Shard| {
+                begun.is_some_and(|begun| of.scrub.as_deref() != begun.of(*node, of.shard))
+            };
+            let is_anew = !shards.is_empty() && shards.iter().all(has_none);
+            if is_anew {
+                lacks.push(format!("node {node}: it was started again, or scrubbed anew"));
+            }
             for of in shards {
                 let shard = of.shard;
                 let unread = of.unread.iter();
@@ -196,9 +204,8 @@ impl Report {
                 let why = match (begun, of.phase) {
                     (None, _) if of.whole_ms == 0 => "not since its start",
                     (None, _) => continue,
-                    (Some(begun), _) if of.scrub.as_deref() != begun.of(*node, shard) => {
-                        "it was started again, or scrubbed anew"
-                    }
+                    _ if is_anew => continue,
+                    _ if has_none(of) => "it was scrubbed anew",
                     (_, Phase::Ended) => continue,
                     (_, Phase::Stopped) => "the scrub was stopped",
                     (_, Phase::Waiting | Phase::Running) => "the scrub goes on",
@@ -400,7 +407,7 @@ mod tests {
             report(nodes)
         };
         for (lack, unfinished) in [
-            ("it was started again", changed(&|of| of.scrub = None)),
+            ("it was scrubbed anew", changed(&|of| of.scrub = None)),
             ("stopped", changed(&|of| of.phase = Phase::Stopped)),
             ("goes on", changed(&|of| of.phase = Phase::Running)),
             ("no such file", changed(&|of| of.unread = vec!["no such file".to_owned()])),
@@ -422,6 +429,12 @@ mod tests {
         };
         assert_eq!((last(1).state, last(0).state), (State::Good, State::Unfinished));
         assert!(last(0).text().contains("not all was read: node 2, shard 2: not since its start"));
+
+        let mut nodes = vec![node(1), node(2)];
+        nodes[1].shards.iter_mut().for_each(|of| of.scrub = None);
+        let said = report(nodes).text();
+        assert_eq!(said.matches("node 2: it was started again").count(), 1, "{said}");
+        assert_eq!(said.matches("scrubbed anew").count(), 1, "{said}");
 
         let healed = changed(&|of| (of.damaged, of.healed) = (1, 1));
         assert_eq!(healed.state, State::Damaged);
