@@ -48,7 +48,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
 pub(crate) use self::budget::{Budget, NoRoom, Room};
-pub(crate) use self::session::Session;
+pub(crate) use self::session::{Connected, Session};
 use crate::kafka::band::{Request, Response};
 use crate::kafka::frame::Header;
 
@@ -65,7 +65,7 @@ pub(crate) struct Told {
 pub(crate) fn answer(session: &Session, header: Header, request: Request) -> Answer {
     let session = session.clone();
     match request {
-        Request::Produce(request) => produce::produce(&session, request, header.version),
+        Request::Produce(request) => produce::produce(session, request, header.version),
         Request::Fetch(request) => fetch::fetch(session, request, header.version).map(Some).boxed(),
         Request::ListOffsets(request) => later(offsets::list(session, request)),
         Request::Metadata(request) => later(metadata::metadata(session, request, header.version)),

@@ -43,12 +43,12 @@ struct Taken {
     append_time: Option<u64>,
     /// Where its partition begins.
     start: i64,
-    /// When its shard takes more.
-    takes_at: Instant,
+    /// When its shard takes more, if not at once.
+    takes_at: Option<Instant>,
 }
 
 /// Submits all batches as it is called; the future waits for them.
-pub(super) fn produce(session: &Session, request: ProduceRequest, version: i16) -> Answer {
+pub(super) fn produce(session: Session, request: ProduceRequest, version: i16) -> Answer {
     let ProduceRequest { transactional_id, acks, timeout_ms, topic_data } = request;
     let refused = match acks {
         _ if transactional_id.is_some() => Some(ErrorCode::TransactionalIdAuthorizationFailed),
@@ -57,7 +57,7 @@ pub(super) fn produce(session: &Session, request: ProduceRequest, version: i16) 
     };
     let submit = |topic: &str, partition: ProducePartition| match refused {
         Some(code) => Err(Problem::from(code)),
-        None => submit(session, topic, partition, version, acks != 0),
+        None => submit(&session, topic, partition, version, acks != 0),
     };
     let submitted: Vec<(String, Vec<_>)> = topic_data
         .into_iter()
@@ -69,13 +69,12 @@ pub(super) fn produce(session: &Session, request: ProduceRequest, version: i16) 
             (topic.name, submitted)
         })
         .collect();
-    let session = session.clone();
     async move {
         // The broker's clock, not the client's: a negative timeout waits not at all.
         let timeout = Duration::from_millis(u64::try_from(timeout_ms).unwrap_or(0));
         let deadline = Instant::now() + timeout;
         let (mut response, mut hints) = (ProduceResponse::default(), Hints::default());
-        let mut takes_at = Instant::now();
+        let mut takes_at = None;
         for (name, partitions) in submitted {
             let mut topic = ProducedTopic { name, ..ProducedTopic::default() };
             for (index, submitted) in partitions {
@@ -98,7 +97,7 @@ pub(super) fn produce(session: &Session, request: ProduceRequest, version: i16) 
         }
         response.node_endpoints = hints.endpoints();
         // Kafka's clients send nothing more for so long.
-        let pause = takes_at.duration_since(Instant::now());
+        let pause = takes_at.map_or(Duration::ZERO, |at| at.duration_since(Instant::now()));
         response.throttle_time_ms = i32::try_from(pause.as_millis()).unwrap_or(i32::MAX);
         // Whoever asked for no answer gets none.
         (acks != 0).then(|| Response::from(response).into())
@@ -162,7 +161,7 @@ async fn wait(submitted: Submitted) -> Result<Taken, Problem> {
     let storage = || Problem::from(ErrorCode::KafkaStorageError);
     let not_leader = || Problem::from(ErrorCode::NotLeaderOrFollower);
     let Appended { answer, index, pause } = appended.await.map_err(|_gone| storage())?;
-    let takes_at = Instant::now() + pause;
+    let takes_at = (!pause.is_zero()).then(|| Instant::now() + pause);
     let base_offset = match answer {
         shard::Answer::Appended { base_offset, .. } | shard::Answer::Repeated { base_offset } => {
             base_offset

@@ -1,5 +1,6 @@
 //! [`Session`]: who asks, and of which node.
 
+use std::ops::Deref;
 use std::sync::Arc;
 
 use tokio::sync::watch;
@@ -14,9 +15,13 @@ use crate::shard::Opening;
 /// The isolation level `read_committed`.
 pub(super) const READ_COMMITTED: i8 = 1;
 
-/// A connection's view of its node.
+/// A connection's view of its node. All its requests share one.
 #[derive(Debug, Clone)]
-pub(crate) struct Session {
+pub(crate) struct Session(Arc<Connected>);
+
+/// Who is connected, and to what.
+#[derive(Debug)]
+pub(crate) struct Connected {
     pub(crate) node: Arc<Node>,
     /// The number of the connection.
     pub(crate) connection: u64,
@@ -32,6 +37,20 @@ pub(crate) struct Session {
     /// True once nobody is served any more. Held by all that hold the node for a client, also where its
     /// connection is gone.
     pub(crate) ended: watch::Receiver<bool>,
+}
+
+impl Session {
+    pub(crate) fn of(connected: Connected) -> Self {
+        Self(Arc::new(connected))
+    }
+}
+
+impl Deref for Session {
+    type Target = Connected;
+
+    fn deref(&self) -> &Connected {
+        &self.0
+    }
 }
 
 /// Where a partition is, and what holds for it.

@@ -7,23 +7,28 @@
 //! A node of several that was just started does not know yet what topics there are. Until it does it answers
 //! ApiVersions only; whoever waits for too long is told nothing, and asks another node.
 
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::error::Error;
+use std::future::poll_fn;
 use std::io::{self, IoSlice};
+use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use bytes::{Buf, Bytes, BytesMut};
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesOrdered;
 use futures_util::{FutureExt, StreamExt};
-use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::counters::Counters;
 use super::held::Held;
 use super::limits::Limits;
+use super::silence::Silence;
 use crate::api::{self, NoRoom, Room, Session, Told};
 use crate::kafka::band::{Request, Response};
 use crate::kafka::error::ErrorCode;
@@ -126,17 +131,22 @@ struct Connection {
 impl Connection {
     async fn run(mut self) -> Result<(), Ended> {
         let mut stop = self.session.stop.clone();
+        // It waits once, not anew for each request.
+        let mut stopped =
+            pin!(async move { stop.wait_for(|is_stopping| *is_stopping).await.is_ok() });
+        let mut is_told = false;
+        let mut silence = Silence::begin(self.limits.idle.min(self.limits.stalled));
         loop {
             self.take_requests()?;
             let is_quiet = self.asked.is_empty();
-            if is_quiet && (self.has_ended || *stop.borrow()) {
+            if is_quiet && (self.has_ended || self.is_stopping()) {
                 return Ok(());
             }
             if is_quiet && self.received.is_empty() {
                 // Who is silent takes no room.
                 self.received = BytesMut::new();
             }
-            let may_take = self.may_take() && !self.has_ended && !*stop.borrow();
+            let may_take = self.may_take() && !self.has_ended && !self.is_stopping();
             let wanted = self.wanted()?.filter(|_| may_take);
             let may_read = may_take && wanted.is_none();
             self.held.note(wanted.is_some() || self.is_held_by_its_own(), Instant::now);
@@ -144,31 +154,34 @@ impl Connection {
             let is_unheard = is_quiet && self.parked.is_some();
             let is_silent = self.received.is_empty() && is_quiet;
             let patience = if is_silent { self.limits.idle } else { self.limits.stalled };
+            silence.ends();
             tokio::select! {
                 biased;
                 Some(answered) = self.asked.next(), if !is_quiet => self.write(answered).await?,
                 room = self.session.budget.for_request(wanted.unwrap_or(0)), if wanted.is_some() => {
                     self.room = Some(room);
                 }
-                read = timeout(patience, read(&mut self.stream, &mut self.received)), if may_read => {
-                    match read {
-                        Ok(read) => {
-                            let bytes = read?;
-                            self.counters.received(bytes);
-                            self.has_ended = bytes == 0;
-                        }
-                        // Whoever waits for answers may be silent meanwhile.
-                        Err(_elapsed) if is_quiet => return Ok(()),
-                        Err(_elapsed) => {}
-                    }
+                read = read(&mut self.stream, &mut self.received), if may_read => {
+                    let bytes = read?;
+                    self.counters.received(bytes);
+                    self.has_ended = bytes == 0;
                 }
+                // Whoever waits for answers may be silent meanwhile.
+                () = silence.lasts(patience), if may_read => if is_quiet {
+                    return Ok(());
+                },
                 heard = timeout(HEARS, self.session.node.until_heard()), if is_unheard => {
                     let late = |_elapsed| "the node has not heard yet what topics there are".to_owned();
                     heard.map_err(late).map_err(Ended::Refused)?;
                 }
-                _ = stop.changed() => {}
+                _ = &mut stopped, if !is_told => is_told = true,
             }
         }
+    }
+
+    /// Whether the node is about to close.
+    fn is_stopping(&self) -> bool {
+        *self.session.stop.borrow()
     }
 
     /// Whether another request may be taken.
@@ -305,13 +318,32 @@ fn refused(why: impl Error) -> Ended {
     Ended::Refused(why.to_string())
 }
 
+thread_local! {
+    /// Where what comes first is read to: what is kept of it takes no more room than it has bytes.
+    static DESK: RefCell<Box<[u8]>> = RefCell::new(vec![0; READ_BYTES].into());
+}
+
 /// Waits for bytes; takes no room before there are some.
 async fn read(stream: &mut TcpStream, received: &mut BytesMut) -> io::Result<usize> {
-    if received.capacity() == 0 {
-        stream.readable().await?;
+    if received.is_empty() {
+        return poll_fn(|context| read_first(Pin::new(stream), context, received)).await;
     }
     received.reserve(READ_BYTES);
     stream.read_buf(received).await
+}
+
+/// Reads where nothing is received yet.
+fn read_first(
+    stream: Pin<&mut TcpStream>,
+    context: &mut Context<'_>,
+    received: &mut BytesMut,
+) -> Poll<io::Result<usize>> {
+    DESK.with_borrow_mut(|desk| {
+        let mut read = ReadBuf::new(desk);
+        ready!(stream.poll_read(context, &mut read))?;
+        received.extend_from_slice(read.filled());
+        Poll::Ready(Ok(read.filled().len()))
+    })
 }
 
 /// Writes pieces that follow each other.

@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 use super::connection;
 use super::counters::Counters;
 use super::limits::Limits;
-use crate::api::{Budget, Session};
+use crate::api::{Budget, Connected, Session};
 use crate::broker::Node;
 
 /// How long what was taken may take, once nothing more is.
@@ -96,7 +96,7 @@ impl Listener {
                 continue;
             }
             number += 1;
-            let session = Session {
+            let session = Session::of(Connected {
                 node: Arc::clone(&node),
                 connection: number,
                 peer: format!("/{}", peer.ip()).into(),
@@ -105,7 +105,7 @@ impl Listener {
                 budget: Arc::clone(&budget),
                 stop: stop.clone(),
                 ended: ended.clone(),
-            };
+            });
             let (counters, limits) = (Arc::clone(&self.counters), self.limits);
             let runtime = node.runtime();
             // It is waited for there too.
