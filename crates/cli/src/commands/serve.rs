@@ -44,6 +44,8 @@ fn serve(config: &Config, until_stdin_ends: bool) -> Result<Exit> {
     if let Some(seat) = &options.seat {
         check_who_may(config, seat.listen)?;
     }
+    // Said before anything is read or made; the node takes it once it is open.
+    std::net::TcpListener::bind(config.listen).with_context(|| cannot_listen(config.listen))?;
     plimsoll_sync::keep_freed_memory();
     let (ask, asked) = watch::channel(false);
     if until_stdin_ends {
@@ -60,10 +62,11 @@ fn serve(config: &Config, until_stdin_ends: bool) -> Result<Exit> {
         Http::bind(address)
             .with_context(|| format!("cannot listen on {address}; --http says where else, or none"))
     });
-    let mut addresses = Addresses { clients: config.listen, http: http.transpose()? };
-    if let (Some((host, _)), Some(http)) = (&advertised, &mut addresses.http) {
-        *http = http.clone().advertise(host.clone());
-    }
+    let http = http.transpose()?.map(|http| match &advertised {
+        Some((host, _)) => http.advertise(host.clone()),
+        None => http,
+    });
+    let mut addresses = Addresses { clients: config.listen, http };
     while run_once(config, &options, advertised.as_ref(), &mut addresses, &asked)? {
         output::news("it opens again, with what it was given or what was decided");
     }
@@ -134,25 +137,34 @@ fn run_once(
     say_where(&node, config, &listener, addresses.http.as_ref())?;
     let seeding = Seeding::begin(&node);
     let (stop, stopping) = watch::channel(false);
-    let ends = ends(seeding.until_ready(), asked.clone());
+    let ends = ends(Arc::clone(&node), seeding.until_ready(), asked.clone());
     let ending = runtime.spawn(part(Arc::clone(&node), ends, stop));
+    let counters = listener.counters();
+    let mut serving = runtime.spawn(listener.serve(Arc::clone(&node), stopping.clone()));
     drop(lobby);
     let answering = addresses.http.clone().map(|http| {
-        let (node, counters) = (Arc::clone(&node), listener.counters());
-        runtime.spawn(http.serve(node, counters, stopping.clone()))
+        let answering = http.serve(Arc::clone(&node), counters, stopping.clone());
+        runtime.spawn(async move {
+            if let Err(why) = answering.await {
+                output::news(&format!("operators are not answered: {why}"));
+            }
+        })
     });
-    let serving = runtime.spawn(listener.serve(Arc::clone(&node), stopping));
-    let served = runtime.block_on(serving);
+    let ended = runtime.block_on(async {
+        tokio::select! {
+            served = &mut serving => Some(served),
+            () = until_told(stopping) => None,
+        }
+    });
     ending.abort();
     // It holds the node.
     runtime.block_on(ending).ok();
     if let Some(answering) = answering {
         // A panic there was printed there.
-        if let Ok(Err(why)) = runtime.block_on(answering) {
-            output::news(&format!("operators were not answered: {why}"));
-        }
+        drop(runtime.block_on(answering));
     }
     let _lobby = addresses.lobby(Absence::Closing);
+    let served = ended.unwrap_or_else(|| runtime.block_on(serving));
     let opens_again = seeding.end() && !*asked.borrow();
     let lost = node.lost();
     if !matches!(lost, Some(Failed::Disk { .. })) {
@@ -174,13 +186,22 @@ fn run_once(
     lost.map_or(Ok(opens_again), |lost| Err(lost.into()))
 }
 
-/// Done when it is asked to stop, or has been given what it lacked.
-async fn ends(ready: impl Future<Output = ()>, mut asked: watch::Receiver<bool>) {
+/// Done when it is asked to stop, or has been given what it lacked and others can do without it meanwhile.
+async fn ends(node: Arc<Node>, ready: impl Future<Output = ()>, mut asked: watch::Receiver<bool>) {
+    let turn = async {
+        ready.await;
+        node.turn().await;
+    };
     tokio::select! {
-        () = ready => {}
+        () = turn => {}
         // Where nobody can ask any more it ends too.
         _ = asked.wait_for(|is_asked| *is_asked) => {}
     }
+}
+
+/// Done when it is told to stop, or nobody is left who could tell it.
+async fn until_told(mut stopping: watch::Receiver<bool>) {
+    stopping.wait_for(|is_stopping| *is_stopping).await.ok();
 }
 
 /// Once it is to end, has others lead what it leads, while clients are served still; then stops.
@@ -236,7 +257,11 @@ fn seat(config: &Config, advertised: Option<&(String, u16)>) -> Result<Option<Se
 /// Takes the address that clients are to find.
 async fn bind(config: &Config, address: SocketAddr) -> Result<Listener> {
     let listener = Listener::bind(address, config.limits).await;
-    listener.with_context(|| format!("cannot listen on {address}; --listen says where else"))
+    listener.with_context(|| cannot_listen(address))
+}
+
+fn cannot_listen(address: SocketAddr) -> String {
+    format!("cannot listen on {address}; --listen says where else")
 }
 
 /// Nobody says who they are: only this machine is served, unless that is said to be wanted.

@@ -36,9 +36,12 @@ const REST: Duration = Duration::from_secs(60);
 const TRIES: u32 = 3;
 /// How long a node that is about to be stopped takes for all that it leads, at most.
 const PARTS_WITHIN: Duration = Duration::from_secs(60);
+/// How long a node that closes to open again waits until others have done so.
+const TURN: Duration = Duration::from_secs(5);
 /// How long a node that drains waits for its disk and the others', for all shards together.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How long a node takes to drain, at most, but for what its disk takes to note what was read: who asks for it waits longer.
+/// How long a node takes to drain, at most, but for some seconds where another does not answer, and what its disk takes to note what
+/// was read: who asks for it waits longer.
 pub const DRAINS_WITHIN: Duration = PARTS_WITHIN.saturating_add(PATIENCE);
 
 /// A shard, as something that one node leads.
@@ -198,6 +201,8 @@ pub struct Drained {
     pub unsynced: BTreeMap<u32, String>,
     /// Shards that would not go on at once without it, and why.
     pub needed: BTreeMap<u32, String>,
+    /// Whether it was told to stay before it had drained.
+    pub is_undone: bool,
 }
 
 /// The shards of a node. It does not keep them from being closed.
@@ -242,6 +247,9 @@ impl Leaders {
     /// Has a node lead a shard, whoever leads it now. It does on return.
     pub(crate) async fn move_to(&self, number: u32, to: u64) -> Result<(), NotLed> {
         let all = self.all();
+        if all.is_empty() {
+            return Err(NotLed::NoLeader(number));
+        }
         let Some(shard) = all.iter().find(|shard| shard.number() == number) else {
             let mut numbers: Vec<u32> = all.iter().map(|shard| shard.number()).collect();
             numbers.sort_unstable();
@@ -317,10 +325,43 @@ impl Leaders {
 
     /// The same, and waits until all that is here is durable on a majority, and the others can go on at once without it.
     pub(crate) async fn drain(&self) -> Drained {
-        let drained = self.part().await;
+        let mut drained = self.part().await;
         let shards = self.all();
-        let (unsynced, needed) = tokio::join!(unsynced(&shards), self.until_spared());
-        Drained { unsynced, needed, ..drained }
+        (drained.unsynced, drained.needed) = tokio::join!(unsynced(&shards), self.until_spared());
+        // Meanwhile it may have been told to stay, and have been given something to lead.
+        drained.is_undone = !self.drains();
+        for shard in shards.iter().filter(|shard| shard.leads()) {
+            drained
+                .kept
+                .entry(shard.number())
+                .or_insert_with(|| "it was given it again".to_owned());
+        }
+        drained
+    }
+
+    /// Waits until no other is closed, or closes first, of those without which too few would be left beside this one; but not for
+    /// long. For a node that closes to open again.
+    pub(crate) async fn turn(&self) {
+        self.drains.store(true, Ordering::Relaxed);
+        let (own, until) = (self.company.node(), Instant::now() + TURN);
+        while Instant::now() < until {
+            let Some(voters) = self.topics.upgrade().map(|topics| topics.group().voters()) else {
+                return;
+            };
+            let others = voters.iter().copied().filter(|voter| *voter != own);
+            let asks = others.clone().map(async |node| {
+                match operators::ask(&self.company, node, Request::May).await {
+                    Ok(_) => true,
+                    // Who goes as well goes by number.
+                    Err(why) => why.is_its_word && node > own,
+                }
+            });
+            let stay = join_all(asks).await.into_iter().filter(|stays| *stays).count();
+            if stay >= others.count().min(voters.len() / 2 + 1) {
+                return;
+            }
+            sleep(LOOK / 4).await;
+        }
     }
 
     /// Of each shard that this node leads, which voters have what was committed a moment ago, where that is known.
@@ -344,21 +385,36 @@ impl Leaders {
         let until = Instant::now() + PATIENCE;
         loop {
             let needed = self.needed().await;
-            if needed.is_empty() || Instant::now() >= until {
-                return needed;
+            let may_pass = needed.values().any(|needed| needed.may_pass);
+            if !may_pass || Instant::now() >= until || !self.drains() {
+                return needed
+                    .into_iter()
+                    .map(|(number, Needed { why, .. })| (number, why))
+                    .collect();
             }
             sleep(LOOK).await;
         }
     }
 
-    /// The shards that would not go on at once without this node, and why.
-    async fn needed(&self) -> BTreeMap<u32, String> {
-        let may = self.company.others().into_iter().map(async |node| {
+    /// Other nodes that are about to be stopped, as they say.
+    async fn others_that_go(&self) -> BTreeSet<u64> {
+        let asks = self.company.others().into_iter().map(async |node| {
             let asked = operators::ask(&self.company, node, Request::May).await;
             asked.is_err_and(|why| why.is_its_word).then_some(node)
         });
-        let (levels, goes) = tokio::join!(self.all_levels(), join_all(may));
-        let goes: BTreeSet<u64> = goes.into_iter().flatten().collect();
+        join_all(asks).await.into_iter().flatten().collect()
+    }
+
+    /// All nodes that are.
+    pub(super) async fn all_that_go(&self) -> BTreeSet<u64> {
+        let mut all = self.others_that_go().await;
+        all.extend(self.drains().then_some(self.company.node()));
+        all
+    }
+
+    /// The shards that would not go on at once without this node, and why.
+    async fn needed(&self) -> BTreeMap<u32, Needed> {
+        let (levels, goes) = tokio::join!(self.all_levels(), self.others_that_go());
         let why = |shard: &Arc<dyn Led>| {
             let (leader, voters) = (shard.votes().leader(), shard.votes().voters());
             let level = leader.map(|leader| (leader, levels.get(&leader)));
@@ -455,6 +511,14 @@ impl Leaders {
     }
 }
 
+/// Why a shard would not go on at once without a node.
+#[derive(Debug)]
+struct Needed {
+    why: String,
+    /// Whether that may pass by itself.
+    may_pass: bool,
+}
+
 /// Why a shard with these voters would not go on at once without one of them, if it would not: by which of them have what was
 /// committed a moment ago, as its leader says, and which are about to be stopped as well. One that never could is no reason.
 fn why_needed(
@@ -462,28 +526,32 @@ fn why_needed(
     voters: &[u64],
     level: Option<(u64, Option<&BTreeSet<u64>>)>,
     goes: &BTreeSet<u64>,
-) -> Option<String> {
+) -> Option<Needed> {
     let others: Vec<u64> = voters.iter().copied().filter(|voter| *voter != own).collect();
     let needed = others.len().min(voters.len() / 2 + 1);
-    if needed == 0 {
+    if needed == 0 || others.len() == voters.len() {
         return None;
     }
     let level = match level {
         Some((_, Some(level))) => level,
         Some((leader, None)) => {
-            return Some(format!("node {leader}, which leads it, does not know yet who is level"));
+            let why = format!("node {leader}, which leads it, does not say yet who is level");
+            return Some(Needed { why, may_pass: true });
         }
-        None => return Some("nobody leads it".to_owned()),
+        None => return Some(Needed { why: "nobody leads it".to_owned(), may_pass: true }),
     };
     let lags = |voter: &u64| match (goes.contains(voter), level.contains(voter)) {
-        (true, _) => Some(format!("node {voter} is about to be stopped as well")),
-        (false, false) => {
-            Some(format!("node {voter} has not what was committed a moment ago, or is away"))
-        }
+        (true, _) => Some(format!(
+            "node {voter} is about to be stopped as well: have it back first, or stay (`plimsoll cluster drain --undo`)"
+        )),
+        (false, false) => Some(format!(
+            "node {voter} is not level: it lacks what was committed a moment ago, is in doubt, or does not answer"
+        )),
         (false, true) => None,
     };
     let whys: Vec<String> = others.iter().filter_map(lags).collect();
-    (others.len() - whys.len() < needed).then(|| whys.join("; "))
+    let may_pass = others.iter().any(|voter| !goes.contains(voter) && !level.contains(voter));
+    (others.len() - whys.len() < needed).then(|| Needed { why: whys.join("; "), may_pass })
 }
 
 /// Waits until all that is in these shards is durable on a majority, but not for long: those of which it is not, and why.
@@ -555,23 +623,34 @@ mod tests {
     #[test]
     fn a_node_is_needed_while_those_that_stay_and_are_level_are_too_few() {
         let level = |level: &[u64]| level.iter().copied().collect::<BTreeSet<u64>>();
-        let why = |voters: &[u64], is_level: &[u64], goes: &[u64]| {
+        let needed = |voters: &[u64], is_level: &[u64], goes: &[u64]| {
             why_needed(1, voters, Some((2, Some(&level(is_level)))), &level(goes))
+        };
+        let why = |voters: &[u64], is_level: &[u64], goes: &[u64]| {
+            needed(voters, is_level, goes).map(|needed| needed.why)
+        };
+        let unled = |voters: &[u64], leader| {
+            why_needed(1, voters, leader, &level(&[])).map(|needed| needed.why)
         };
         assert_eq!(why(&[1, 2, 3], &[1, 2, 3], &[]), None);
         let lags = why(&[1, 2, 3], &[1, 2], &[]).unwrap();
-        assert_eq!(lags, "node 3 has not what was committed a moment ago, or is away");
+        assert!(lags.starts_with("node 3 is not level: "), "{lags}");
+        // Nobody waits for what only an operator changes.
+        let may_pass = |is_level, goes| needed(&[1, 2, 3], is_level, goes).unwrap().may_pass;
+        assert!(may_pass(&[1, 2], &[]) && !may_pass(&[1, 2, 3], &[3]) && may_pass(&[1, 3], &[3]));
         let goes = why(&[1, 2, 3], &[1, 2, 3], &[3]).unwrap();
-        assert_eq!(goes, "node 3 is about to be stopped as well");
+        assert!(goes.starts_with("node 3 is about to be stopped as well"), "{goes}");
         assert_eq!(why(&[1, 2, 3, 4, 5], &[1, 2, 3, 4], &[]), None, "three of five go on");
         assert!(why(&[1, 2, 3, 4, 5], &[1, 2, 3], &[]).is_some());
         // Without a majority there never is one: whoever stops such a node knows that.
         assert_eq!(why(&[1, 2], &[1, 2], &[]), None);
         assert!(why(&[1, 2], &[1], &[]).is_some());
-        assert_eq!((why(&[1], &[1], &[]), why_needed(1, &[1], None, &level(&[]))), (None, None));
-        let unknown = why_needed(1, &[1, 2, 3], Some((2, None)), &level(&[])).unwrap();
-        assert_eq!(unknown, "node 2, which leads it, does not know yet who is level");
-        assert!(why_needed(1, &[1, 2, 3], None, &level(&[])).is_some());
+        assert_eq!((why(&[1], &[1], &[]), unled(&[1], None)), (None, None));
+        // Who has no vote is missed by nobody.
+        assert_eq!((why(&[2, 3], &[2], &[]), unled(&[2, 3], None)), (None, None));
+        let unknown = unled(&[1, 2, 3], Some((2, None))).unwrap();
+        assert_eq!(unknown, "node 2, which leads it, does not say yet who is level");
+        assert!(unled(&[1, 2, 3], None).is_some());
     }
 
     /// It waited for one after the other: longer than whoever had asked.

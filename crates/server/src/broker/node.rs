@@ -167,8 +167,21 @@ impl Node {
 
     /// What every node that answers says of every shard.
     pub(crate) async fn roll(&self) -> Vec<Roll> {
-        let (rolls, levels) = tokio::join!(self.recovery.call(), self.leaders.all_levels());
-        rolls.into_iter().map(|roll| roll.with_level(&levels)).collect()
+        let (rolls, levels, drained) = tokio::join!(
+            self.recovery.call(),
+            self.leaders.all_levels(),
+            self.leaders.all_that_go()
+        );
+        rolls.into_iter().map(|roll| roll.with_level(&levels).with_drained(&drained)).collect()
+    }
+
+    /// Before it closes to open again: waits for others that do so, where without them and this one too few would be left; but not
+    /// for long.
+    pub async fn turn(&self) {
+        // One that has failed leaves anyhow, and where shards go on after a loss all close.
+        if self.lost().is_none() && !self.recovery.reopens() {
+            self.leaders.turn().await;
+        }
     }
 
     /// Its directory.

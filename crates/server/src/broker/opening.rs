@@ -137,6 +137,8 @@ struct Place<'a> {
     company: Arc<Company>,
     /// Shards that were in doubt when the last run ended, and why; a decision may lift that.
     doubts: BTreeMap<u32, &'static str>,
+    /// Shards that were put in place just now, as another had them: their logs may end before what this node had durable.
+    given: BTreeSet<u32>,
     decided: Decisions,
     /// Shards of which it cannot be read how far they were durable: before anything is noted anew.
     unread: Vec<u32>,
@@ -166,7 +168,8 @@ impl<'a> Place<'a> {
             let rings = memory.path().display().to_string();
             return Err(Failed::RingsLeft { node, rings });
         }
-        let doubts = put_in_place(dir, node, |number| forget(memory.as_ref(), number))?;
+        let in_place = put_in_place(dir, node, |number| forget(memory.as_ref(), number))?;
+        let (doubts, given) = (in_place.in_doubt, in_place.now);
         let decided = Decisions::read(dir)?;
         let unread = SHARDS.into_iter().filter(|number| known::is_unreadable(&**dir, *number));
         let unread = unread.collect();
@@ -189,6 +192,7 @@ impl<'a> Place<'a> {
             crew,
             company,
             doubts,
+            given,
             decided,
             unread,
             lock,
@@ -286,7 +290,7 @@ impl<'a> Place<'a> {
         Ok((past, opened))
     }
 
-    /// Begins a run, beside shards that are known to be damaged, and judges the one before.
+    /// Begins a run, beside shards that are known to be damaged or were given, and judges the one before.
     fn judge(
         &self,
         ends: &Ends,
@@ -299,7 +303,8 @@ impl<'a> Place<'a> {
             fresh_id: u128::from_le_bytes(random::bytes()),
             now_ms: now(),
         };
-        let (run, verdict) = Run::begin_beside(start, ends, &damaged.keys().copied().collect())?;
+        let known = damaged.keys().chain(&self.given).copied().collect();
+        let (run, verdict) = Run::begin_beside(start, ends, &known)?;
         Ok((Arc::new(run), verdict))
     }
 }

@@ -17,7 +17,7 @@
 //!
 //! an answer
 //! 0 version   u8   1
-//! 1 kind      u8   1 yes, or done   2 no
+//! 1 kind      u8   1 yes, or done   2 no   3 it is being closed, and may open again
 //! 2 why       text of 2
 //! 2 node      u64  of 6
 //! 2 rows      u32 count · each as in `roll.rs`   of 1 to 3
@@ -165,6 +165,9 @@ impl Request {
     }
 }
 
+/// What is answered where whoever would know is being closed: that is no word on what was asked.
+pub(super) const CLOSING: [u8; 2] = [VERSION, 3];
+
 /// What is answered, as bytes.
 pub(super) fn encode(answer: &Result<Vec<u8>, String>) -> Vec<u8> {
     match answer {
@@ -259,6 +262,9 @@ pub(super) async fn ask(company: &Company, node: u64, request: Request) -> Resul
         Ok(answer) => answer.map_err(|why| said(why.to_string()))?,
         Err(_late) => return Err(said("it did not answer in time".to_owned())),
     };
+    if *answer == CLOSING {
+        return Err(said("it is being closed".to_owned()));
+    }
     let answer = decode(&answer).map_err(|_why| said("it knows of no such request".to_owned()))?;
     answer.map_err(|why| Said { is_its_word: true, ..said(why) })
 }

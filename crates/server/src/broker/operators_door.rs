@@ -7,7 +7,7 @@ use futures_util::future::{BoxFuture, FutureExt};
 
 use super::company::Door;
 use super::leaders::Leaders;
-use super::operators::{self, Request};
+use super::operators::{self, CLOSING, Request};
 use super::recovery::Recovery;
 use super::registrar::Registrar;
 use super::scrubs::Scrubs;
@@ -30,7 +30,7 @@ impl Door for OperatorsDoor {
         async move {
             let parts = (leaders, recovery, registrar, scrubs);
             let (Some(leaders), Some(recovery), Some(registrar), Some(scrubs)) = parts else {
-                return vec![operators::encode(&Err("it is being closed".to_owned())).into()];
+                return vec![Bytes::from_static(&CLOSING)];
             };
             match request {
                 Ok(request @ (Request::May | Request::Move { .. })) => {

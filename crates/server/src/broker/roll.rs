@@ -128,8 +128,11 @@ pub struct Roll {
     pub empty: Vec<u64>,
     /// Nodes that do not answer, and have the shard without a vote.
     pub absent: Vec<u64>,
-    /// Voters that have what was committed a moment ago, as the leader says; `None` if it does not know yet, or nobody leads.
+    /// Voters that have what was committed a moment ago, as the leader says; `None` if it has led for too short a time to know, does not answer,
+    /// or nobody leads.
     pub level: Option<BTreeSet<u64>>,
+    /// Nodes that are about to be stopped, and lead nothing that another can lead.
+    pub drained: BTreeSet<u64>,
     /// Of these rows, to be named by whoever decides.
     pub digest: String,
     /// What each says.
@@ -300,6 +303,7 @@ impl Roll {
             empty,
             absent: Vec::new(),
             level: None,
+            drained: BTreeSet::new(),
             rows: rows.into_values().collect(),
         }
     }
@@ -316,6 +320,13 @@ impl Roll {
     pub(super) fn with_level(mut self, levels: &BTreeMap<u64, Levels>) -> Self {
         let said = self.leader.and_then(|leader| levels.get(&leader));
         self.level = said.and_then(|of| of.get(&self.shard)).cloned();
+        self
+    }
+
+    /// The same, where these nodes say that they are about to be stopped.
+    pub(super) fn with_drained(mut self, drained: &BTreeSet<u64>) -> Self {
+        let has = |node: &&u64| self.rows.iter().any(|row| row.node == **node);
+        self.drained = drained.iter().filter(has).copied().collect();
         self
     }
 

@@ -58,8 +58,8 @@ pub(super) trait Log: Debug + Send + Sync {
     /// Stretches that are known to be damaged.
     fn damaged(&self) -> u64;
 
-    /// Stretches that were, and went with their segment before they were healed.
-    fn let_go(&self) -> u64;
+    /// Stretches that were, and are not in the log any more, unhealed.
+    fn gone(&self) -> u64;
 }
 
 /// Scrubs a shard.
@@ -114,9 +114,9 @@ pub(super) struct Pass {
     /// Snapshots and manifests that it found damaged, and those of them that are not written anew.
     pub(super) heads: u64,
     pub(super) heads_left: u64,
-    /// How many the mender had healed when it began, and how many stretches the log had let go of.
+    /// How many the mender had healed when it began, and how many stretches were gone from its log.
     pub(super) healed_before: u64,
-    pub(super) let_go_before: u64,
+    pub(super) gone_before: u64,
     /// Why some of it was not read.
     pub(super) unread: Vec<String>,
 }
@@ -165,8 +165,8 @@ impl<S: Apply> Log for Group<S> {
         self.healed().1
     }
 
-    fn let_go(&self) -> u64 {
-        self.let_go_damaged()
+    fn gone(&self) -> u64 {
+        self.gone_damaged()
     }
 }
 
@@ -256,9 +256,9 @@ impl Scrubber {
         self.log.upgrade().map_or(0, |log| log.damaged())
     }
 
-    /// Stretches of its log that were, and that it has let go of.
-    pub(super) fn let_go_of_log(&self) -> u64 {
-        self.log.upgrade().map_or(0, |log| log.let_go())
+    /// Stretches of its log that were, and are not in it any more.
+    pub(super) fn gone_of_log(&self) -> u64 {
+        self.log.upgrade().map_or(0, |log| log.gone())
     }
 
     /// Ends an operator's scrub, if it is this one.
@@ -276,7 +276,7 @@ impl Scrubber {
             (pass.phase, pass.begun_ms) = (Phase::Running, (self.clock)());
             let healed = self.chapters.as_ref().map_or(0, |(_, mender)| mender.healed());
             (pass.due_bytes, pass.healed_before) = (due_bytes, healed);
-            pass.let_go_before = self.let_go_of_log();
+            pass.gone_before = self.gone_of_log();
         });
         if !is_wanted {
             return;

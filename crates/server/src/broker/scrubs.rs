@@ -74,8 +74,8 @@ impl Log for Topics {
         self.group().healed().1
     }
 
-    fn let_go(&self) -> u64 {
-        self.group().let_go_damaged()
+    fn gone(&self) -> u64 {
+        self.group().gone_damaged()
     }
 }
 
@@ -214,6 +214,9 @@ fn said(topics: &Topics, scrubber: &Scrubber) -> Scrubbed {
         let are = if of_log == 1 { "place in" } else { "places in" };
         format!("{of_log} {are} its log (shard-{shard}): no broker has given what was there yet")
     });
+    let heads_left = pass.heads_left.min(pass.heads);
+    let said_of_heads = (heads_left > 0)
+        .then(|| format!("{heads_left} of its snapshot and its manifest: not written anew yet"));
     Scrubbed {
         shard,
         phase: pass.phase,
@@ -228,17 +231,17 @@ fn said(topics: &Topics, scrubber: &Scrubber) -> Scrubbed {
             _ => {
                 let healed = chapters.map_or(0, |(_, mender)| mender.healed());
                 let runs = healed.saturating_sub(pass.healed_before);
-                let heads = pass.heads - pass.heads_left.min(pass.heads);
-                let let_go = scrubber.let_go_of_log().saturating_sub(pass.let_go_before);
-                runs + pass.log_damaged.saturating_sub(of_log + let_go) + heads
+                let heads = pass.heads - heads_left;
+                let gone = scrubber.gone_of_log().saturating_sub(pass.gone_before);
+                runs + pass.log_damaged.saturating_sub(of_log + gone) + heads
             }
         },
-        left: wounds.len() as u64 + of_log,
+        left: wounds.len() as u64 + of_log + heads_left,
         // The log's are tried over and over.
         untried: untried as u64 + of_log,
         whole_ms: last.map_or(0, |last| last.ended_ms),
         whole_bytes: last.map_or(0, |last| last.bytes),
-        wounds: told.chain(said_of_log).collect(),
+        wounds: told.chain(said_of_log).chain(said_of_heads).collect(),
         unread: pass.unread,
     }
 }

@@ -27,7 +27,7 @@
 //! A replica that may have forgotten what it acknowledged is in doubt in the same way: what a start knows of its run is of all
 //! shards together, and each of them ends its doubt by itself.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use plimsoll_sync::{Dir, File, SyncMethod};
@@ -100,14 +100,23 @@ impl Stage {
     }
 }
 
+/// What of the shards is in place that was given.
+#[derive(Debug, Default)]
+pub(super) struct InPlace {
+    /// Shards that are in doubt since this start or an earlier one, and why.
+    pub(super) in_doubt: BTreeMap<u32, &'static str>,
+    /// Those that were put there just now: where their logs end says nothing of the disk.
+    pub(super) now: BTreeSet<u32>,
+}
+
 /// Puts in place what was given of any shard. Those that are in doubt on return, durably, and why; `forgets` is told before the log of
 /// one is another: what memory has of it is to go. The node's lock is held.
 pub(super) fn put_in_place(
     dir: &Arc<dyn Dir>,
     node: u64,
     forgets: impl Fn(u32) -> Result<(), Failed>,
-) -> Result<BTreeMap<u32, &'static str>, Failed> {
-    let mut in_doubt = BTreeMap::new();
+) -> Result<InPlace, Failed> {
+    let InPlace { mut in_doubt, mut now } = InPlace::default();
     for number in layout::SHARDS {
         let why = match Stage::read(&**dir, number)? {
             None | Some(Stage::Anew) => continue,
@@ -120,6 +129,7 @@ pub(super) fn put_in_place(
                 forgets(number)?;
                 put(dir, number, node)?;
                 Stage::InDoubt.write(&**dir, number)?;
+                now.insert(number);
                 tracing::info!(shard = number, "what it was given is in place");
                 GIVEN
             }
@@ -129,7 +139,7 @@ pub(super) fn put_in_place(
         clear(&**dir, number)?;
         in_doubt.insert(number, why);
     }
-    Ok(in_doubt)
+    Ok(InPlace { in_doubt, now })
 }
 
 /// Whether the log that a shard is given is there.
@@ -253,8 +263,9 @@ mod tests {
         let log = dir.create_dir("shard-2").unwrap();
         log.create("00000000000000000001.seg", SyncMethod::ORDINARY.access()).unwrap();
         Stage::Given.write(&*dir, 2).unwrap();
-        let in_doubt = put_in_place(&dir, 1, |_| unreachable!("its log stays")).unwrap();
-        assert_eq!(in_doubt.into_keys().collect::<Vec<_>>(), [2]);
+        let in_place = put_in_place(&dir, 1, |_| unreachable!("its log stays")).unwrap();
+        assert_eq!(in_place.now, BTreeSet::new(), "its log is what it was");
+        assert_eq!(in_place.in_doubt.into_keys().collect::<Vec<_>>(), [2]);
         assert_eq!(Stage::read(&*dir, 2).unwrap(), Some(Stage::Forgot));
         assert_eq!(log.list().unwrap().len(), 1);
     }

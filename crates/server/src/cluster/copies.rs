@@ -24,7 +24,7 @@ impl<S: Apply> Group<S> {
     /// 0 where it does not lead.
     #[must_use]
     pub fn in_sync(&self) -> usize {
-        if self.leadership().is_some() { self.durability.level().len() + 1 } else { 0 }
+        if self.leadership().is_some() { self.durability.level().others.len() + 1 } else { 0 }
     }
 
     /// The voters that have what was committed a moment ago, itself included; `None` where it does not lead, or for too short a
@@ -32,15 +32,15 @@ impl<S: Apply> Group<S> {
     #[must_use]
     pub fn level(&self) -> Option<BTreeSet<u64>> {
         let leadership = self.leadership()?;
-        let is_known = self.durability.knows_level(leadership.term);
-        let others = || self.durability.level().clone();
-        is_known.then(|| others().into_iter().chain([self.node]).collect())
+        let level = self.durability.level();
+        let is_known = level.known_in == leadership.term;
+        is_known.then(|| level.others.iter().copied().chain([self.node]).collect())
     }
 
     /// Whether another voter may be read from, as far as this replica knows as its leader.
     #[must_use]
     pub fn is_level(&self, voter: u64) -> bool {
-        self.durability.level().contains(&voter)
+        self.durability.level().others.contains(&voter)
     }
 
     /// Whether this replica may be read from though another leads: it hears that leader, votes, is not in doubt, and has

@@ -62,13 +62,19 @@ pub(crate) struct Durability {
     /// One failure may take a majority of the voters: nothing is acknowledged from their memory.
     is_exposed: AtomicBool,
     /// The other voters that are level, where this replica leads.
-    level: Mutex<BTreeSet<u64>>,
-    /// The term in which that is by what was committed a moment ago; 0: none.
-    level_in: AtomicU64,
+    level: Mutex<AtLevel>,
     /// Of the voters, while this replica leads.
     unwell: Mutex<BTreeMap<u64, Unwell>>,
     /// No majority has room for records.
     lacks_room: AtomicBool,
+}
+
+/// Which other voters are level.
+#[derive(Debug, Default)]
+pub(crate) struct AtLevel {
+    pub(crate) others: BTreeSet<u64>,
+    /// The term in which that is by what was committed a moment ago; 0: none.
+    pub(crate) known_in: u64,
 }
 
 /// What is wrong with a voter.
@@ -98,8 +104,8 @@ impl fmt::Display for Unwell {
 impl Default for Durability {
     fn default() -> Self {
         let (known, wanted) = (watch::Sender::new(None), watch::Sender::new(None));
-        let (calm_in, is_exposed, level, level_in, unwell, lacks_room) = Default::default();
-        Self { known, wanted, calm_in, is_exposed, level, level_in, unwell, lacks_room }
+        let (calm_in, is_exposed, level, unwell, lacks_room) = Default::default();
+        Self { known, wanted, calm_in, is_exposed, level, unwell, lacks_room }
     }
 }
 
@@ -152,13 +158,8 @@ impl Durability {
     }
 
     /// The other voters that are level; nobody where this replica does not lead.
-    pub(crate) fn level(&self) -> MutexGuard<'_, BTreeSet<u64>> {
+    pub(crate) fn level(&self) -> MutexGuard<'_, AtLevel> {
         self.level.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Whether it is known of what was committed a moment ago in this term who is level.
-    pub(crate) fn knows_level(&self, term: u64) -> bool {
-        self.level_in.load(Ordering::Relaxed) == term
     }
 
     /// Which voters are not well.
@@ -340,8 +341,7 @@ pub(crate) async fn find<S: Apply>(
         let own = vote.zip(last).filter(|(vote, last)| vote.leader_id.term == last.leader_id.term);
         let Some((vote, last)) = own else {
             leading = Leading::default();
-            durability.level().clear();
-            durability.level_in.store(0, Ordering::Relaxed);
+            *durability.level() = AtLevel::default();
             durability.calm_in.store(0, Ordering::Relaxed);
             durability.found(BTreeMap::new(), &[]);
             continue;
@@ -369,9 +369,10 @@ pub(crate) async fn find<S: Apply>(
             let has = matched.get(voter).and_then(|last| Some(last.as_ref()?.index));
             *voter != node && leading.is_healthy(*voter, now) && leading.level.is_reached(has)
         };
-        *durability.level() = voters.iter().flatten().copied().filter(is_level).collect();
-        let level_in = if leading.level.is_known() { leading.term } else { 0 };
-        durability.level_in.store(level_in, Ordering::Relaxed);
+        *durability.level() = AtLevel {
+            others: voters.iter().flatten().copied().filter(is_level).collect(),
+            known_in: if leading.level.is_known() { leading.term } else { 0 },
+        };
         let syncs = *wanted.borrow_and_update() > durable;
         let every = if syncs { AT_ONCE } else { rests };
         // Who does not vote counts for nothing, and has to know D.

@@ -9,6 +9,7 @@
 //! Meanwhile what was fetched is served from memory. What nobody has any more, as all have let go of it, and what a
 //! segment cannot be without, is not healed by entry: the replica is seeded.
 
+use std::collections::BTreeMap;
 use std::ops::{Range, RangeInclusive};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -16,7 +17,7 @@ use std::time::Duration;
 use openraft::ServerState;
 use openraft::async_runtime::WatchReceiver;
 use plimsoll_log::Error as LogError;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use super::apply::Apply;
 use super::behind::{Behind, Lack};
@@ -31,6 +32,8 @@ use super::types::{Entry, LogId};
 
 /// The others may have by then what they have not yet.
 const REST_AFTER_FAILURE: Duration = Duration::from_secs(2);
+/// What all others have let go of is soon let go of here too, most often: only after so long must the replica be seeded for it.
+const GOES_WITHIN: Duration = Duration::from_secs(10);
 /// Bytes of entries that are given at once, at most, and the entry that goes beyond: a frame has room for them.
 const BYTES_MAX: usize = 4 << 20;
 
@@ -51,7 +54,7 @@ enum Tended {
     /// It was healed with what lies beside it.
     Already,
     /// It is not in the log any more.
-    LetGo,
+    Gone,
 }
 
 /// Heals whatever is noted, as long as the group lives.
@@ -62,6 +65,7 @@ pub(crate) async fn heal<S: Apply>(healing: Healing<S>) {
     let mut members = healing.engine.server_metrics();
     // The others are tried before it is tried again.
     let mut failed = None;
+    let mut since = BTreeMap::new();
     loop {
         let others: Vec<u64> = {
             let now = members.borrow_and_update();
@@ -91,24 +95,23 @@ pub(crate) async fn heal<S: Apply>(healing: Healing<S>) {
             continue;
         };
         healing.engine.runtime_config().elect(false);
-        match healing.tend(noted, &others).await {
+        let is_late = since.get(&noted).is_some_and(|at: &Instant| at.elapsed() >= GOES_WITHIN);
+        match healing.tend(noted, &others, is_late).await {
             Ok(tended) => {
-                failed = None;
+                (failed, since) = (None, BTreeMap::new());
                 match tended {
                     Tended::Healed(records) => {
                         tracing::info!(noted, records, "damaged records of the log are healed");
                     }
-                    Tended::LetGo => {
-                        tracing::info!(
-                            noted,
-                            "damaged records of the log were let go of with their segment"
-                        );
+                    Tended::Gone => {
+                        tracing::info!(noted, "a damaged record is not in the log any more");
                     }
                     Tended::Already => {}
                 }
             }
             Err(why) => {
                 failed = Some(noted);
+                since.entry(noted).or_insert_with(Instant::now);
                 tracing::warn!(noted, %why, "a damaged record of the log is not healed");
                 sleep(REST_AFTER_FAILURE).await;
             }
@@ -121,8 +124,8 @@ pub(crate) async fn heal<S: Apply>(healing: Healing<S>) {
 }
 
 impl<S: Apply> Healing<S> {
-    /// Heals the segment that has this entry.
-    async fn tend(&self, noted: u64, others: &[u64]) -> Result<Tended> {
+    /// Heals the segment that has this entry; where it cannot be, and that `is_late`, the replica is to be seeded.
+    async fn tend(&self, noted: u64, others: &[u64], is_late: bool) -> Result<Tended> {
         let find = move |storage: &Storage| Ok(storage.log.find_damage(to_log(noted))?);
         let damaged = match self.block(find).await {
             Ok(damaged) if damaged.is_empty() && self.storage()?.look_up(noted).is_ok() => {
@@ -133,10 +136,10 @@ impl<S: Apply> Healing<S> {
             // Retention has taken it, or it was cut off.
             Err(Error::Log(LogError::OutOfRange { .. })) => {
                 self.storage()?.wounds.close_gone(noted);
-                return Ok(Tended::LetGo);
+                return Ok(Tended::Gone);
             }
             Err(why) => {
-                if matches!(why, Error::Log(LogError::Corrupt(_))) {
+                if is_late && matches!(why, Error::Log(LogError::Corrupt(_))) {
                     let leader = self.engine.metrics().borrow_watched().current_leader;
                     self.is_lost(leader.or(others.first().copied()), noted);
                 }
@@ -144,7 +147,7 @@ impl<S: Apply> Healing<S> {
             }
         };
         for records in &damaged {
-            self.fetch(records, others).await?;
+            self.fetch(records, others, is_late).await?;
         }
         self.block(move |storage| {
             let record = |index| {
@@ -163,7 +166,12 @@ impl<S: Apply> Healing<S> {
 
     /// Asks for records that are damaged, and for those behind them to which no reader comes, until it has all: an answer
     /// has as many as a frame has room for.
-    async fn fetch(&self, records: &RangeInclusive<u64>, others: &[u64]) -> Result<()> {
+    async fn fetch(
+        &self,
+        records: &RangeInclusive<u64>,
+        others: &[u64],
+        is_late: bool,
+    ) -> Result<()> {
         let not_an_index = || Error::Stopped { why: "a log counts from 1".to_owned() };
         let mut first = from_log(*records.start()).ok_or_else(not_an_index)?;
         let cuts = self.storage()?.wounds.cuts();
@@ -175,7 +183,7 @@ impl<S: Apply> Healing<S> {
         };
         let end = proof.index.max(behind);
         while first < behind {
-            let entries = self.fetch_some(first..end, proof, others).await?;
+            let entries = self.fetch_some(first..end, proof, others, is_late).await?;
             first += entries.len() as u64;
             if !self.storage()?.wounds.give(entries, cuts) {
                 return Err(Error::NotHealed {
@@ -192,6 +200,7 @@ impl<S: Apply> Healing<S> {
         wanted: Range<u64>,
         proof: LogId,
         others: &[u64],
+        is_late: bool,
     ) -> Result<Vec<Entry>> {
         let first = wanted.start;
         let request = Request::Give(AskEntries { first, end: wanted.end, proof });
@@ -212,13 +221,12 @@ impl<S: Apply> Healing<S> {
         // Who is away may have it.
         let why = match gone.filter(|_| !is_one_away) {
             Some((node, through)) => {
-                self.is_lost(Some(node), through);
-                format!(
-                    "all others have let go of entry {first}: it goes with its segment, or the shard is given anew"
-                )
+                if is_late {
+                    self.is_lost(Some(node), through);
+                }
+                format!("node {node} has let go of entry {first}, and no other gives it")
             }
-            None if is_one_away => format!("nobody who answers has entry {first}"),
-            None => format!("no other has entry {first} of this log yet"),
+            None => format!("nobody who answers gives entry {first}"),
         };
         Err(Error::NotHealed { why })
     }

@@ -293,12 +293,12 @@ fn what_goes_with_its_segment_before_it_is_healed_is_let_go_of_and_not_healed() 
         let heard = std::mem::take(&mut *net.heard());
         nodes[1].damage(first, 500_000, &[0xa5]);
         assert!(nodes[1].read(first).is_err());
-        assert_eq!((nodes[1].group.healed(), nodes[1].group.let_go_damaged()), ((0, 1), 0));
+        assert_eq!((nodes[1].group.healed(), nodes[1].group.gone_damaged()), ((0, 1), 0));
         let group = Arc::clone(&nodes[1].group);
         tokio::task::spawn_blocking(move || group.purge(first + 5)).await.unwrap().unwrap();
         *net.heard() = heard;
         nodes[1].until_healed(0).await;
-        assert_eq!(nodes[1].group.let_go_damaged(), 1);
+        assert_eq!(nodes[1].group.gone_damaged(), 1);
     });
     net.heard().clear();
 }

@@ -98,9 +98,9 @@ impl<S: Apply> Group<S> {
         (wounds.healed(), wounds.watch().borrow().open.len() as u64)
     }
 
-    /// How many damaged stretches the log has let go of before they were healed.
+    /// How many damaged stretches are not in the log any more, and were not healed before: let go of, or cut off.
     #[must_use]
-    pub fn let_go_damaged(&self) -> u64 {
-        self.storage.wounds.let_go()
+    pub fn gone_damaged(&self) -> u64 {
+        self.storage.wounds.gone()
     }
 }

@@ -17,8 +17,8 @@ pub(crate) struct Wounds {
     found: watch::Sender<Found>,
     given: Mutex<BTreeMap<u64, Entry>>,
     healed: AtomicU64,
-    /// Stretches that went with their segment before they were healed.
-    let_go: AtomicU64,
+    /// Stretches that are not in the log any more, and were not healed before.
+    gone: AtomicU64,
     /// How often entries were cut off.
     cuts: AtomicU64,
 }
@@ -37,8 +37,8 @@ pub(crate) struct Found {
 impl Default for Wounds {
     fn default() -> Self {
         let (found, given) = (watch::Sender::new(Found::default()), Mutex::default());
-        let (healed, let_go, cuts) = Default::default();
-        Self { found, given, healed, let_go, cuts }
+        let (healed, gone, cuts) = Default::default();
+        Self { found, given, healed, gone, cuts }
     }
 }
 
@@ -124,18 +124,24 @@ impl Wounds {
             self.cuts.fetch_add(1, Ordering::SeqCst);
             given.split_off(&index);
         }
-        self.found.send_if_modified(|found| !found.open.split_off(&index).is_empty());
+        self.found.send_if_modified(|found| {
+            let gone = found.open.split_off(&index).len() as u64;
+            self.gone.fetch_add(gone, Ordering::Relaxed);
+            gone > 0
+        });
     }
 
     /// What was noted here is not in the log any more.
     pub(crate) fn close_gone(&self, noted: u64) {
-        self.let_go.fetch_add(1, Ordering::Relaxed);
+        if self.found.borrow().open.contains(&noted) {
+            self.gone.fetch_add(1, Ordering::Relaxed);
+        }
         self.close(noted, 0);
     }
 
-    /// How many stretches were let go of, damaged.
-    pub(crate) fn let_go(&self) -> u64 {
-        self.let_go.load(Ordering::Relaxed)
+    /// How many stretches are not in the log any more, and were not healed before.
+    pub(crate) fn gone(&self) -> u64 {
+        self.gone.load(Ordering::Relaxed)
     }
 
     /// How many entries were healed.

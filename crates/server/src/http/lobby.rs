@@ -3,6 +3,7 @@
 
 use std::io;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use hyper::StatusCode;
 use serde::Serialize;
@@ -18,7 +19,7 @@ use super::server::{Http, take, talk};
 pub enum Absence {
     /// What its directory has is being read.
     Opening,
-    /// What was acknowledged is being made durable.
+    /// It ends, or is to open again.
     Closing,
 }
 
@@ -43,16 +44,16 @@ impl Lobby {
     /// There can be no thread, or nobody can listen there.
     pub fn open(at: &Http, absence: Absence) -> io::Result<Self> {
         let (stop, stopping) = watch::channel(false);
-        let (at, runtime) =
-            (at.listener.try_clone()?, tokio::runtime::Builder::new_current_thread());
-        let runtime = { runtime }.enable_all().build()?;
+        let at = at.listener.try_clone()?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let listener = {
             let _on = runtime.enter();
             TcpListener::from_std(at)?
         };
         let answer =
             move |stream| talk(stream, stopping.clone(), move |_| async move { said(absence) });
-        let answering = take(listener, stop.subscribe(), answer);
+        // The broker waits for it, and for nobody's half a request.
+        let answering = take(listener, stop.subscribe(), Duration::ZERO, answer);
         let thread = std::thread::Builder::new().name("lobby".to_owned());
         let thread = thread.spawn(move || runtime.block_on(answering))?;
         Ok(Self { stop, thread: Some(thread) })
@@ -72,7 +73,7 @@ impl Drop for Lobby {
 fn said(absence: Absence) -> Reply {
     let error = match absence {
         Absence::Opening => "the broker opens: what it has is being read; ask again in a moment",
-        Absence::Closing => "the broker closes: what was acknowledged is being made durable",
+        Absence::Closing => "the broker closes",
     };
     Reply::json(StatusCode::SERVICE_UNAVAILABLE, &Answer { status: absence, error })
 }

@@ -108,16 +108,17 @@ impl Http {
             }
         };
         tokio::select! {
-            () = take(listener, stop, answer) => Ok(()),
+            () = take(listener, stop, GRACE, answer) => Ok(()),
             () = looking => Ok(()),
         }
     }
 }
 
-/// Takes connections and has each served, until `stop` is true: then those that are there end, soon.
+/// Takes connections and has each served, until `stop` is true: then those that are there end, within the grace.
 pub(super) async fn take<S: Future<Output = ()> + Send + 'static>(
     listener: TcpListener,
     mut stop: watch::Receiver<bool>,
+    grace: Duration,
     serve: impl Fn(TcpStream) -> S,
 ) {
     let mut connections = JoinSet::new();
@@ -138,7 +139,7 @@ pub(super) async fn take<S: Future<Output = ()> + Send + 'static>(
     }
     drop(listener);
     let all_answered = async { while connections.join_next().await.is_some() {} };
-    if timeout(GRACE, all_answered).await.is_err() {
+    if timeout(grace, all_answered).await.is_err() {
         connections.shutdown().await;
     }
 }
@@ -162,6 +163,8 @@ pub(super) async fn talk<R: Future<Output = Reply>>(
     let mut connection = std::pin::pin!(connection);
     let lived = timeout(LIFE, async {
         tokio::select! {
+            // What is there is answered.
+            biased;
             served = &mut connection => return served,
             _ = stop.wait_for(|is_stopping| *is_stopping) => {}
         }

@@ -341,7 +341,7 @@ fn read_first(
     DESK.with_borrow_mut(|desk| {
         let mut read = ReadBuf::new(desk);
         ready!(stream.poll_read(context, &mut read))?;
-        received.extend_from_slice(read.filled());
+        *received = BytesMut::from(read.filled());
         Poll::Ready(Ok(read.filled().len()))
     })
 }

@@ -26,7 +26,10 @@ impl Silence {
 
     /// Done once nothing has happened for so long.
     pub(super) async fn lasts(&mut self, patience: Duration) {
-        let until = self.since + patience;
+        let Some(until) = self.since.checked_add(patience) else {
+            // That is never.
+            return std::future::pending().await;
+        };
         if until < self.alarm.deadline() {
             self.alarm.as_mut().reset(until);
         }
@@ -66,6 +69,8 @@ mod tests {
             let asked = Instant::now();
             silence.lasts(LONG).await;
             assert_eq!(asked.elapsed().as_secs(), 600);
+            silence.ends();
+            assert!(timeout(LONG, silence.lasts(Duration::MAX)).await.is_err());
             silence.ends();
             advance(LONG).await;
             let late = Instant::now();

@@ -74,7 +74,7 @@ impl Run {
         Self::begin_beside(start, ends, &BTreeSet::new())
     }
 
-    /// The same, where it is known of these shards that their logs end too early: it is asked what is known of the others.
+    /// The same, where it is known of these shards why their logs may end too early: it is asked what is known of the others.
     pub(crate) fn begin_beside(
         start: Start<'_>,
         ends: &Ends,

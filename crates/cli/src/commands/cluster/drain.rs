@@ -23,17 +23,25 @@ struct Drained {
     unsynced: BTreeMap<u32, String>,
     #[serde(default)]
     needed: BTreeMap<u32, String>,
+    #[serde(default)]
+    is_undone: bool,
 }
 
 impl Drained {
     /// Whether it may be stopped, and nobody notices.
     fn is_ready(&self) -> bool {
-        [&self.kept, &self.unsynced, &self.needed].iter().all(|shards| shards.is_empty())
+        let waits = [&self.kept, &self.unsynced, &self.needed];
+        !self.is_undone && waits.iter().all(|shards| shards.is_empty())
     }
 }
 
 pub(super) fn run(http: &str, undo: bool, json: bool) -> Result<Exit> {
     let path = if undo { "/cluster/drain?undo=true" } else { "/cluster/drain" };
+    if !undo {
+        output::news(
+            "it hands over, and waits until all is durable and the others go on at once without it; `plimsoll cluster status` says who lags",
+        );
+    }
     let answer = ask::post(http, path, PATIENCE)?;
     let read = serde_json::from_str(&answer);
     let drained: Drained = read.with_context(|| format!("what {http} answers is none"))?;
@@ -57,6 +65,9 @@ fn said(drained: &Drained, undo: bool) -> String {
     for (shard, why) in &drained.unsynced {
         line(format_args!("shard {shard} is not all durable on a majority: {why}"));
     }
+    if drained.is_undone {
+        line(format_args!("it was told to stay meanwhile"));
+    }
     for (shard, why) in &drained.needed {
         line(format_args!("shard {shard} would not go on at once without this node: {why}"));
     }
@@ -64,7 +75,7 @@ fn said(drained: &Drained, undo: bool) -> String {
         line(format_args!("it leads nothing, and all that it has is durable: stop it"));
     } else {
         line(format_args!(
-            "do not stop it yet: drain it again in a moment, or have it lead again with --undo"
+            "stopped now it would be missed: drain it again once that has changed, or let it lead again with --undo"
         ));
     }
     said

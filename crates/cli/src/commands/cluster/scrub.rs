@@ -281,7 +281,8 @@ impl Report {
                 let (damaged, healed) = (sum(|of| of.damaged), sum(|of| of.healed));
                 let left = sum(|of| of.left);
                 // Retention, compaction, or a log that has settled what it had.
-                let gone = match damaged.saturating_sub(healed + left) {
+                let gone = sum(|of| of.damaged.saturating_sub(of.healed + of.left));
+                let gone = match gone {
                     0 => String::new(),
                     gone => format!(", {gone} let go of since"),
                 };

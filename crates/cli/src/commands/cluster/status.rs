@@ -33,6 +33,8 @@ pub(super) struct Roll {
     absent: Vec<u64>,
     #[serde(default)]
     level: Option<BTreeSet<u64>>,
+    #[serde(default)]
+    drained: BTreeSet<u64>,
     digest: String,
     rows: Vec<Row>,
 }
@@ -185,10 +187,14 @@ fn one(roll: &Roll) -> String {
     if !roll.absent.is_empty() {
         line(format_args!("  no answer of node {}, without a vote", listed(&roll.absent)));
     }
-    if roll.leader.is_some() && roll.level.is_none() && roll.voters.len() > 1 {
+    if !roll.drained.is_empty() {
+        let nodes = listed(&roll.drained);
         line(format_args!(
-            "  its leader does not know yet who has what was committed a moment ago"
+            "  node {nodes} is drained: it leads nothing before it is started again, or told to stay (`plimsoll cluster drain --undo`)"
         ));
+    }
+    if roll.leader.is_some() && roll.level.is_none() && roll.voters.len() > 1 {
+        line(format_args!("  its leader does not say yet who has what was committed a moment ago"));
     }
     line(format_args!(
         "  {:>4}  {:<8}  {:>11}  {:<8}  {:>13}  {:>16}  {:>12}  {:>12}  {:>12}",
@@ -217,7 +223,7 @@ fn one(roll: &Roll) -> String {
             ));
         } else if lags && !row.is_in_doubt {
             line(format_args!(
-                "        it has not yet what was committed a moment ago: stop no other before it has"
+                "        it is not level: it lacks what was committed a moment ago, or does not answer its leader; stop no other now"
             ));
         }
     }
@@ -290,6 +296,7 @@ mod tests {
             empty: vec![7],
             absent: vec![5, 6],
             level: None,
+            drained: BTreeSet::from([4]),
             digest: "5f0c".to_owned(),
             rows: vec![row(1), row(3), Row { last: 230, ..row(4) }],
         };
@@ -297,6 +304,7 @@ mod tests {
         for part in [
             "shard 2: FENCED: nobody leads it, and too many may have forgotten; nodes 1, 2, 3 vote; no vote: 4",
             "no answer of node 2\n",
+            "node 4 is drained: it leads nothing",
             "node 7 began it anew, and what it has does not count before it has caught up\n",
             "no answer of node 5, 6, without a vote\n",
             "   1  in doubt            3  01234567         1 in 4          199 of 4           198           180           120",
@@ -346,11 +354,12 @@ mod tests {
             empty: Vec::new(),
             absent: Vec::new(),
             level: level.map(|level| level.iter().copied().collect()),
+            drained: BTreeSet::new(),
             digest: "5f0c".to_owned(),
             rows: vec![row(1, false), row(2, false), row(3, true), row(4, false)],
         };
-        let lags = "it has not yet what was committed a moment ago";
-        let unknown = "its leader does not know yet who has what was committed a moment ago";
+        let lags = "it is not level: it lacks what was committed a moment ago";
+        let unknown = "its leader does not say yet who has what was committed a moment ago";
         assert_eq!(said(&[roll(Some(&[1]))]).matches(lags).count(), 1, "of node 2 only");
         assert!(!said(&[roll(Some(&[1, 2]))]).contains(lags));
         assert!(!said(&[roll(Some(&[1, 2]))]).contains(unknown));
@@ -373,6 +382,7 @@ mod tests {
             empty,
             absent: Vec::new(),
             level: None,
+            drained: BTreeSet::new(),
             digest: "5f0c".to_owned(),
             rows: Vec::new(),
         };
