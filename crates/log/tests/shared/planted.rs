@@ -172,7 +172,8 @@ impl Hunt {
         for file in ["Cargo.toml", "Cargo.lock"] {
             write_if_changed(&copy.join(file), &fs::read(root().join(file)).unwrap());
         }
-        for crate_dir in self.crates {
+        // The last is named by the workspace itself.
+        for crate_dir in self.crates.iter().chain(&["crates/base2histogram"]) {
             copy_tree(Path::new(crate_dir), &copy, planted);
         }
         let built = Command::new(env!("CARGO"))

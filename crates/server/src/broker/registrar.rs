@@ -411,6 +411,8 @@ async fn in_time<F: Future<Output = cluster::Result<()>>>(
         }
     };
     match timeout(PATIENCE, changing).await {
+        // Nothing was proposed.
+        Ok(Err(cluster::Error::NotLeader { .. })) => Err(NotChanged::NoLeader),
         Ok(changed) => Ok(changed?),
         Err(_late) => Err(NotChanged::Late),
     }
