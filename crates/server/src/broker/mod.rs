@@ -30,6 +30,7 @@
 //! | `leadership.rs` | how a replica of a shard comes to lead, and stops |
 //! | `placement.rs` | which nodes vote in which shard, and which is to lead it: pure |
 //! | `leaders.rs` | which node leads which shard, and having another do so |
+//! | `needed.rs` | why a shard would not go on at once without a node: pure |
 //! | `operators.rs`, `operators_door.rs` | what nodes ask each other for an operator's sake, drawn; who answers it |
 //! | `recovery.rs`, `roll.rs`, `decided.rs`, `known.rs` | a shard goes on after a loss; what each node says of it, drawn; what was decided, and what was known before, as files |
 //! | `registrar.rs` | which nodes the cluster has: who comes, and who goes |
@@ -108,6 +109,7 @@ mod members;
 mod memory;
 mod mender;
 mod moving;
+mod needed;
 mod neighbours;
 mod node;
 mod opening;

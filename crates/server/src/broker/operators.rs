@@ -28,7 +28,6 @@
 //!
 //! Little-endian; text is length u16 · UTF-8, nothing behind it.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU64;
 use std::time::Duration;
 
@@ -36,7 +35,7 @@ use tokio::time::timeout;
 
 use super::company::{Company, OPERATORS};
 use super::decided::{self, Decided};
-use super::roll::Row;
+use super::roll::{Levels, Row};
 use crate::cursor::{Cursor, Malformed, push_text};
 
 const VERSION: u8 = 1;
@@ -50,9 +49,6 @@ const ROW_BYTES_MIN: usize = 112;
 const PATIENCE: Duration = Duration::from_secs(5);
 /// The same where a node waits for its turn, and for others, before it answers.
 const CHANGE_PATIENCE: Duration = Duration::from_secs(12);
-
-/// Of each shard which voters have what was committed a moment ago, as its leader knows.
-pub(super) type Levels = BTreeMap<u32, BTreeSet<u64>>;
 
 /// What a node is asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -271,6 +267,8 @@ pub(super) async fn ask(company: &Company, node: u64, request: Request) -> Resul
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     fn row() -> Row {

@@ -29,7 +29,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 use twox_hash::XxHash3_128;
 
-use super::operators::Levels;
 use crate::cluster::Outline;
 use crate::cursor::{Cursor, Malformed, push_text};
 
@@ -40,6 +39,9 @@ const GRANTED: u8 = 2;
 const LEADS: u8 = 4;
 const ANEW: u8 = 8;
 const LACKS: u8 = 16;
+
+/// Of each shard which voters have what was committed a moment ago, as its leader knows.
+pub(super) type Levels = BTreeMap<u32, BTreeSet<u64>>;
 
 /// What a node says of its replica of a shard. Indexes are the log's; 0 is none.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

@@ -98,7 +98,8 @@ pub(crate) async fn heal<S: Apply>(healing: Healing<S>) {
         let is_late = since.get(&noted).is_some_and(|at: &Instant| at.elapsed() >= GOES_WITHIN);
         match healing.tend(noted, &others, is_late).await {
             Ok(tended) => {
-                (failed, since) = (None, BTreeMap::new());
+                failed = None;
+                since.remove(&noted);
                 match tended {
                     Tended::Healed(records) => {
                         tracing::info!(noted, records, "damaged records of the log are healed");
