@@ -159,7 +159,6 @@ fn a_file_that_is_named_must_be_there() {
     assert!(told.contains("cannot read none.toml"), "{told}");
 }
 
-/// The other brokers, and all clients, were told to connect to 0.0.0.0: to themselves.
 /// A join that failed left `> node.toml` empty, and who started a broker with that had a cluster of its own.
 #[test]
 fn a_file_that_is_named_and_empty_is_refused() {
@@ -174,6 +173,7 @@ fn a_file_that_is_named_and_empty_is_refused() {
     printed(dir.path(), &[], &[]);
 }
 
+/// The other brokers, and all clients, were told to connect to 0.0.0.0: to themselves.
 #[test]
 fn a_node_of_a_cluster_that_listens_everywhere_must_say_what_others_connect_to() {
     let dir = tempfile::tempdir().unwrap();

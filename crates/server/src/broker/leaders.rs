@@ -40,6 +40,9 @@ const TRIES: u32 = 3;
 const PARTS_WITHIN: Duration = Duration::from_secs(60);
 /// How long a node that closes to open again waits until others have done so.
 const TURN: Duration = Duration::from_secs(5);
+/// For how long others must have been about to be stopped before that is told: one that closes to open again says the same, and is
+/// soon back.
+const LASTS: Duration = Duration::from_secs(10);
 /// How long a node that drains waits for its disk and the others', for all shards together.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// How long a node takes to drain, at most, but for some seconds where another does not answer, and what its disk takes to note what
@@ -384,15 +387,17 @@ impl Leaders {
 
     /// Waits until the others can go on at once without this node, but not for long: the shards that cannot, and why.
     async fn until_spared(&self) -> BTreeMap<u32, String> {
-        let until = Instant::now() + PATIENCE;
+        let (begun, mut stays_since) = (Instant::now(), None);
         loop {
             let needed = self.needed().await;
-            let may_pass = needed.values().any(|needed| needed.may_pass);
-            if !may_pass || Instant::now() >= until || !self.drains() {
-                return needed
-                    .into_iter()
-                    .map(|(number, Needed { why, .. })| (number, why))
-                    .collect();
+            if needed.values().any(|needed| needed.may_pass) {
+                stays_since = None;
+            }
+            let lasts = stays_since.get_or_insert_with(Instant::now).elapsed() >= LASTS;
+            let is_over = needed.is_empty() || lasts || begun.elapsed() >= PATIENCE;
+            if is_over || !self.drains() {
+                let whys = needed.into_iter().map(|(number, Needed { why, .. })| (number, why));
+                return whys.collect();
             }
             sleep(LOOK).await;
         }
@@ -419,10 +424,8 @@ impl Leaders {
         let (levels, goes) = tokio::join!(self.all_levels(), self.others_that_go());
         let why = |shard: &Arc<dyn Led>| {
             let (leader, voters) = (shard.votes().leader(), shard.votes().voters());
-            let level = leader.map(|leader| (leader, levels.get(&leader)));
-            let level =
-                level.map(|(leader, of)| (leader, of.and_then(|of| of.get(&shard.number()))));
-            why_needed(self.company.node(), &voters, level, &goes)
+            let level = leader.and_then(|leader| levels.get(&leader)?.get(&shard.number()));
+            why_needed(self.company.node(), &voters, leader, level, &goes)
         };
         self.all().iter().filter_map(|shard| Some((shard.number(), why(shard)?))).collect()
     }

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 #[derive(Debug)]
 pub(super) struct Needed {
     pub(super) why: String,
-    /// Whether that may pass by itself.
+    /// Whether that may pass though nobody who is about to be stopped has come back.
     pub(super) may_pass: bool,
 }
 
@@ -15,7 +15,8 @@ pub(super) struct Needed {
 pub(super) fn why_needed(
     own: u64,
     voters: &[u64],
-    level: Option<(u64, Option<&BTreeSet<u64>>)>,
+    leader: Option<u64>,
+    level: Option<&BTreeSet<u64>>,
     goes: &BTreeSet<u64>,
 ) -> Option<Needed> {
     let others: Vec<u64> = voters.iter().copied().filter(|voter| *voter != own).collect();
@@ -23,13 +24,11 @@ pub(super) fn why_needed(
     if needed == 0 || others.len() == voters.len() {
         return None;
     }
-    let level = match level {
-        Some((_, Some(level))) => level,
-        Some((leader, None)) => {
-            let why = format!("node {leader}, which leads it, does not say yet who is level");
-            return Some(Needed { why, may_pass: true });
-        }
-        None => return Some(Needed { why: "nobody leads it".to_owned(), may_pass: true }),
+    let Some(level) = level else {
+        let why = leader.map_or("nobody leads it".to_owned(), |leader| {
+            format!("node {leader}, which leads it, does not say yet who is level")
+        });
+        return Some(Needed { why, may_pass: true });
     };
     let lags = |voter: &u64| match (goes.contains(voter), level.contains(voter)) {
         (true, _) => Some(format!(
@@ -55,18 +54,18 @@ mod tests {
     fn a_node_is_needed_while_those_that_stay_and_are_level_are_too_few() {
         let level = |level: &[u64]| level.iter().copied().collect::<BTreeSet<u64>>();
         let needed = |voters: &[u64], is_level: &[u64], goes: &[u64]| {
-            why_needed(1, voters, Some((2, Some(&level(is_level)))), &level(goes))
+            why_needed(1, voters, Some(2), Some(&level(is_level)), &level(goes))
         };
         let why = |voters: &[u64], is_level: &[u64], goes: &[u64]| {
             needed(voters, is_level, goes).map(|needed| needed.why)
         };
         let unled = |voters: &[u64], leader| {
-            why_needed(1, voters, leader, &level(&[])).map(|needed| needed.why)
+            why_needed(1, voters, leader, None, &level(&[])).map(|needed| needed.why)
         };
         assert_eq!(why(&[1, 2, 3], &[1, 2, 3], &[]), None);
         let lags = why(&[1, 2, 3], &[1, 2], &[]).unwrap();
         assert!(lags.starts_with("node 3 is not level: "), "{lags}");
-        // Nobody waits for what only an operator changes.
+        // What only an operator changes is not waited for to the end.
         let may_pass = |is_level, goes| needed(&[1, 2, 3], is_level, goes).unwrap().may_pass;
         assert!(may_pass(&[1, 2], &[]) && !may_pass(&[1, 2, 3], &[3]) && may_pass(&[1, 3], &[3]));
         let goes = why(&[1, 2, 3], &[1, 2, 3], &[3]).unwrap();
@@ -79,7 +78,7 @@ mod tests {
         assert_eq!((why(&[1], &[1], &[]), unled(&[1], None)), (None, None));
         // Who has no vote is missed by nobody.
         assert_eq!((why(&[2, 3], &[2], &[]), unled(&[2, 3], None)), (None, None));
-        let unknown = unled(&[1, 2, 3], Some((2, None))).unwrap();
+        let unknown = unled(&[1, 2, 3], Some(2)).unwrap();
         assert_eq!(unknown, "node 2, which leads it, does not say yet who is level");
         assert!(unled(&[1, 2, 3], None).is_some());
     }

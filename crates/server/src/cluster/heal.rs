@@ -7,7 +7,8 @@
 //! survives of a damaged frame is held against what comes (`Log::heal`).
 //!
 //! Meanwhile what was fetched is served from memory. What nobody has any more, as all have let go of it, and what a
-//! segment cannot be without, is not healed by entry: the replica is seeded.
+//! segment cannot be without, is not healed by entry: it goes with its segment, or, where it is there after some seconds still,
+//! the replica is seeded.
 
 use std::collections::BTreeMap;
 use std::ops::{Range, RangeInclusive};
