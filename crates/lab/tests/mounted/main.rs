@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
-use mount::{Mounted, run, text};
+use mount::{Mounted, run, text, unmount};
 use plimsoll_lab::experiment::Profile;
 use plimsoll_lab::experiments;
 use plimsoll_lab::ladder::{Grade, Ladder, Rung};
@@ -329,6 +329,22 @@ fn a_read_only_filesystem_is_refused_with_its_cure() {
     assert!(refused.contains("read-only") && refused.contains("remount"), "{refused}");
 }
 
+/// CI once found one still mounted, where a test had ended well: `umount` is refused while a file is open, if only in what
+/// another test had forked and not run yet.
+#[test]
+fn what_is_busy_for_a_moment_is_unmounted_all_the_same() {
+    let Some(mounted) = Mounted::or_skip_sized("ext4", 64 << 20) else { return };
+    let at = text(mounted.path());
+    let open = fs::File::create(mounted.path().join("open")).unwrap();
+    let user = std::thread::spawn(move || {
+        std::thread::park_timeout(Duration::from_millis(300));
+        drop(open);
+    });
+    drop(mounted);
+    assert!(!fs::read_to_string("/proc/self/mounts").unwrap().contains(&at));
+    user.join().unwrap();
+}
+
 #[test]
 fn an_overlay_is_refused_with_its_cure() {
     let Some(mounted) = Mounted::or_skip_sized("ext4", 64 << 20) else { return };
@@ -341,7 +357,7 @@ fn an_overlay_is_refused_with_its_cure() {
     let merged = text(&at("merged"));
     run("mount", &["-t", "overlay", "overlay", "-o", &layers, &merged]).unwrap();
     let refused = Lab::check(options(&at("merged"), &[])).map(|_lab| ()).map_err(|e| e.to_string());
-    run("umount", &[&merged]).unwrap();
+    unmount(Path::new(&merged)).unwrap();
     let refused = refused.unwrap_err();
     assert!(refused.contains("overlay") && refused.contains("volume"), "{refused}");
 }

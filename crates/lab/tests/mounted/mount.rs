@@ -4,9 +4,13 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 /// Room for the quick profile, with a tenth to spare. Sparse: what is not written costs nothing.
 pub(crate) const IMAGE_BYTES: u64 = 1 << 30;
+/// A file that was closed may be in use for a moment: by a program that another test begins, until it runs (it has copies of
+/// what is open here), and by requests of io_uring that the kernel still puts away.
+const BUSY_WITHIN: Duration = Duration::from_secs(30);
 
 /// A filesystem on a loop device, gone when dropped.
 pub(crate) struct Mounted {
@@ -14,6 +18,7 @@ pub(crate) struct Mounted {
     pub(crate) scratch: tempfile::TempDir,
     pub(crate) at: PathBuf,
     pub(crate) device: String,
+    is_mounted: bool,
     /// What the image lies on, if that was mounted for it.
     pub(crate) below: Option<PathBuf>,
 }
@@ -49,7 +54,8 @@ impl Mounted {
         let scratch = scratch.map_err(|error| error.to_string())?;
         let root = scratch.path().to_owned();
         let at = root.join("mnt");
-        let mut mounted = Self { scratch, at: at.clone(), device: String::new(), below: None };
+        let mut mounted =
+            Self { scratch, at: at.clone(), device: String::new(), is_mounted: false, below: None };
         for directory in [&root.join("below"), &at] {
             fs::create_dir(directory).map_err(|error| error.to_string())?;
         }
@@ -71,6 +77,7 @@ impl Mounted {
         let options = if options.is_empty() { "defaults" } else { options };
         let mount = ["-t", filesystem, "-o", options, &mounted.device, &text(&at)];
         run("mount", &mount)?;
+        mounted.is_mounted = true;
         Ok(mounted)
     }
 
@@ -81,21 +88,34 @@ impl Mounted {
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        let complain = |done: Result<String, String>| {
-            if let Err(error) = done {
-                eprintln!("cleaning up after a mounted test: {error}");
-            }
-        };
-        let at = &self.at;
-        let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
-        if mounts.contains(&text(at)) {
-            complain(run("umount", &[&text(at)]));
+        let mut left = Vec::new();
+        if self.is_mounted {
+            left.extend(unmount(&self.at).err());
         }
         if !self.device.is_empty() {
-            complain(run("losetup", &["--detach", &self.device]));
+            left.extend(run("losetup", &["--detach", &self.device]).err());
         }
         if let Some(below) = &self.below {
-            complain(run("umount", &[&text(below)]));
+            left.extend(unmount(below).err());
+        }
+        let left = left.join("; ");
+        if std::thread::panicking() {
+            eprintln!("{left}");
+        } else {
+            assert!(left.is_empty(), "a mounted test leaves something behind: {left}");
+        }
+    }
+}
+
+/// Unmounts what nobody uses any more, or will within a moment.
+pub(crate) fn unmount(at: &Path) -> Result<(), String> {
+    let begun = Instant::now();
+    loop {
+        match run("umount", &[&text(at)]) {
+            Err(error) if error.contains("busy") && begun.elapsed() < BUSY_WITHIN => {
+                std::thread::park_timeout(Duration::from_millis(50));
+            }
+            other => return other.map(drop),
         }
     }
 }
