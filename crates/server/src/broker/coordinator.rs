@@ -22,7 +22,7 @@ use super::anew;
 use super::company::Company;
 use super::damaged::{Lost, recover};
 use super::error::Failed;
-use super::keeper::{Keeper, Kept};
+use super::keeper::{Keeper, Kept, covered};
 use super::layout::{self, GROUPS as NUMBER};
 use super::leadership::{
     self, Asks, Ended, LOOK, Lead, Next, Standing, Wishes, lead_whenever, wait_until_it_leads,
@@ -142,6 +142,7 @@ impl Coordinator {
         let node = company.node();
         let found = |is_anew| {
             let (start, store) = snapshot::open(&**dir, NUMBER, Store::decode)?;
+            let covered = start.as_ref().and_then(|start| covered(start, None));
             let options = cluster::Options {
                 node,
                 promise: Ack::Durable,
@@ -151,9 +152,10 @@ impl Coordinator {
                 crew: Some(Arc::clone(crew)),
             };
             let (recovered, lost) = recover(dir, NUMBER, &options, 0)?;
-            Ok((recovered, if is_anew { Some(Lost::All) } else { lost }, store))
+            Ok((recovered, if is_anew { Some(Lost::All) } else { lost }, (store, covered)))
         };
-        let (recovered, lost, store) = anew::opened(dir, NUMBER, node, |_| Ok(()), found)?;
+        let (recovered, lost, (store, covered)) =
+            anew::opened(dir, NUMBER, node, |_| Ok(()), found)?;
         let store = Arc::new(RwLock::new(store));
         let applied_bytes = Arc::<AtomicU64>::default();
         let keeper = Arc::new(Keeper::new(dir, NUMBER, Arc::clone(&applied_bytes), None));
@@ -161,6 +163,9 @@ impl Coordinator {
         let begin = company.begin(NUMBER, lost.is_some(), None);
         let begin = if lost == Some(Lost::All) { begin.anew() } else { begin };
         let group = recovered.start_as(begin, stores).map_err(failed)?;
+        if let Some(covered) = covered {
+            group.cover(covered);
+        }
         company.admit(NUMBER, &group);
         let groups = Groups::load(settings.clone(), &read(&store), clock());
         let (group, groups) = (Arc::new(group), Arc::new(Mutex::new(groups)));

@@ -18,7 +18,7 @@ use super::decided::Decided;
 use super::ends;
 use super::error::Failed;
 use super::intended::Intended;
-use super::keeper::Keeper;
+use super::keeper::{Keeper, covered};
 use super::kept;
 use super::known;
 use super::lately::Lately;
@@ -30,7 +30,7 @@ use super::leadership::{
 };
 use super::mender::{Mender, Others};
 use super::neighbours::Neighbours;
-use super::replica::{Applier, Replica};
+use super::replica::{Applier, Replica, needs_from};
 use super::room::Room;
 use super::scrubber::Scrubber;
 use super::settler::Settler;
@@ -89,6 +89,8 @@ pub(super) struct Found {
     number: u32,
     recovered: Recovered,
     state: State,
+    /// Up to where that makes the log dispensable.
+    covered: Option<u64>,
     shelf: Arc<Shelf>,
     tail_bytes: usize,
     /// What was decided where it goes on after a loss.
@@ -143,6 +145,7 @@ impl Found {
         let shelf = Arc::new(shelf.map_err(|why| Failed::Chapters { number, why })?);
         let must_sync =
             |bytes: &[u8]| Entry::decode(bytes).is_ok_and(|entry| entry.must_be_durable);
+        let covered = start.as_ref().and_then(|start| covered(start, needs_from(&state)));
         let options = cluster::Options { node, promise, must_sync, start, log, crew };
         let end = shelf.settled().end;
         let (recovered, lost) = recover(root, number, &options, end)?;
@@ -154,7 +157,7 @@ impl Found {
         if !is_anew {
             shelf.remove_strays().map_err(|why| Failed::Chapters { number, why })?;
         }
-        Ok(Self { number, recovered, state, shelf, tail_bytes, decided: None, lost })
+        Ok(Self { number, recovered, state, covered, shelf, tail_bytes, decided: None, lost })
     }
 
     /// What its disk had lost: the replica is in doubt.
@@ -196,12 +199,15 @@ impl Found {
         (is_dirty, yields): (bool, bool),
         testimony: Option<Arc<dyn Testimony>>,
     ) -> Result<Opened, Failed> {
-        let Self { number, recovered, state, shelf, tail_bytes, decided, lost } = self;
+        let Self { number, recovered, state, covered, shelf, tail_bytes, decided, lost } = self;
         let failed = |why| Failed::Shard { number, why };
         let replica = Arc::new(Replica::new(state, tail_bytes, shelf.settled().end));
         let begin = Begin { yields, ..company.begin(number, is_dirty, testimony) };
         let begin = if lost == Some(Lost::All) { begin.anew() } else { begin };
         let group = recovered.start_as(begin, Applier(Arc::clone(&replica))).map_err(failed)?;
+        if let Some(covered) = covered {
+            group.cover(covered);
+        }
         company.admit(number, &group);
         let applied_bytes = Arc::clone(&replica.applied_bytes);
         let keeper = Keeper::new(root, number, applied_bytes, Some(Arc::clone(&shelf)));

@@ -15,7 +15,7 @@ use super::room::Room;
 use super::snapshot::{EVERY_BYTES, Snapshot};
 use super::task::Task;
 use crate::chapter::{MANIFEST, Shelf};
-use crate::cluster::{Apply, Group};
+use crate::cluster::{Apply, Group, Place};
 use crate::shard::State;
 
 /// How often a keeper looks.
@@ -236,13 +236,15 @@ impl Keeper {
         if durable.is_none() {
             return Ok(Duration::ZERO);
         }
-        let behind = needs_from.map_or(Some(place.index()), |first| first.checked_sub(1));
-        let end = behind.map(|behind| behind.min(place.index()));
-        let end = end.map(|end| self.kept_for_others(&**group, end));
+        let covered = covered(&place, needs_from);
+        let end = covered.map(|end| self.kept_for_others(&**group, end));
         let (dir, log, shelf) = (Arc::clone(&self.dir), Arc::clone(group), self.shelf.clone());
         let write = move || -> Result<Result<(), Failed>, Failed> {
             let snapshot = Snapshot { place, state };
             snapshot.write(&*dir, number)?;
+            if let Some(covered) = covered {
+                log.cover(covered);
+            }
             if let Some(end) = end {
                 log.purge(end).map_err(failed)?;
             }
@@ -255,6 +257,13 @@ impl Keeper {
         self.has_kept.store(true, Ordering::Relaxed);
         freed.map(|()| took)
     }
+}
+
+/// The last entry of the log that nobody needs beside a state that stands there, of which this is the first entry that is still
+/// read.
+pub(super) fn covered(place: &Place, needs_from: Option<u64>) -> Option<u64> {
+    let behind = needs_from.map_or(Some(place.index()), |first| first.checked_sub(1));
+    behind.map(|behind| behind.min(place.index()))
 }
 
 /// Lets go of chapters, as far as this state says, which is durable.

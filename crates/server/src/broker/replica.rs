@@ -160,16 +160,20 @@ impl Apply for Applier {
     }
 }
 
+/// The first entry of the log that is still read beside a state, as the engine counts; `None`: no entry that is applied.
+pub(super) fn needs_from(state: &State) -> Option<u64> {
+    let first = state.needs_from();
+    // The engine counts from 0.
+    (first <= state.applied()).then(|| first.saturating_sub(1))
+}
+
 impl Kept for Applier {
     fn encode(&self) -> Vec<u8> {
         self.0.lock().state.encode()
     }
 
     fn needs_from(&self) -> Option<u64> {
-        let shard = self.0.lock();
-        let first = shard.state.needs_from();
-        // The engine counts from 0.
-        (first <= shard.state.applied()).then(|| first.saturating_sub(1))
+        needs_from(&self.0.lock().state)
     }
 }
 

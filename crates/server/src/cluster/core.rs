@@ -18,6 +18,7 @@ use super::apply::Apply;
 use super::behind::Behind;
 use super::durability::{self, Durability};
 use super::error::{Error, Result};
+use super::gone::Gone;
 use super::heal::{Healing, heal};
 use super::heard::Heard;
 use super::log_store::LogStore;
@@ -62,6 +63,7 @@ pub(crate) struct Setting<S> {
     pub(crate) yields: bool,
     pub(crate) standing: Arc<Standing>,
     pub(crate) durability: Arc<Durability>,
+    pub(crate) gone: Arc<Gone>,
     pub(crate) behind: Arc<Behind>,
     pub(crate) heard: Arc<Heard>,
 }
@@ -164,7 +166,7 @@ fn run<S: Apply>(
 async fn begin<S: Apply>(setting: Setting<S>) -> Result<(Engine<S>, Vec<AbortHandle>)> {
     let Setting { node, storage, state, network, founds, yields, .. } = setting;
     let (standing, durability) = (setting.standing, setting.durability);
-    let (behind, heard) = (setting.behind, setting.heard);
+    let (gone, behind, heard) = (setting.gone, setting.behind, setting.heard);
     let stopped = |why: &dyn std::fmt::Display| Error::Stopped { why: why.to_string() };
     let mut beside = Vec::new();
     if storage.is_inline {
@@ -214,6 +216,7 @@ async fn begin<S: Apply>(setting: Setting<S>) -> Result<(Engine<S>, Vec<AbortHan
         storage: Arc::downgrade(&storage),
         network: network.clone(),
         standing: Arc::clone(&standing),
+        gone,
         behind,
     };
     beside.push(tokio::spawn(heal(healing)).abort_handle());

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -18,6 +18,7 @@ use super::behind::Behind;
 use super::core::Core;
 use super::durability::{Durability, Unwell};
 use super::error::{Error, Result};
+use super::gone::Gone;
 use super::handing::Handing;
 use super::heard::Heard;
 use super::level::Named;
@@ -28,7 +29,7 @@ use super::receiver::Receiver;
 use super::record::{HEAD_BYTES, from_log, to_log};
 use super::settings::ELECTION_MS;
 use super::standing::Standing;
-use super::state::{Engine, Gone, Leadership, Progress};
+use super::state::{Engine, Leadership, Progress};
 use super::storage::Storage;
 use super::types::Payload;
 use super::watch;
@@ -382,6 +383,12 @@ impl<S: Apply> Group<S> {
         taken.await.map_err(|why| Error::Stopped { why: why.to_string() })
     }
 
+    /// All up to this entry is in a snapshot that is durable, and nobody reads it any more: what a disk loses of that in
+    /// the log is let go of, not fetched.
+    pub fn cover(&self, through: u64) {
+        self.gone.cover(through);
+    }
+
     /// Takes everything up to an entry out of the log: it is in a snapshot that is durable, and nobody
     /// reads it any more. Room is freed in whole segments. Waits for the disk. The engine is to be [told](Group::tell_gone).
     ///
@@ -392,9 +399,7 @@ impl<S: Apply> Group<S> {
     /// If it is not applied yet.
     pub fn purge(&self, index: u64) -> Result<()> {
         assert!(self.applied() >= Some(index), "only what is applied is taken out of a log");
-        let gone = self.storage.purge_to(index)?;
-        *self.gone.lock().unwrap_or_else(PoisonError::into_inner) = gone;
-        Ok(())
+        self.gone.purge(&self.storage, index)
     }
 
     /// Has the engine know what is gone from the log, so that it tells replicas that lack it.
@@ -402,15 +407,7 @@ impl<S: Apply> Group<S> {
     /// # Errors
     /// [`Error::Stopped`].
     pub async fn tell_gone(&self) -> Result<()> {
-        let gone = *self.gone.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(gone) = gone else { return Ok(()) };
-        let stopped = |why: &dyn fmt::Display| Error::Stopped { why: why.to_string() };
-        self.engine.trigger().snapshot().await.map_err(|why| stopped(&why))?;
-        let mut known = self.engine.metrics();
-        while known.borrow_and_update().snapshot < Some(gone) {
-            known.changed().await.map_err(|why| stopped(&why))?;
-        }
-        self.engine.trigger().purge_log(gone.index).await.map_err(|why| stopped(&why))
+        self.gone.tell(&self.engine).await
     }
 
     /// The runtime that the engine runs on, in a thread of its own. What is spawned there is near to

@@ -6,9 +6,9 @@
 //! very entry has what is missing, be it committed or not, and whether it leads, votes or is in doubt itself. What
 //! survives of a damaged frame is held against what comes (`Log::heal`).
 //!
-//! Meanwhile what was fetched is served from memory. What nobody has any more, as all have let go of it, and what a
-//! segment cannot be without, is not healed by entry: it goes with its segment, or, where it is there after some seconds still,
-//! the replica is seeded.
+//! Meanwhile what was fetched is served from memory. What a snapshot of this replica covers is not fetched: it is let go of,
+//! as nobody needs it here. What nobody has any more, as all others have let go of it, and what a segment cannot be without, is
+//! not healed by entry: it is soon covered here too, or, where it is there after some seconds still, the replica is seeded.
 
 use std::collections::BTreeMap;
 use std::ops::{Range, RangeInclusive};
@@ -23,6 +23,7 @@ use tokio::time::{Instant, sleep};
 use super::apply::Apply;
 use super::behind::{Behind, Lack};
 use super::error::{Error, Result};
+use super::gone::Gone;
 use super::message::{Answer, AskEntries, Request};
 use super::network::Network;
 use super::record::{self, from_log, to_log};
@@ -33,8 +34,8 @@ use super::types::{Entry, LogId};
 
 /// The others may have by then what they have not yet.
 const REST_AFTER_FAILURE: Duration = Duration::from_secs(2);
-/// What all others have let go of is soon let go of here too, most often: only after so long must the replica be seeded for it.
-const GOES_WITHIN: Duration = Duration::from_secs(10);
+/// What all others have let go of is soon covered here too, most often: only after so long must the replica be seeded for it.
+const GOES_WITHIN: Duration = Duration::from_secs(5);
 /// Bytes of entries that are given at once, at most, and the entry that goes beyond: a frame has room for them.
 const BYTES_MAX: usize = 4 << 20;
 
@@ -45,6 +46,7 @@ pub(crate) struct Healing<S: Apply> {
     pub(crate) storage: Weak<Storage>,
     pub(crate) network: Network,
     pub(crate) standing: Arc<Standing>,
+    pub(crate) gone: Arc<Gone>,
     pub(crate) behind: Arc<Behind>,
 }
 
@@ -129,7 +131,12 @@ impl<S: Apply> Healing<S> {
     /// Heals the segment that has this entry; where it cannot be, and that `is_late`, the replica is to be seeded.
     async fn tend(&self, noted: u64, others: &[u64], is_late: bool) -> Result<Tended> {
         let find = move |storage: &Storage| Ok(storage.log.find_damage(to_log(noted))?);
-        let damaged = match self.block(find).await {
+        let found = self.block(find).await;
+        if self.lets_go(noted, &found).await? {
+            self.storage()?.wounds.close_gone(noted);
+            return Ok(Tended::Gone);
+        }
+        let damaged = match found {
             Ok(damaged) if damaged.is_empty() && self.storage()?.look_up(noted).is_ok() => {
                 self.storage()?.wounds.close(noted, 0);
                 return Ok(Tended::Already);
@@ -164,6 +171,26 @@ impl<S: Apply> Healing<S> {
         let healed = damaged.iter().map(|records| records.end() - records.start() + 1).sum();
         self.storage()?.wounds.close(noted, healed);
         Ok(Tended::Healed(healed))
+    }
+
+    /// Lets go of what is damaged there, with all before it, if a snapshot covers that and the next entry: nobody needs it
+    /// here, and nobody can be given it. Whether it is gone.
+    async fn lets_go(&self, noted: u64, found: &Result<Vec<RangeInclusive<u64>>>) -> Result<bool> {
+        let records = match found {
+            Ok(all) => all.iter().find(|records| records.contains(&to_log(noted))),
+            // Where a segment begins or ends.
+            Err(Error::Log(LogError::Corrupt(damage))) => Some(&damage.records),
+            Err(_) => None,
+        };
+        // The log's index of the last is the engine's of the next, which says of which term it is.
+        let Some(next) = records.map(|records| *records.end()) else { return Ok(false) };
+        if self.gone.covered() < Some(next) {
+            return Ok(false);
+        }
+        let gone = Arc::clone(&self.gone);
+        self.block(move |storage| gone.purge(storage, next)).await?;
+        self.gone.tell(&self.engine).await?;
+        Ok(true)
     }
 
     /// Asks for records that are damaged, and for those behind them to which no reader comes, until it has all: an answer
@@ -206,13 +233,19 @@ impl<S: Apply> Healing<S> {
     ) -> Result<Vec<Entry>> {
         let first = wanted.start;
         let request = Request::Give(AskEntries { first, end: wanted.end, proof });
-        let (mut gone, mut is_one_away) = (None, false);
+        let leader = self.engine.metrics().borrow_watched().current_leader;
+        let (mut gone, mut is_given_by_leader, mut is_one_away) = (None, false, false);
         for &node in others {
             match self.network.ask(node, &request).await {
                 Ok(Answer::Given(entries)) if are_of(&entries, &wanted, proof) => {
                     return Ok(entries);
                 }
-                Ok(Answer::LetGo(through)) if through >= first => gone = Some((node, through)),
+                Ok(Answer::LetGo(through)) if through >= first && leader == Some(node) => {
+                    (gone, is_given_by_leader) = (Some((node, through)), true);
+                }
+                Ok(Answer::LetGo(through)) if through >= first && !is_given_by_leader => {
+                    gone = Some((node, through));
+                }
                 Ok(_) => {}
                 Err(why) => {
                     is_one_away = true;
@@ -220,8 +253,8 @@ impl<S: Apply> Healing<S> {
                 }
             }
         }
-        // Who is away may have it.
-        let why = match gone.filter(|_| !is_one_away) {
+        // Who is away may have it; but a leader can give all that it lets go of, in another form.
+        let why = match gone.filter(|_| is_given_by_leader || !is_one_away) {
             Some((node, through)) => {
                 if is_late {
                     self.is_lost(Some(node), through);
@@ -234,10 +267,15 @@ impl<S: Apply> Healing<S> {
     }
 
     /// What is damaged cannot be healed by entry: whoever opened this replica is told that it must be seeded. Not
-    /// while it leads: then nobody else need have all that it has.
+    /// while it leads: then nobody else need have all that it has. Nor while nobody does: it would be in doubt by it, which
+    /// only a leader ends, and the others may need its vote to have one.
     fn is_lost(&self, from: Option<u64>, through: u64) {
-        let leads = self.engine.metrics().borrow_watched().state == ServerState::Leader;
-        if let Some(leader) = from.filter(|_| !leads) {
+        let (leads, is_led) = {
+            let metrics = self.engine.metrics();
+            let now = metrics.borrow_watched();
+            (now.state == ServerState::Leader, now.current_leader.is_some())
+        };
+        if let Some(leader) = from.filter(|_| is_led && !leads) {
             self.behind.learn(Lack { leader, through });
         }
     }
@@ -294,7 +332,11 @@ impl Storage {
     pub(crate) fn give(&self, asked: &AskEntries) -> Answer {
         let AskEntries { first, end, proof } = *asked;
         if let Some(purged) = self.identity.known().purged.filter(|purged| purged.index >= first) {
-            return Answer::LetGo(purged.index);
+            // Who asks may have to be seeded with what this one has.
+            return match self.is_whole() {
+                true => Answer::LetGo(purged.index),
+                false => Answer::Given(Vec::new()),
+            };
         }
         let knows = self.read(proof.index..proof.index + 1, 1);
         let has = knows.is_ok_and(|found| found.first().is_some_and(|it| it.log_id == proof));

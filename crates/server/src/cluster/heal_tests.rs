@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use openraft::entry::RaftEntry;
-use openraft::raft::{AppendEntriesRequest, VoteRequest};
+use openraft::raft::{AppendEntriesRequest, TransferLeaderRequest, VoteRequest};
 use openraft::storage::RaftLogStorage;
 use plimsoll_log::{Ack, Dumped, Kind, SegmentState, View};
 use plimsoll_simdisk::{Fault, FaultKind, Operation, SimDir};
@@ -207,7 +207,8 @@ fn three_replicas_with_different_bad_blocks_in_their_logs_heal_each_other() {
 }
 
 #[test]
-fn a_replica_whose_log_is_damaged_neither_votes_nor_counts_for_d_until_it_is_healed() {
+fn a_replica_whose_log_is_damaged_votes_and_neither_takes_over_nor_counts_for_d_until_it_is_healed()
+{
     let net = Net::default();
     tell(async {
         let (nodes, last) = three(&net).await;
@@ -216,10 +217,12 @@ fn a_replica_whose_log_is_damaged_neither_votes_nor_counts_for_d_until_it_is_hea
         nodes[1].damage(first + 3, 500_000, &[0xa5]);
         assert!(nodes[1].read(first + 3).is_err());
         let vote = Vote::new(99, 3);
-        let ask = || VoteRequest::new(vote, nodes[1].group.storage.tail().last());
-        for request in [Request::Vote(ask()), Request::PreVote(ask())] {
-            assert_eq!(nodes[1].act(request).await.unwrap_err(), Refusal::DoesNotVote);
-        }
+        let last = nodes[1].group.storage.tail().last();
+        let ask = || VoteRequest::new(vote, last);
+        assert!(nodes[1].act(Request::PreVote(ask())).await.is_ok());
+        let take_over = TransferLeaderRequest::new(Vote::new_committed(1, 1), 2, last);
+        let refused = nodes[1].act(Request::TakeOver(take_over)).await;
+        assert_eq!(refused.unwrap_err(), Refusal::DoesNotVote);
         let tail = nodes[0].group.storage.tail().last().unwrap();
         let leader = Vote::new_committed(tail.leader_id.term, 1);
         let asked = || {
@@ -237,7 +240,78 @@ fn a_replica_whose_log_is_damaged_neither_votes_nor_counts_for_d_until_it_is_hea
             matches!(answer, Answer::Durable(Some(_), Fitness { votes: true, .. })),
             "{answer:?}"
         );
-        assert!(nodes[1].act(Request::PreVote(ask())).await.is_ok());
+    });
+    net.heard().clear();
+}
+
+/// A snapshot covers it, and the others have let go of it: it was to be seeded, and two of three that had lost the same record
+/// were no majority that votes.
+#[test]
+fn what_is_damaged_and_covered_by_a_snapshot_is_let_go_of_and_nobody_is_seeded() {
+    let net = Net::default();
+    tell(async {
+        let (nodes, last) = three(&net).await;
+        let first = last + 1 - ENTRIES;
+        let sound = Arc::clone(&nodes[2].group);
+        tokio::task::spawn_blocking(move || sound.purge(first + 5)).await.unwrap().unwrap();
+        let heard = std::mem::take(&mut *net.heard());
+        for node in &nodes[..2] {
+            node.group.cover(first + 5);
+            node.damage(first + 3, 500_000, &[0xa5]);
+            node.damage(first + 5, 500_000, &[0xa5]);
+            assert!(node.read(first + 3).is_err());
+            assert!(node.read(first + 5).is_err());
+        }
+        *net.heard() = heard;
+        for node in &nodes[..2] {
+            let let_go = async {
+                while node.group.gone_damaged() == 0 {
+                    sleep(Duration::from_millis(5)).await;
+                }
+            };
+            timeout(PATIENCE, let_go).await.expect("it is let go of");
+            // The next is as far as it is covered: which term that is of nobody can tell. Until more is.
+            assert_eq!(node.group.healed(), (0, 1));
+            node.group.cover(first + 6);
+            node.until_healed(0).await;
+            assert_eq!((node.group.gone_damaged(), node.group.lack()), (2, None));
+            // What was behind it is there.
+            assert_eq!(node.read(first + 7).unwrap(), Some(payload(7)));
+        }
+        let leadership = nodes[0].group.wait_to_lead().await.unwrap();
+        let next = nodes[0].group.propose(leadership, payload(99)).await.unwrap().index;
+        for node in &nodes {
+            node.reaches(next).await;
+        }
+    });
+    net.heard().clear();
+}
+
+/// Two of three had lost a record that the third had let go of, and one of them was away: nobody was elected.
+#[test]
+fn who_has_a_whole_log_is_elected_by_the_vote_of_one_that_has_not() {
+    let net = Net::default();
+    tell(async {
+        let ([one, two, three], last) = three(&net).await;
+        let first = last + 1 - ENTRIES;
+        let sound = Arc::clone(&three.group);
+        tokio::task::spawn_blocking(move || sound.purge(first + 5)).await.unwrap().unwrap();
+        three.group.tell_gone().await.unwrap();
+        let mut heard = std::mem::take(&mut *net.heard());
+        two.damage(first + 3, 500_000, &[0xa5]);
+        assert!(two.read(first + 3).is_err());
+        heard.remove(&1);
+        drop(one);
+        *net.heard() = heard;
+        // Which gives it all again, though the first may have what is missing: it does not count for D before.
+        let lacks = async {
+            while two.group.lack().is_none() {
+                sleep(Duration::from_millis(5)).await;
+            }
+        };
+        timeout(PATIENCE, lacks).await.expect("it is to be seeded");
+        assert_eq!(two.group.lack(), Some(Lack { leader: 3, through: first + 5 }));
+        assert_eq!((two.group.leader(), two.group.healed()), (Some(3), (0, 1)));
     });
     net.heard().clear();
 }

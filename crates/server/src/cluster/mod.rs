@@ -22,6 +22,7 @@
 //! | `level`, `copies` | which voters have what was committed a moment ago, and how many have an entry |
 //! | `newcomer` | whether a replica that has nothing is new, or has lost it |
 //! | `behind` | whether a replica lacks what its leader has let go of |
+//! | `gone` | how far the log was let go of, and may be |
 //! | `heal`, `wounds` | what a disk has lost of the log, fetched from another replica and put back |
 //! | `durability`, `quorum` | D, and whether the quorum is so thin that all waits for it |
 //! | `state`, `apply` | committed entries on their way to the shard |
@@ -45,7 +46,7 @@
 //! * a leader never resumes its term after a restart (`settings`);
 //! * a replica that may have forgotten what it acknowledged neither votes nor leads before it has what a
 //!   leader named (`standing`, `receiver`);
-//! * a replica whose log has a damaged record takes no part in elections (`receiver`, `heal`);
+//! * a replica whose log has a damaged record does not campaign, and does not count for D (`receiver`, `heal`);
 //! * replicas of different generations do not hear each other (`generation`);
 //! * a replica that has nothing does nothing for others before a leader has said that it does not vote (`newcomer`);
 //! * an acknowledgement is known to the [`Testimony`] before it leaves (`log_store`);
@@ -65,6 +66,7 @@ mod disk;
 mod durability;
 mod error;
 mod generation;
+mod gone;
 mod group;
 mod growth;
 mod handing;

@@ -77,7 +77,8 @@ impl<S: Apply> Receiver<S> {
         let is_wounded = self.storage.upgrade().is_some_and(|storage| storage.wounds.are_open());
         let (needs_vote, needs_log) = match request {
             Request::Append(_) | Request::Durable(_) | Request::Give(_) => (false, false),
-            Request::ReEnter(_) => (true, false),
+            // Its log may be damaged: what it ends with is known all the same.
+            Request::Vote(_) | Request::PreVote(_) | Request::ReEnter(_) => (true, false),
             _ => (true, true),
         };
         if needs_vote && standing.is_dirty() || needs_log && is_wounded {

@@ -12,6 +12,7 @@ use super::core::{Core, Setting};
 use super::durability::Durability;
 use super::error::{Error, Result};
 use super::generation::Generation;
+use super::gone::Gone;
 use super::group::Group;
 use super::handing::Handing;
 use super::heard::Heard;
@@ -22,7 +23,7 @@ use super::options::{Begin, Options};
 use super::place::Place;
 use super::record::{self, from_log};
 use super::standing::Standing;
-use super::state::{Engine, Gone, Progress, State};
+use super::state::{Engine, Progress, State};
 use super::storage::Storage;
 use super::watch;
 
@@ -227,7 +228,7 @@ impl Recovered {
             standing: Arc::clone(&standing),
             durability: Arc::clone(&durability),
             network: network.clone(),
-            gone,
+            gone: Arc::clone(&gone),
             newcomer,
             heard: Arc::clone(&heard),
             named: Arc::default(),
@@ -242,6 +243,7 @@ impl Recovered {
             yields,
             standing,
             durability,
+            gone,
             behind,
             heard,
         };

@@ -9,7 +9,7 @@
 //! from there on.
 
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use futures_util::{Stream, TryStreamExt};
 use openraft::entry::RaftEntry;
@@ -20,6 +20,7 @@ use openraft::type_config::alias::{SnapshotMetaOf, SnapshotOf};
 use openraft::{EntryPayload, OptionalSend, Raft};
 
 use super::apply::Apply;
+use super::gone::Gone;
 use super::place::Place;
 use super::types::{Answer, Entry, LogId, StoredMembers, Types};
 use super::watch;
@@ -51,13 +52,9 @@ pub(crate) struct State<S> {
     state: S,
     applied: Option<LogId>,
     members: StoredMembers,
-    /// The last entry that the log has let go of.
     gone: Arc<Gone>,
     progress: watch::Sender<Progress>,
 }
-
-/// The last entry that the log has let go of, and nothing else.
-pub(crate) type Gone = Mutex<Option<LogId>>;
 
 /// What the engine is given as a snapshot, and as who builds one.
 #[derive(Debug)]
@@ -78,7 +75,7 @@ impl<S: Apply> State<S> {
     }
 
     fn gone(&self) -> Option<NoBytes> {
-        let last_log_id = *self.gone.lock().unwrap_or_else(PoisonError::into_inner);
+        let last_log_id = self.gone.last();
         last_log_id?;
         Some(NoBytes(SnapshotMeta { last_log_id, last_membership: self.members.clone() }))
     }

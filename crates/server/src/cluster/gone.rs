@@ -1,0 +1,61 @@
+//! [`Gone`]: how far the log was let go of, how far it may be, and how the engine hears of it.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use super::apply::Apply;
+use super::error::{Error, Result};
+use super::state::Engine;
+use super::storage::Storage;
+use super::types::LogId;
+
+/// What of the log is not there any more, or not needed.
+#[derive(Debug, Default)]
+pub(crate) struct Gone {
+    /// The last entry that was let go of.
+    last: Mutex<Option<LogId>>,
+    /// The first entry that no durable snapshot covers.
+    needed_from: AtomicU64,
+}
+
+impl Gone {
+    pub(crate) fn new(last: Option<LogId>) -> Self {
+        Self { last: Mutex::new(last), ..Self::default() }
+    }
+
+    /// The last entry that was let go of.
+    pub(crate) fn last(&self) -> Option<LogId> {
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// All up to this entry is in a snapshot that is durable, and nobody reads it any more.
+    pub(crate) fn cover(&self, through: u64) {
+        self.needed_from.fetch_max(through + 1, Ordering::Relaxed);
+    }
+
+    /// The last entry that is not needed here, if there is one.
+    pub(crate) fn covered(&self) -> Option<u64> {
+        self.needed_from.load(Ordering::Relaxed).checked_sub(1)
+    }
+
+    /// Lets go of the log up to an entry. Waits for the disk. The engine is to be [told](Self::tell).
+    pub(crate) fn purge(&self, storage: &Storage, through: u64) -> Result<()> {
+        let gone = storage.purge_to(through)?;
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        *last = (*last).max(gone);
+        Ok(())
+    }
+
+    /// Has the engine know what is gone, so that it tells replicas that lack it.
+    pub(crate) async fn tell<S: Apply>(&self, engine: &Engine<S>) -> Result<()> {
+        let Some(gone) = self.last() else { return Ok(()) };
+        let stopped = |why: &dyn fmt::Display| Error::Stopped { why: why.to_string() };
+        engine.trigger().snapshot().await.map_err(|why| stopped(&why))?;
+        let mut known = engine.metrics();
+        while known.borrow_and_update().snapshot < Some(gone) {
+            known.changed().await.map_err(|why| stopped(&why))?;
+        }
+        engine.trigger().purge_log(gone.index).await.map_err(|why| stopped(&why))
+    }
+}
