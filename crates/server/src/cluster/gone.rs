@@ -41,10 +41,20 @@ impl Gone {
 
     /// Lets go of the log up to an entry. Waits for the disk. The engine is to be [told](Self::tell).
     pub(crate) fn purge(&self, storage: &Storage, through: u64) -> Result<()> {
-        let gone = storage.purge_to(through)?;
+        self.is_now(storage.purge_to(through)?);
+        Ok(())
+    }
+
+    /// The same, where nothing of that can be read.
+    pub(crate) fn purge_unread(&self, storage: &Storage, through: LogId) -> Result<()> {
+        storage.purge(through)?;
+        self.is_now(storage.identity.known().purged);
+        Ok(())
+    }
+
+    fn is_now(&self, gone: Option<LogId>) {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         *last = (*last).max(gone);
-        Ok(())
     }
 
     /// Has the engine know what is gone, so that it tells replicas that lack it.

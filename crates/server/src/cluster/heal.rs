@@ -15,8 +15,8 @@ use std::ops::{Range, RangeInclusive};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use openraft::ServerState;
 use openraft::async_runtime::WatchReceiver;
+use openraft::{RaftState, ServerState};
 use plimsoll_log::Error as LogError;
 use tokio::time::{Instant, sleep};
 
@@ -30,7 +30,7 @@ use super::record::{self, from_log, to_log};
 use super::standing::Standing;
 use super::state::Engine;
 use super::storage::Storage;
-use super::types::{Entry, LogId};
+use super::types::{Entry, LogId, Types};
 
 /// The others may have by then what they have not yet.
 const REST_AFTER_FAILURE: Duration = Duration::from_secs(2);
@@ -173,8 +173,8 @@ impl<S: Apply> Healing<S> {
         Ok(Tended::Healed(healed))
     }
 
-    /// Lets go of what is damaged there, with all before it, if a snapshot covers that and the next entry: nobody needs it
-    /// here, and nobody can be given it. Whether it is gone.
+    /// Lets go of what is damaged there, with all before it, if a snapshot covers it: nobody needs it here, and nobody can be
+    /// given it. Whether it is gone.
     async fn lets_go(&self, noted: u64, found: &Result<Vec<RangeInclusive<u64>>>) -> Result<bool> {
         let records = match found {
             Ok(all) => all.iter().find(|records| records.contains(&to_log(noted))),
@@ -182,13 +182,15 @@ impl<S: Apply> Healing<S> {
             Err(Error::Log(LogError::Corrupt(damage))) => Some(&damage.records),
             Err(_) => None,
         };
-        // The log's index of the last is the engine's of the next, which says of which term it is.
-        let Some(next) = records.map(|records| *records.end()) else { return Ok(false) };
-        if self.gone.covered() < Some(next) {
+        let last = records.and_then(|records| from_log(*records.end()));
+        let Some(last) = last.filter(|last| self.gone.covered() >= Some(*last)) else {
             return Ok(false);
-        }
+        };
+        let Some(last) = known(&self.engine, self.storage()?, last).await? else {
+            return Ok(false);
+        };
         let gone = Arc::clone(&self.gone);
-        self.block(move |storage| gone.purge(storage, next)).await?;
+        self.block(move |storage| gone.purge_unread(storage, last)).await?;
         self.gone.tell(&self.engine).await?;
         Ok(true)
     }
@@ -204,11 +206,13 @@ impl<S: Apply> Healing<S> {
         let not_an_index = || Error::Stopped { why: "a log counts from 1".to_owned() };
         let mut first = from_log(*records.start()).ok_or_else(not_an_index)?;
         let cuts = self.storage()?.wounds.cuts();
-        // The log's index is the engine's next.
+        // The log's index is the engine's next: or what is damaged is the last.
         let behind = *records.end();
-        let proof = self.block(move |storage| Ok(storage.known_from(behind))).await?;
-        let Some(proof) = proof else {
-            return Err(Error::NotHealed { why: "nothing behind it is known".to_owned() });
+        let at = self.storage()?.tail().last().map_or(behind, |last| behind.min(last.index));
+        let Some(proof) = known(&self.engine, self.storage()?, at).await? else {
+            let why =
+                "it is not known what its log has there: entries are being cut off".to_owned();
+            return Err(Error::NotHealed { why });
         };
         let end = proof.index.max(behind);
         while first < behind {
@@ -300,6 +304,22 @@ impl<S: Apply> Healing<S> {
     }
 }
 
+/// The id of an entry that the log has, read or not: the engine has those of all.
+async fn known<S: Apply>(
+    engine: &Engine<S>,
+    storage: Arc<Storage>,
+    index: u64,
+) -> Result<Option<LogId>> {
+    let known = move |state: &RaftState<Types>| {
+        // An engine that has entries cut off knows before what comes in their places.
+        let last = storage.tail().last()?;
+        let is_of_this_log = state.log_ids.get(last.index) == Some(last);
+        state.log_ids.get(index).filter(|_| is_of_this_log)
+    };
+    let known = engine.with_raft_state(known).await;
+    known.map_err(|why| Error::Stopped { why: why.to_string() })
+}
+
 /// Whether these are entries that were asked for, from the first on, in an order in which a log has them.
 fn are_of(entries: &[Entry], wanted: &Range<u64>, proof: LogId) -> bool {
     let follow = (wanted.start..).zip(entries).all(|(index, entry)| entry.log_id.index == index);
@@ -311,39 +331,26 @@ fn are_of(entries: &[Entry], wanted: &Range<u64>, proof: LogId) -> bool {
     follow && rise && fits && end <= wanted.end
 }
 
-impl Storage {
-    /// The id of an entry that can be read, from this one on: the nearest that is found soon, or the last of the log.
-    fn known_from(&self, index: u64) -> Option<LogId> {
-        let last = self.tail().last()?;
-        let mut step = 1;
-        let mut at = index;
-        while at < last.index {
-            // What cannot be read is not noted: it is looked for what can.
-            if let Ok(Some(entry)) = self.look_up(at) {
-                return Some(entry.log_id);
-            }
-            at += step;
-            step *= 2;
-        }
-        Some(last)
+/// What another replica asks for, if this one's log is as that one's.
+pub(crate) async fn give<S: Apply>(
+    engine: &Engine<S>,
+    storage: &Arc<Storage>,
+    asked: &AskEntries,
+) -> Result<Answer> {
+    let AskEntries { first, end, proof } = *asked;
+    if let Some(purged) = storage.identity.known().purged.filter(|purged| purged.index >= first) {
+        // Who asks may have to be seeded with what this one has.
+        return Ok(match storage.is_whole() {
+            true => Answer::LetGo(purged.index),
+            false => Answer::Given(Vec::new()),
+        });
     }
-
-    /// What another replica asks for, if this one's log is as that one's.
-    pub(crate) fn give(&self, asked: &AskEntries) -> Answer {
-        let AskEntries { first, end, proof } = *asked;
-        if let Some(purged) = self.identity.known().purged.filter(|purged| purged.index >= first) {
-            // Who asks may have to be seeded with what this one has.
-            return match self.is_whole() {
-                true => Answer::LetGo(purged.index),
-                false => Answer::Given(Vec::new()),
-            };
-        }
-        let knows = self.read(proof.index..proof.index + 1, 1);
-        let has = knows.is_ok_and(|found| found.first().is_some_and(|it| it.log_id == proof));
-        // What is damaged here too is noted, and not given.
-        let entries = if has { self.read(first..end, BYTES_MAX) } else { Ok(Vec::new()) };
-        Answer::Given(entries.unwrap_or_default())
-    }
+    let cuts = storage.wounds.cuts();
+    let is_same = known(engine, Arc::clone(storage), proof.index).await? == Some(proof);
+    // What is damaged here too is noted, and not given.
+    let entries = if is_same { storage.read(first..end, BYTES_MAX) } else { Ok(Vec::new()) };
+    let is_so_still = storage.wounds.cuts() == cuts;
+    Ok(Answer::Given(entries.ok().filter(|_| is_so_still).unwrap_or_default()))
 }
 
 #[cfg(test)]

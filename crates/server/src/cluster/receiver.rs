@@ -13,6 +13,7 @@ use super::carrier::Incarnations;
 use super::disk::Disk;
 use super::durability::{self, Durability};
 use super::generation::Generation;
+use super::heal;
 use super::heard::Heard;
 use super::level::Named;
 use super::message::{Answer, Fitness, Greeting, Refusal, Request};
@@ -127,7 +128,7 @@ impl<S: Apply> Receiver<S> {
             },
             Request::Give(asked) => {
                 let storage = self.storage.upgrade().ok_or(Refusal::Engine)?;
-                storage.give(&asked)
+                heal::give(engine, &storage, &asked).await.map_err(|_why| Refusal::Engine)?
             }
             Request::Gone(_) | Request::Greet => unreachable!("a replica in doubt answers too"),
         })

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use plimsoll_log::Ack;
+use plimsoll_server::cluster::Outline;
 use plimsoll_server::shard::State;
 use plimsoll_simdisk::{Fault, FaultKind, Operation};
 use rand::{Rng, SeedableRng};
@@ -48,6 +49,8 @@ pub(crate) struct Life {
     pub(super) returns: BTreeMap<u64, Instant>,
     /// When those whose disk fails go down.
     pub(super) fails: BTreeMap<u64, Instant>,
+    /// Entries that a disk has lost, be it for a while.
+    pub(super) rotten: BTreeSet<u64>,
     pub(super) heals: Instant,
     pub(super) proposed: u64,
     /// Whom producers ask, the term in which each node leads them, and producers.
@@ -83,6 +86,7 @@ impl Life {
             change: None,
             returns: BTreeMap::new(),
             fails: BTreeMap::new(),
+            rotten: BTreeSet::new(),
             heals: Instant::now(),
             proposed: 0,
             syncs: true,
@@ -194,7 +198,7 @@ impl Life {
 
     async fn trouble(&mut self) {
         let Some(node) = self.draw(&self.world.up()) else { return };
-        match self.drawn.random_range(0..100) {
+        match self.drawn.random_range(0..112) {
             0..36 => {
                 let how = self.draw_end();
                 self.ends(node, how);
@@ -273,6 +277,7 @@ impl Life {
                 self.tell(&format!("the clock of {node} goes {by:?} ahead"));
                 self.world.nodes[&node].clock.advance(by);
             }
+            100..112 => self.rots(node),
             _ => {}
         }
     }
@@ -341,8 +346,8 @@ impl Life {
         let now = Instant::now();
         let failed: Vec<_> =
             self.fails.iter().filter(|(_, at)| **at <= now).map(|(id, _)| *id).collect();
+        // One that may not forget yet ends later.
         for id in failed {
-            self.fails.remove(&id);
             self.ends(id, End::DiskFailed);
         }
     }
@@ -359,10 +364,8 @@ impl Life {
     /// Nothing goes wrong any more: who can agree does, and who cannot has no leader.
     async fn ends_well(&mut self) {
         self.tell("nothing goes wrong any more");
-        for id in self.fails.keys().copied().collect::<Vec<_>>() {
-            self.fails.remove(&id);
-            self.ends(id, End::DiskFailed);
-        }
+        self.fails.values_mut().for_each(|at| *at = Instant::now());
+        self.goes_down();
         self.world.net.heal();
         self.world.net.becomes(Weather::FAIR);
         self.comes_up(true).await;
@@ -376,18 +379,26 @@ impl Life {
             assert!(self.agrees().await, "they do not go on with their disks");
         }
         let last = self.world.oracle.last_acknowledged().expect("something was");
+        self.reads_all();
         let ends = Instant::now() + AGREES_WITHIN;
         loop {
             self.step().await;
+            self.goes_down();
+            self.comes_up(true).await;
             self.changes();
             let is_well = |id: &u64| {
                 let group = self.world.group(*id);
-                group.applied() >= Some(last) && !group.is_dirty() && group.durable() >= Some(last)
+                let has_all = group.applied() >= Some(last) && group.durable() >= Some(last);
+                has_all && !group.is_dirty() && group.healed().1 == 0
             };
             if self.is_settled() && self.wanted().iter().all(is_well) {
                 break;
             }
-            assert!(Instant::now() < ends, "not all came to {last}, clean and durable");
+            assert!(
+                Instant::now() < ends,
+                "not all came to {last}, clean, whole and durable: {:#?}",
+                self.said()
+            );
         }
         self.settles().await;
         self.count("a life that ended well");
@@ -423,6 +434,8 @@ impl Life {
         let began = Instant::now();
         loop {
             self.step().await;
+            self.goes_down();
+            self.comes_up(true).await;
             self.changes();
             self.clients(4);
             if self.world.oracle.counts().get("a proposal acknowledged").copied() > before {
@@ -434,8 +447,18 @@ impl Life {
             if began.elapsed() > STAYS && !can {
                 return false;
             }
-            assert!(began.elapsed() < AGREES_WITHIN, "they can agree, and do not");
+            assert!(
+                began.elapsed() < AGREES_WITHIN,
+                "they can agree, and do not: {:#?}",
+                self.said()
+            );
         }
+    }
+
+    /// What those that are up say of themselves, and of their logs.
+    fn said(&self) -> Vec<(Outline, (u64, u64))> {
+        let up = self.world.up().into_iter().map(|id| self.world.group(id));
+        up.map(|group| (group.outline(), group.healed())).collect()
     }
 
     /// Whether those vote that are wanted, and nothing is changed.

@@ -22,6 +22,7 @@ use tokio::time::sleep;
 use super::ledger::Ledger;
 use super::net::{Net, Up, Wire};
 use super::oracle::Oracle;
+use super::rot::Rotten;
 use super::trace::Trace;
 
 /// How often the clock of a log goes on.
@@ -118,6 +119,10 @@ pub(crate) struct Node {
     durable: Option<u64>,
     /// Records that its log had on its disk when it ended.
     synced: u64,
+    /// Records that its log had at its start.
+    pub(crate) found: u64,
+    /// What its disk has lost since its start.
+    pub(crate) rotten: Vec<Rotten>,
     has_ended: Arc<AtomicBool>,
     /// Clients that wait for it.
     pub(crate) clients: Vec<AbortHandle>,
@@ -194,6 +199,8 @@ impl World {
             is_doubtful: false,
             durable: None,
             synced: 0,
+            found: 0,
+            rotten: Vec::new(),
             has_ended: Arc::default(),
             clients: Vec::new(),
         };
@@ -281,7 +288,7 @@ impl World {
                 clock.advance(TICK);
             }
         });
-        node.durable = None;
+        (node.durable, node.found) = (None, records);
         node.group = Some(group);
     }
 
@@ -303,6 +310,8 @@ impl World {
             self.net.trace.tell(format_args!("{id}.{} did {step}", node.incarnation));
         }
         node.disk = Arc::new(node.disk.crash(crash, seed));
+        self.mends(id);
+        let node = self.nodes.get_mut(&id).unwrap();
         // What goes on of it writes to the disk and the memory that were: nobody sees it any more.
         let witnessed = node.memory.last();
         let witnessed = if how == End::Killed { witnessed } else { None };

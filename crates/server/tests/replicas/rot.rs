@@ -1,0 +1,142 @@
+//! Disks that lose a record of a log while its node runs.
+//!
+//! Only what a majority has on its disks, never the same record twice, and not in a life in which a majority may forget: so
+//! another has it. What a start does with a damaged log is the broker's (`broker/damage.rs`): here the bytes are back by then.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use plimsoll_log::{Ack, Dumped, Kind, View};
+use plimsoll_sync::{Access, Dir, SyncMethod};
+use rand::Rng;
+use tokio::time::{sleep, timeout};
+
+use super::life::Life;
+use super::world::{End, World, run};
+
+/// As many bytes tell one place of a log from another.
+const WINDOW: usize = 12;
+
+/// Bytes that a disk has lost.
+pub(crate) struct Rotten {
+    file: String,
+    at: u64,
+    was: [u8; WINDOW],
+    is: [u8; WINDOW],
+}
+
+impl Life {
+    /// The disk of a node loses a record.
+    pub(super) fn rots(&mut self, node: u64) {
+        let group = self.world.group(node);
+        // What came since its start it has in memory too. The log's index of an entry is the engine's plus one.
+        let found = self.world.nodes[&node].found.min(group.synced()).checked_sub(1);
+        let Some(last) = group.durable().min(found).filter(|_| !self.is_severe) else { return };
+        let index = self.drawn.random_range(0..=last);
+        if self.rotten.insert(index) && self.world.rots(node, index) {
+            self.count("a record that a disk lost");
+            self.tell(&format!("the disk of {node} loses entry {index}"));
+        }
+    }
+
+    /// Who reads all of its log finds what is damaged.
+    pub(super) fn reads_all(&self) {
+        for id in self.world.up() {
+            let group = self.world.group(id);
+            if group.read(0, usize::MAX).is_err() {
+                self.count("a damaged record that was met");
+            }
+        }
+    }
+}
+
+impl World {
+    /// Whether it had the record in a file.
+    fn rots(&mut self, id: u64, index: u64) -> bool {
+        let drawn: u64 = self.drawn.random();
+        let node = self.nodes.get_mut(&id).unwrap();
+        let dir = Arc::clone(&node.disk) as Arc<dyn Dir>;
+        let view = View::of(Arc::clone(&dir)).unwrap();
+        let mut found = None;
+        for segment in view.outline().unwrap() {
+            let see = |dumped: Dumped<'_>| {
+                if let Dumped::Frame { byte_offset, frame, payload, .. } = dumped
+                    && (frame.kind, frame.index) == (Kind::Record, index + 1)
+                {
+                    found = Some((segment.segment.clone(), byte_offset, payload.len()));
+                }
+                Ok::<(), plimsoll_log::Error>(())
+            };
+            view.dump(&segment, see).unwrap();
+        }
+        let Some((file, at, bytes)) = found else { return false };
+        let at = at + drawn % (bytes as u64 + 1);
+        let opened = dir.open(&file, Access::default()).unwrap();
+        let mut was = [0; WINDOW];
+        if opened.read_at(&mut was, at).unwrap() < WINDOW {
+            return false;
+        }
+        let mut is = was;
+        is[0] ^= 1;
+        if opened.write_at(&is, at).is_err() {
+            // It fails anyhow.
+            return false;
+        }
+        node.rotten.push(Rotten { file, at, was, is });
+        true
+    }
+
+    /// What a disk had lost is there again, unless it was healed, or something else is in its place.
+    pub(crate) fn mends(&mut self, id: u64) {
+        let node = self.nodes.get_mut(&id).unwrap();
+        for Rotten { file, at, was, is } in node.rotten.drain(..) {
+            let Ok(opened) = node.disk.open(&file, Access::default()) else { continue };
+            let mut now = [0; WINDOW];
+            if opened.read_at(&mut now, at).unwrap() == WINDOW && now == is {
+                opened.write_at(&was, at).unwrap();
+                opened.sync(SyncMethod::ORDINARY).unwrap();
+            }
+        }
+    }
+}
+
+/// What follows a damaged record in a file cannot be read up to where readers can begin again: so the replica named the last
+/// entry of its log, and if no other had that it was not healed, and could not be elected (seed 1014).
+#[test]
+fn a_record_among_small_ones_is_healed_though_nobody_else_has_the_newest_entry() {
+    run(async {
+        let mut world = World::new(1, Ack::Buffered, [1, 2, 3]);
+        world.form().await;
+        let mut last = 0;
+        for number in 0..40 {
+            // The block that is written last is written again.
+            last = world.agree(&format!("number {number} {}", "x".repeat(300))).await;
+        }
+        world.settle(last).await;
+        world.group(1).wait_durable(last).await.unwrap();
+        // From here on what it had is in its files only.
+        world.end(1, End::Killed);
+        world.start(1, false).await;
+        while world.leader().await != 1 {
+            world.agree("once more").await;
+            let group = Arc::clone(world.group(world.leader().await));
+            drop(group.hand_over(1).await);
+        }
+        let are_full = Arc::new(AtomicBool::new(true));
+        for id in [2, 3] {
+            world.group(id).refuses_while(Arc::clone(&are_full));
+        }
+        let group = Arc::clone(world.group(1));
+        let alone = group.propose(group.leadership().unwrap(), "alone".into());
+        assert!(timeout(Duration::from_secs(5), alone).await.is_err(), "nobody else takes it");
+        assert!(world.rots(1, 7));
+        assert!(group.read(7, 1).is_err());
+        let healed = async {
+            while group.healed() != (1, 0) {
+                sleep(Duration::from_millis(10)).await;
+            }
+        };
+        timeout(Duration::from_secs(60), healed).await.expect("it is healed");
+    });
+}
