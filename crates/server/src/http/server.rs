@@ -18,6 +18,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, timeout};
+use tokio_io_timeout::TimeoutStream;
 
 use super::command::{Command, is_operators};
 use super::history::{EVERY, Look};
@@ -36,7 +37,9 @@ const HEAD_BYTES_MAX: usize = 16 << 10;
 const HEADERS_MAX: usize = 64;
 /// A head comes within this, the next one too.
 const HEAD_WITHIN: Duration = Duration::from_secs(10);
-/// A connection ends then, whatever it does: a wait fits in, and who takes no answer does not stay.
+/// Of an answer some is taken within this: who takes none keeps others from being answered.
+const TAKEN_WITHIN: Duration = Duration::from_secs(10);
+/// A connection ends then, whatever it does: a wait fits in.
 const LIFE: Duration = TIMEOUT_MAX.saturating_mul(2);
 /// How long answers may take, once no more requests are taken.
 const GRACE: Duration = Duration::from_secs(2);
@@ -154,12 +157,14 @@ pub(super) async fn talk<R: Future<Output = Reply>>(
         let reply = answer(request);
         async { Ok::<Response<Full<Bytes>>, Infallible>(reply.await.into_response()) }
     });
+    let mut stream = TimeoutStream::new(stream);
+    stream.set_write_timeout(Some(TAKEN_WITHIN));
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_WITHIN)
         .max_buf_size(HEAD_BYTES_MAX)
         .max_headers(HEADERS_MAX)
-        .serve_connection(TokioIo::new(stream), answer);
+        .serve_connection(TokioIo::new(Box::pin(stream)), answer);
     let mut connection = std::pin::pin!(connection);
     let lived = timeout(LIFE, async {
         tokio::select! {
@@ -225,4 +230,28 @@ fn check_host(request: &Request<Incoming>, hosts: &Hosts) -> Result<(), Reply> {
 fn is_from_elsewhere(headers: &HeaderMap) -> bool {
     let site = headers.get("sec-fetch-site");
     site.is_some_and(|site| site != "same-origin" && site != "none")
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncWriteExt;
+    use tokio::time::Instant;
+
+    use super::*;
+
+    /// As many as are taken at once, of which none took its answers, kept `/health` from being answered for ten minutes.
+    #[tokio::test(start_paused = true)]
+    async fn who_takes_no_answer_does_not_stay() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        client.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
+        let (stream, _) = listener.accept().await.unwrap();
+        let (_stop, stopping) = watch::channel(false);
+        let begun = Instant::now();
+        // More than a socket keeps for who does not read it.
+        let answer = "x".repeat(64 << 20);
+        talk(stream, stopping, |_| async { Reply::problem(StatusCode::OK, &answer) }).await;
+        let took = begun.elapsed();
+        assert!((TAKEN_WITHIN..2 * TAKEN_WITHIN).contains(&took), "{took:?}");
+    }
 }
