@@ -86,6 +86,8 @@ pub enum Unwell {
     InDoubt,
     /// Its disk has no room for records: it takes none.
     Full,
+    /// It has not got what was committed a while ago.
+    Behind,
     /// Its disk does not keep up.
     Slow,
 }
@@ -96,6 +98,7 @@ impl fmt::Display for Unwell {
             Self::Away => "away",
             Self::InDoubt => "in doubt",
             Self::Full => "no room on its disk",
+            Self::Behind => "it has not caught up",
             Self::Slow => "its disk does not keep up",
         })
     }
@@ -249,8 +252,14 @@ impl Leading {
         }
     }
 
-    /// What is wrong with a voter, if anything is.
-    fn unwell(&self, voter: u64, slow_after: Option<Duration>, now: Instant) -> Option<Unwell> {
+    /// What is wrong with a voter that has the log up to this entry, if anything is.
+    fn unwell(
+        &self,
+        voter: u64,
+        has: Option<u64>,
+        slow_after: Option<Duration>,
+        now: Instant,
+    ) -> Option<Unwell> {
         let Some((when, how)) = self.heard.get(&voter) else { return Some(Unwell::Away) };
         let old = self.ends.front().filter(|(when, _)| Some(now - *when) >= slow_after);
         let is_behind = |end: u64| self.reports.get(&voter).is_none_or(|report| *report < end);
@@ -259,8 +268,8 @@ impl Leading {
             Fitness { votes: false, .. } => Some(Unwell::InDoubt),
             Fitness { has_room: false, .. } => Some(Unwell::Full),
             _ => {
-                let is_slow = slow_after.is_some() && old.is_some_and(|(_, end)| is_behind(*end));
-                is_slow.then_some(Unwell::Slow)
+                let (_, end) = old.filter(|(_, end)| slow_after.is_some() && is_behind(*end))?;
+                Some(if has < Some(*end) { Unwell::Behind } else { Unwell::Slow })
             }
         }
     }
@@ -359,15 +368,21 @@ pub(crate) async fn find<S: Apply>(
         leading.heard.insert(node, (now, how));
         leading.ends_at(last.index, storage.slow_after, now);
         let all = voters.iter().flatten().copied().collect::<BTreeSet<_>>();
-        let of = |voter: &u64| Some((*voter, leading.unwell(*voter, storage.slow_after, now)?));
+        let has = |voter: &u64| {
+            let matched = matched.get(voter).and_then(|last| Some(last.as_ref()?.index));
+            if *voter == node { Some(last.index) } else { matched }
+        };
+        let of = |voter: &u64| {
+            Some((*voter, leading.unwell(*voter, has(voter), storage.slow_after, now)?))
+        };
         let unwell = all.iter().filter_map(of).collect();
         let is_calm = !leading.is_guarded(&unwell, &voters, now);
         durability.found(unwell, &voters);
         durability.calm_in.store(if is_calm { leading.term } else { 0 }, Ordering::Relaxed);
         leading.level.turn(committed, now);
         let is_level = |voter: &u64| {
-            let has = matched.get(voter).and_then(|last| Some(last.as_ref()?.index));
-            *voter != node && leading.is_healthy(*voter, now) && leading.level.is_reached(has)
+            let is_healthy = *voter != node && leading.is_healthy(*voter, now);
+            is_healthy && leading.level.is_reached(has(voter))
         };
         *durability.level() = AtLevel {
             others: voters.iter().flatten().copied().filter(is_level).collect(),
@@ -473,7 +488,7 @@ mod tests {
             }
         }
         assert!(leading.ends.len() < 3 * ENDS_MAX as usize, "{}", leading.ends.len());
-        (1..=3).map(|node| leading.unwell(node, SLOW_AFTER, now)).collect()
+        (1..=3).map(|node| leading.unwell(node, Some(99), SLOW_AFTER, now)).collect()
     }
 
     #[test]
@@ -495,8 +510,20 @@ mod tests {
         let (mut leading, begun) = (Leading::of(1), Instant::now());
         leading.ends_at(7, SLOW_AFTER, begun);
         leading.hear(2, Some((Some(7), WELL)), begun + HEALTHY * 100);
-        assert_eq!(leading.unwell(2, SLOW_AFTER, begun + HEALTHY * 100), None);
-        assert_eq!(leading.unwell(3, SLOW_AFTER, begun), Some(Unwell::Away));
+        assert_eq!(leading.unwell(2, Some(7), SLOW_AFTER, begun + HEALTHY * 100), None);
+        assert_eq!(leading.unwell(3, Some(7), SLOW_AFTER, begun), Some(Unwell::Away));
+    }
+
+    /// Of one that had just begun to be given what it lacked it was said that its disk does not keep up.
+    #[test]
+    fn of_one_that_has_not_got_the_log_nothing_is_said_of_its_disk() {
+        let (mut leading, begun) = (Leading::of(1), Instant::now());
+        leading.ends_at(7, SLOW_AFTER, begun);
+        let now = begun + HEALTHY * 100;
+        leading.hear(2, Some((Some(3), WELL)), now);
+        assert_eq!(leading.unwell(2, Some(5), SLOW_AFTER, now), Some(Unwell::Behind));
+        assert_eq!(leading.unwell(2, None, SLOW_AFTER, now), Some(Unwell::Behind));
+        assert_eq!(leading.unwell(2, Some(7), SLOW_AFTER, now), Some(Unwell::Slow));
     }
 
     #[test]

@@ -174,7 +174,7 @@ impl<S: Apply> Healing<S> {
     }
 
     /// Lets go of what is damaged there, with all before it, if a snapshot covers it: nobody needs it here, and nobody can be
-    /// given it. Whether it is gone.
+    /// given it. Whether that is so, or was before.
     async fn lets_go(&self, noted: u64, found: &Result<Vec<RangeInclusive<u64>>>) -> Result<bool> {
         let records = match found {
             Ok(all) => all.iter().find(|records| records.contains(&to_log(noted))),
@@ -183,9 +183,14 @@ impl<S: Apply> Healing<S> {
             Err(_) => None,
         };
         let last = records.and_then(|records| from_log(*records.end()));
-        let Some(last) = last.filter(|last| self.gone.covered() >= Some(*last)) else {
+        let Some(last) = last else { return Ok(false) };
+        // The segment may be there still.
+        if self.storage()?.identity.known().purged.is_some_and(|purged| purged.index >= last) {
+            return Ok(true);
+        }
+        if self.gone.covered() < Some(last) {
             return Ok(false);
-        };
+        }
         let Some(last) = known(&self.engine, self.storage()?, last).await? else {
             return Ok(false);
         };

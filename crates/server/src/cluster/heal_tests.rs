@@ -274,6 +274,13 @@ fn what_is_damaged_and_covered_by_a_snapshot_is_let_go_of_and_nobody_is_seeded()
             assert_eq!((node.group.gone_damaged(), node.group.lack()), (2, None));
             // What was behind it is there.
             assert_eq!(node.read(first + 7).unwrap(), Some(payload(7)));
+            // Who reads the file finds it again, as the segment stays.
+            let group = Arc::clone(&node.group);
+            tokio::task::spawn_blocking(move || group.purge(first + 6)).await.unwrap().unwrap();
+            node.group.tell_gone().await.unwrap();
+            assert!(!node.group.storage.log.find_damage(to_log(first + 5)).unwrap().is_empty());
+            node.group.storage.wounds.note(first + 5);
+            node.until_healed(0).await;
         }
         let leadership = nodes[0].group.wait_to_lead().await.unwrap();
         let next = nodes[0].group.propose(leadership, payload(99)).await.unwrap().index;
