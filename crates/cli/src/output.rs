@@ -2,6 +2,9 @@
 
 use std::env;
 use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressFinish, ProgressStyle};
 
 /// Whether to colour what goes to stdout (<https://no-color.org>).
 pub(crate) fn colour() -> bool {
@@ -79,6 +82,18 @@ pub(crate) fn news_columns() -> usize {
 /// News for whoever watches. Where stderr takes none, nobody can be told that it does not.
 pub(crate) fn news(text: &str) {
     writeln!(io::stderr(), "{}", plain(text)).ok();
+}
+
+/// Shows for how long something has been waited for, where somebody watches, until it is dropped.
+pub(crate) fn waiting() -> ProgressBar {
+    if !io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let style = ProgressStyle::with_template("{spinner} {elapsed}").expect("it is well formed");
+    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(4));
+    let bar = bar.with_style(style).with_finish(ProgressFinish::AndClear);
+    bar.enable_steady_tick(Duration::from_millis(250));
+    bar
 }
 
 /// What went wrong, with its causes.

@@ -90,7 +90,8 @@ impl Reader {
     /// The next record, or `None` if it is not there yet: ask again later, or [`crate::Log::follow`].
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if durable bytes have changed: the reader stays before them.
+    /// [`Error::Corrupt`] if durable bytes have changed: the reader stays before them. What is damaged before the record with which
+    /// it began is passed by.
     /// [`Error::OutOfRange`] if the record was truncated, [`Error::Truncated`] if the one before it was
     /// cut off since the reader began, read or not: others may come in their place, so open another
     /// reader where it is known what stays.
@@ -274,10 +275,32 @@ impl Reader {
                 return Ok(true);
             }
         }
+        if self.pass_damage()? {
+            return Ok(true);
+        }
         let last_index = self.source.span(expected).and_then(|span| span.last_index);
         let last_index = last_index.unwrap_or_else(|| self.source.limit(self.level));
         let name = segment_name(first_index);
         Err(Error::corrupt(name, at, damage, expected..=last_index.max(expected)))
+    }
+
+    /// Goes on behind what is damaged where that is before the record which comes next: nobody asked for it. Stays where it is
+    /// if that cannot be told.
+    fn pass_damage(&mut self) -> Result<bool> {
+        let wanted = self.next_index;
+        let open = self.open.as_mut().expect("something was read");
+        let (at, damaged) = (open.cursor.at(), open.next_index);
+        if damaged >= wanted {
+            return Ok(false);
+        }
+        let plausible = |frame: &Frame| {
+            frame.kind == Kind::Record && (damaged + 1..=wanted).contains(&frame.index)
+        };
+        match open.cursor.hunt(plausible, &mut false)? {
+            Some(frame) => open.next_index = frame.index,
+            None => open.cursor.seek(at),
+        }
+        Ok(open.next_index > damaged)
     }
 
     /// Goes on in the segment that has `index` now, if that is another one than before.

@@ -153,6 +153,44 @@ fn a_reader_that_stands_before_damage_goes_on_once_it_is_healed() {
     assert_eq!(reader.next_record().unwrap().unwrap().index, 21);
 }
 
+/// It met damage before its place, of which it had not asked for anything, and read nothing up to where the log knows a place by
+/// heart: a replica could not be copied because of a record that everybody had let go of.
+#[test]
+fn a_reader_that_begins_behind_damage_reads_on_and_one_that_begins_in_it_says_so() {
+    let dir = Arc::new(SimDir::new());
+    let log = filled(&dir);
+    let view = || View::of(Arc::clone(&dir) as Arc<dyn Dir>).unwrap();
+    // A head, a payload; then a whole block.
+    flip(&dir, FIRST, place_of(&dir, 20) + 9);
+    flip(&dir, FIRST, place_of(&dir, 23) + 30);
+    let gone = (place_of(&dir, 40) / 4096 + 1) * 4096;
+    overwrite(&dir, FIRST, gone, &[0xa5; 4096]);
+    let damaged = log.find_damage(1).unwrap();
+    assert_eq!(damaged[..2], [20..=20, 23..=23]);
+    assert!(damaged.len() == 3 && damaged[2].clone().count() > 1, "{damaged:?}");
+    let is_damaged = |index: &u64| damaged.iter().any(|records| records.contains(index));
+    for from in 1..=damaged[2].end() + 20 {
+        let (mut reader, mut of_view) =
+            (log.read_from(from).unwrap(), view().read_from(from).unwrap());
+        for reader in [&mut reader, &mut of_view] {
+            match reader.next_record() {
+                Ok(found) => assert_eq!(found.unwrap().payload, payload(from)),
+                Err(Error::Corrupt(of)) => {
+                    assert!(is_damaged(&from) && of.records.contains(&from), "{from}: {of}");
+                }
+                Err(why) => panic!("{from}: {why}"),
+            }
+            assert_eq!(reader.next_index() == from, is_damaged(&from), "{from}");
+        }
+    }
+    let mut reader = log.read_from(damaged[2].end() + 1).unwrap();
+    for index in damaged[2].end() + 1..=LAST {
+        assert_eq!(reader.next_record().unwrap().unwrap().payload, payload(index));
+    }
+    heal(&log, 20).unwrap();
+    expect(&log, 1, LAST);
+}
+
 #[test]
 fn the_segment_that_is_written_is_sealed_before_it_is_healed_and_appends_go_on() {
     let dir = Arc::new(SimDir::new());

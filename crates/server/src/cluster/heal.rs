@@ -1,8 +1,8 @@
 //! [`heal`]: what a replica's disk has lost of its log is fetched from another replica, and put back.
 //!
 //! No leader is needed for it, and no agreement: by Raft's log matching, two logs that have an entry of the same term
-//! and index have the same entries before it. So this replica names an entry of its own that lies behind what is
-//! damaged and that it knows (it can be read, or it is the last, whose id the engine holds). Another that has that
+//! and index have the same entries before it. So this replica names the entry of its own that lies behind what is
+//! damaged, or its last, whose ids the engine holds. Another that has that
 //! very entry has what is missing, be it committed or not, and whether it leads, votes or is in doubt itself. What
 //! survives of a damaged frame is held against what comes (`Log::heal`).
 //!

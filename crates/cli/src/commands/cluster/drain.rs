@@ -42,7 +42,9 @@ pub(super) fn run(http: &str, undo: bool, json: bool) -> Result<Exit> {
             "it hands over, and waits until all is durable and the others go on at once without it; `plimsoll cluster status` says who lags",
         );
     }
+    let waiting = output::waiting();
     let answer = ask::post(http, path, PATIENCE)?;
+    drop(waiting);
     let read = serde_json::from_str(&answer);
     let drained: Drained = read.with_context(|| format!("what {http} answers is none"))?;
     output::text(&if json { answer } else { said(&drained, undo) })?;

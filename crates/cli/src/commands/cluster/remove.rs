@@ -22,7 +22,7 @@ pub(super) fn run(http: &str, node: u64) -> Result<Exit> {
     on_interrupt(|| {})?;
     ask::post(http, &format!("/cluster/remove?node={node}"), PATIENCE)?;
     output::news(&format!("node {node} goes; waiting until it votes nowhere"));
-    let begun = Instant::now();
+    let (begun, waiting) = (Instant::now(), output::waiting());
     loop {
         let is_late = begun.elapsed() > FOLLOWS;
         let looked = ask::get(http, "/cluster/status").and_then(|said| status::read(http, &said));
@@ -31,6 +31,7 @@ pub(super) fn run(http: &str, node: u64) -> Result<Exit> {
                 let votes = rolls.iter().filter(|roll| roll.voters.contains(&node));
                 let votes: Vec<u32> = votes.map(|roll| roll.shard).collect();
                 if votes.is_empty() {
+                    drop(waiting);
                     output::news(&format!("node {node} votes nowhere: it can be stopped"));
                     if rolls.iter().any(|roll| roll.voters.len() == 2) {
                         output::news(
