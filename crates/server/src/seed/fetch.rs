@@ -12,6 +12,8 @@ use crate::chapter::{Manifest, Mirror};
 
 /// How often all but the runs is begun again, where something went before it was read.
 const ROUNDS_MAX: u32 = 20;
+/// The same, where it looks damaged, as it may while it is written: then another node is asked.
+const DAMAGED_MAX: u32 = 3;
 
 /// Fetches a shard from the directory of another node, so far that its log has this entry, as the shard counts. What this node
 /// has of it already is read here. On return all of it is durable, and is put in place by the next start. If it
@@ -44,10 +46,11 @@ pub fn fetch(
         source.fill(&mut opened, &*given, None, tell)?;
         mirror = Some(opened);
     }
-    let mut rounds_left = ROUNDS_MAX;
+    let (mut rounds_left, mut damaged_left) = (ROUNDS_MAX, DAMAGED_MAX);
     let manifest = loop {
         match take(&source, &given, mirror.as_mut(), through, tell) {
-            Err(why) if (went(&why) || looks_damaged(&why)) && rounds_left > 0 => rounds_left -= 1,
+            Err(why) if went(&why) && rounds_left > 0 => rounds_left -= 1,
+            Err(why) if looks_damaged(&why) && damaged_left > 0 => damaged_left -= 1,
             taken => break taken?,
         }
     };
