@@ -2,13 +2,14 @@
 //!
 //! No leader is needed for it, and no agreement: by Raft's log matching, two logs that have an entry of the same term
 //! and index have the same entries before it. So this replica names the entry of its own that lies behind what is
-//! damaged, or its last, whose ids the engine holds. Another that has that
-//! very entry has what is missing, be it committed or not, and whether it leads, votes or is in doubt itself. What
-//! survives of a damaged frame is held against what comes (`Log::heal`).
+//! damaged, or its last, whose ids the engine holds. Another that has that very entry has what is missing, be it committed or
+//! not, and whether it leads, votes or is in doubt itself. What survives of a damaged frame is held against what comes
+//! (`Log::heal`).
 //!
-//! Meanwhile what was fetched is served from memory. What a snapshot of this replica covers is not fetched: it is let go of,
-//! as nobody needs it here. What nobody has any more, as all others have let go of it, and what a segment cannot be without, is
-//! not healed by entry: it is soon covered here too, or, where it is there after some seconds still, the replica is seeded.
+//! Not fetched is what is in memory here, and what a snapshot of this replica covers: that is let go of, as nobody needs it
+//! here. Meanwhile what was fetched is served from memory. What nobody has any more, as all others have let go of it, and what
+//! a segment cannot be without, is not healed by entry: it is soon covered here too, or, where it is there after some seconds
+//! still, the replica is seeded.
 
 use std::collections::BTreeMap;
 use std::ops::{Range, RangeInclusive};
@@ -200,8 +201,8 @@ impl<S: Apply> Healing<S> {
         Ok(true)
     }
 
-    /// Asks for records that are damaged, and for those behind them to which no reader comes, until it has all: an answer
-    /// has as many as a frame has room for.
+    /// Takes records that are damaged from memory, if all are there; else asks for them until it has all: an answer has as
+    /// many as a frame has room for.
     async fn fetch(
         &self,
         records: &RangeInclusive<u64>,
@@ -213,6 +214,11 @@ impl<S: Apply> Healing<S> {
         let cuts = self.storage()?.wounds.cuts();
         // The log's index is the engine's next: or what is damaged is the last.
         let behind = *records.end();
+        if let Some(entries) = self.storage()?.in_memory(first..behind)
+            && self.storage()?.wounds.give(entries, cuts)
+        {
+            return Ok(());
+        }
         let at = self.storage()?.tail().last().map_or(behind, |last| behind.min(last.index));
         let Some(proof) = known(&self.engine, self.storage()?, at).await? else {
             let why =

@@ -320,6 +320,24 @@ fn who_has_a_whole_log_is_elected_by_the_vote_of_one_that_has_not() {
     net.heard().clear();
 }
 
+/// The newest entries are in memory: nobody is asked for those, and nobody need be there.
+#[test]
+fn what_is_damaged_on_the_disk_and_is_in_memory_is_healed_from_there() {
+    let net = Net::default();
+    tell(async {
+        let (nodes, last) = three(&net).await;
+        net.heard().clear();
+        let node = &nodes[1];
+        node.damage(last - 1, 500_000, &[0xa5]);
+        assert!(node.read(last - 1).is_ok(), "it is not read from the disk");
+        assert!(!node.is_whole());
+        node.group.storage.wounds.note(last - 1);
+        node.until_healed(1).await;
+        assert!(node.is_whole());
+    });
+    net.heard().clear();
+}
+
 /// What is asked for is given only where the log is the same: by what comes behind it.
 #[test]
 fn entries_are_given_only_to_whoever_has_what_follows_them() {

@@ -250,6 +250,13 @@ impl Storage {
         }
     }
 
+    /// These entries, if all are in memory.
+    pub(crate) fn in_memory(&self, range: Range<u64>) -> Option<Vec<Entry>> {
+        let tail = self.tail();
+        let has_all = tail.clip(&range) == range && tail.first_from(range.start) == range.start;
+        has_all.then(|| tail.newest(range).cloned().collect())
+    }
+
     /// Takes everything up to an entry out of the log, once that is durable: what was taken out is
     /// never ahead of where the log ends after a power cut. That it is gone is durable on return;
     /// room is freed in whole segments. Waits for the disk.

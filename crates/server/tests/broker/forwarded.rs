@@ -1,8 +1,9 @@
 //! What only the controller may do, asked of other brokers: three in one process, that reach each other.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::{SocketAddr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::path::Path;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -38,14 +39,25 @@ pub(super) fn three_in(
     })
 }
 
+/// A loopback address for these only: a port that is free there now nobody else is given before it is taken.
+fn host() -> IpAddr {
+    static NEXT: AtomicU8 = AtomicU8::new(1);
+    if !cfg!(target_os = "linux") {
+        return Ipv4Addr::LOCALHOST.into();
+    }
+    let [low, high, ..] = std::process::id().to_le_bytes();
+    Ipv4Addr::new(127, high | 0x80, low, NEXT.fetch_add(1, Ordering::Relaxed)).into()
+}
+
 /// The same, each opened where the caller has it.
 pub(super) fn three_of(cluster: &str, open: impl Fn(u64, Seat) -> Node) -> BTreeMap<u64, Broker> {
-    let held = [1, 2, 3].map(|id| (id, TcpListener::bind("127.0.0.1:0").unwrap()));
+    let host = host();
+    let held = [1, 2, 3].map(|id| (id, TcpListener::bind((host, 0)).unwrap()));
     let members: BTreeMap<u64, SocketAddr> =
         held.iter().map(|(id, held)| (*id, held.local_addr().unwrap())).collect();
     drop(held);
     let brokers = members.iter().map(|(id, listen)| {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let listener = TcpListener::bind((host, 0)).unwrap();
         let address = listener.local_addr().unwrap();
         drop(listener);
         let seat = Seat {
