@@ -1,12 +1,9 @@
-//! [`Gone`]: how far the log was let go of, how far it may be, and how the engine hears of it.
+//! [`Gone`]: how far the log was let go of, and how far it may be.
 
-use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use super::apply::Apply;
-use super::error::{Error, Result};
-use super::state::Engine;
+use super::error::Result;
 use super::storage::Storage;
 use super::types::LogId;
 
@@ -39,7 +36,7 @@ impl Gone {
         self.needed_from.load(Ordering::Relaxed).checked_sub(1)
     }
 
-    /// Lets go of the log up to an entry. Waits for the disk. The engine is to be [told](Self::tell).
+    /// Lets go of the log up to an entry. Waits for the disk. The engine is to be told (`state`).
     pub(crate) fn purge(&self, storage: &Storage, through: u64) -> Result<()> {
         self.is_now(storage.purge_to(through)?);
         Ok(())
@@ -55,17 +52,5 @@ impl Gone {
     fn is_now(&self, gone: Option<LogId>) {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         *last = (*last).max(gone);
-    }
-
-    /// Has the engine know what is gone, so that it tells replicas that lack it.
-    pub(crate) async fn tell<S: Apply>(&self, engine: &Engine<S>) -> Result<()> {
-        let Some(gone) = self.last() else { return Ok(()) };
-        let stopped = |why: &dyn fmt::Display| Error::Stopped { why: why.to_string() };
-        engine.trigger().snapshot().await.map_err(|why| stopped(&why))?;
-        let mut known = engine.metrics();
-        while known.borrow_and_update().snapshot < Some(gone) {
-            known.changed().await.map_err(|why| stopped(&why))?;
-        }
-        engine.trigger().purge_log(gone.index).await.map_err(|why| stopped(&why))
     }
 }

@@ -29,7 +29,7 @@ use super::receiver::Receiver;
 use super::record::{HEAD_BYTES, from_log, to_log};
 use super::settings::ELECTION_MS;
 use super::standing::Standing;
-use super::state::{Engine, Leadership, Progress};
+use super::state::{Engine, Leadership, Progress, tell_gone};
 use super::storage::Storage;
 use super::types::Payload;
 use super::watch;
@@ -407,7 +407,7 @@ impl<S: Apply> Group<S> {
     /// # Errors
     /// [`Error::Stopped`].
     pub async fn tell_gone(&self) -> Result<()> {
-        self.gone.tell(&self.engine).await
+        tell_gone(&self.engine, &self.gone).await
     }
 
     /// The runtime that the engine runs on, in a thread of its own. What is spawned there is near to

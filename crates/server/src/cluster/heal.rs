@@ -29,7 +29,7 @@ use super::message::{Answer, AskEntries, Request};
 use super::network::Network;
 use super::record::{self, from_log, to_log};
 use super::standing::Standing;
-use super::state::Engine;
+use super::state::{Engine, tell_gone};
 use super::storage::Storage;
 use super::types::{Entry, LogId, Types};
 
@@ -197,7 +197,7 @@ impl<S: Apply> Healing<S> {
         };
         let gone = Arc::clone(&self.gone);
         self.block(move |storage| gone.purge_unread(storage, last)).await?;
-        self.gone.tell(&self.engine).await?;
+        tell_gone(&self.engine, &self.gone).await?;
         Ok(true)
     }
 

@@ -8,6 +8,7 @@
 //! durable; the engine learns what is committed from the first entry of a term, and applies the log
 //! from there on.
 
+use std::fmt;
 use std::io;
 use std::sync::Arc;
 
@@ -20,6 +21,7 @@ use openraft::type_config::alias::{SnapshotMetaOf, SnapshotOf};
 use openraft::{EntryPayload, OptionalSend, Raft};
 
 use super::apply::Apply;
+use super::error::{Error, Result};
 use super::gone::Gone;
 use super::place::Place;
 use super::types::{Answer, Entry, LogId, StoredMembers, Types};
@@ -37,6 +39,18 @@ pub struct Leadership {
 
 /// The engine, with what it applies entries to.
 pub(crate) type Engine<S> = Raft<Types, State<S>>;
+
+/// Has the engine know what is gone from the log, so that it tells replicas that lack it.
+pub(crate) async fn tell_gone<S: Apply>(engine: &Engine<S>, gone: &Gone) -> Result<()> {
+    let Some(gone) = gone.last() else { return Ok(()) };
+    let stopped = |why: &dyn fmt::Display| Error::Stopped { why: why.to_string() };
+    engine.trigger().snapshot().await.map_err(|why| stopped(&why))?;
+    let mut known = engine.metrics();
+    while known.borrow_and_update().snapshot < Some(gone) {
+        known.changed().await.map_err(|why| stopped(&why))?;
+    }
+    engine.trigger().purge_log(gone.index).await.map_err(|why| stopped(&why))
+}
 
 /// How far entries are applied.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
