@@ -100,7 +100,7 @@ impl Drop for Mounted {
         }
         let left = left.join("; ");
         if std::thread::panicking() {
-            eprintln!("{left}");
+            eprintln!("left behind, if anything: {left}");
         } else {
             assert!(left.is_empty(), "a mounted test leaves something behind: {left}");
         }

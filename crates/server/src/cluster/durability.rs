@@ -82,11 +82,11 @@ pub(crate) struct AtLevel {
 pub enum Unwell {
     /// It was not heard lately.
     Away,
-    /// It may have forgotten what it acknowledged.
+    /// It may have forgotten what it acknowledged, or knows of damage in its log.
     InDoubt,
     /// Its disk has no room for records: it takes none.
     Full,
-    /// It has not got what was committed a while ago.
+    /// It has not got what its leader has had for a while.
     Behind,
     /// Its disk does not keep up.
     Slow,
@@ -96,7 +96,7 @@ impl fmt::Display for Unwell {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Away => "away",
-            Self::InDoubt => "in doubt",
+            Self::InDoubt => "in doubt, or its log is damaged",
             Self::Full => "no room on its disk",
             Self::Behind => "it has not caught up",
             Self::Slow => "its disk does not keep up",

@@ -221,9 +221,9 @@ impl<S: Apply> Healing<S> {
         }
         let at = self.storage()?.tail().last().map_or(behind, |last| behind.min(last.index));
         let Some(proof) = known(&self.engine, self.storage()?, at).await? else {
-            let why =
-                "it is not known what its log has there: entries are being cut off".to_owned();
-            return Err(Error::NotHealed { why });
+            return Err(Error::NotHealed {
+                why: "what follows it in the log is not known now: that is changing".to_owned(),
+            });
         };
         let end = proof.index.max(behind);
         while first < behind {

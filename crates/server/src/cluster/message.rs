@@ -151,7 +151,7 @@ pub(crate) struct Fitness {
 /// Why a replica does not do what it is asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Refusal {
-    #[error("it may have forgotten what it acknowledged, and does not vote")]
+    #[error("it may have forgotten what it acknowledged, or its log is damaged")]
     DoesNotVote = 1,
     #[error("it does not lead")]
     DoesNotLead = 2,

@@ -1,7 +1,7 @@
 //! [`Wounds`]: what of this replica's log its disk has lost, and what other replicas gave in its place until it is
 //! healed ([`super::heal`]).
 //!
-//! A replica with a wound does not vote, and what its disk has does not count for D.
+//! A replica with a wound does not campaign, and what its disk has does not count for D.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};

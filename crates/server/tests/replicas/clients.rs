@@ -65,8 +65,9 @@ impl Life {
         let group = self.world.group(node);
         let Some(applied) = group.applied() else { return };
         let from = self.drawn.random_range(0..=applied);
-        let Ok(read) = group.read(from, 1000) else {
-            return self.count("a damaged record that was met");
+        let read = match group.read(from, 1000) {
+            Ok(read) => read,
+            Err(why) => return self.meets(&why),
         };
         let known = lock(&self.world.nodes[&node].applied);
         for (index, payload) in read {

@@ -400,6 +400,7 @@ impl Life {
                 self.said()
             );
         }
+        self.counts_healed();
         self.settles().await;
         self.count("a life that ended well");
     }

@@ -127,6 +127,7 @@ fn what_a_quorum_has_stays_whoever_forgets() {
         "a clock that jumped",
         "a record that a disk lost",
         "a damaged record that was met",
+        "a damaged record that was healed",
     ];
     let are_many = seeds.end.saturating_sub(seeds.start) >= SEEDS;
     for what in wanted.into_iter().filter(|_| are_many) {

@@ -8,6 +8,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use plimsoll_log::{Ack, Dumped, Kind, View};
+use plimsoll_server::cluster::Error;
 use plimsoll_sync::{Access, Dir, SyncMethod};
 use rand::Rng;
 use tokio::time::{sleep, timeout};
@@ -44,10 +45,23 @@ impl Life {
     pub(super) fn reads_all(&self) {
         for id in self.world.up() {
             let group = self.world.group(id);
-            if group.read(0, usize::MAX).is_err() {
-                self.count("a damaged record that was met");
+            if let Err(why) = group.read(0, usize::MAX) {
+                self.meets(&why);
             }
         }
+    }
+
+    /// Of what cannot be read only damage counts.
+    pub(super) fn meets(&self, why: &Error) {
+        if matches!(why, Error::Log(plimsoll_log::Error::Corrupt(_))) {
+            self.count("a damaged record that was met");
+        }
+    }
+
+    /// So often other replicas gave back what a disk had lost, of those that are up.
+    pub(super) fn counts_healed(&self) {
+        let healed = self.world.up().into_iter().map(|id| self.world.group(id).healed().0);
+        (0..healed.sum()).for_each(|_| self.count("a damaged record that was healed"));
     }
 }
 
