@@ -1,9 +1,11 @@
 //! Brokers as processes that lack what the others have let go of: they are given it.
 
 use std::collections::BTreeSet;
-use std::fs;
+use std::fs::{self, OpenOptions};
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -173,6 +175,55 @@ fn one_broker_that_ran_alone_for_chapters_becomes_three() {
         }
         found.map_err(|why| why + "\n" + &brokers[1].as_ref().unwrap().news())
     });
+}
+
+/// Changes a byte of a log where this text lies, once it lies there.
+fn damage_log(log: &Path, lies: &[u8]) -> Result<(), String> {
+    for entry in fs::read_dir(log).map_err(|why| why.to_string())? {
+        let path = entry.unwrap().path();
+        let bytes = fs::read(&path).unwrap_or_default();
+        if let Some(at) = bytes.windows(lies.len()).position(|window| window == lies) {
+            let file = OpenOptions::new().write(true).open(&path).unwrap();
+            file.write_all_at(&[lies[0] ^ 1], at as u64).unwrap();
+            return Ok(());
+        }
+    }
+    Err(format!("{} has not all yet", log.display()))
+}
+
+/// Who was seeded met the damage, and nobody else: it was asked again and again, for as long as no scrub came by.
+#[test]
+fn a_giver_that_does_not_know_that_its_log_is_damaged_finds_that_and_gives() {
+    let cluster = Cluster::founded_by(|dir, members| {
+        let data = dir.join("data-1");
+        let broker = Broker::serve(&data, &SMALL);
+        broker.ok("topic create first --config plimsoll.read.committed=durable");
+        drop(broker);
+        let id = fs::read_to_string(data.join("cluster")).unwrap();
+        format!("members = \"{members}\"\ncluster-id = \"{}\"\n", &id[..32])
+    });
+    let cluster = cluster.with(&SMALL);
+    let first = cluster.start(1);
+    for round in 0..3 {
+        settle(&cluster, 1, &first, round * EACH);
+    }
+    let end = 3 * EACH;
+    // What was durable is said behind each 4 KiB: only that is damaged, and not torn.
+    let rots = format!("the record that rots\n{}", numbers(end..end + 1000));
+    in_time("it takes records", || run(&first, "produce first", &rots));
+    in_time("it is durable", || {
+        let described = run(&first, "topic describe first --json", "")?;
+        let said: Value = serde_json::from_str(&described).unwrap();
+        let at = &said["partitions"][0];
+        if at["last_stable_offset"] == at["high_watermark"] { Ok(()) } else { Err(described) }
+    });
+    in_time("it takes records", || run(&first, "produce first", &numbers(end..end + 9)));
+    // It is read from memory here, and by who is given the log from the disk.
+    let log = cluster.data(1).join("shard-2");
+    in_time("it is written", || damage_log(&log, b"the record that rots"));
+    let others = [cluster.start(2), cluster.start(3)];
+    others.iter().for_each(until_seeded);
+    assert!(first.news().contains("another node met damage in its log"), "{}", first.news());
 }
 
 fn until_trusted(cluster: &Cluster, node: usize) -> Result<(), String> {

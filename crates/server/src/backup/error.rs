@@ -90,6 +90,9 @@ pub enum Error {
         /// What changed.
         what: &'static str,
     },
+    /// The node that was asked has no more than the one that asks.
+    #[error("it has no more of it than this node has")]
+    NoMore,
     /// It was asked to stop.
     #[error("it was stopped")]
     Stopped,

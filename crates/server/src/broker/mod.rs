@@ -170,6 +170,7 @@ pub use self::registrar::{Joined, NotChanged};
 pub use self::roll::{Condition, Roll, Row};
 pub use self::scrubbed::Scrubbed;
 pub use self::scrubber::Phase;
+pub(crate) use self::scrubs::Scrubs;
 pub use self::scrubs::{Begun, NodeScrubs};
 pub(crate) use self::snapshot::Snapshot;
 pub(crate) use self::stays::{Lies, Stays, Whereabouts};

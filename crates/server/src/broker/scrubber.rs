@@ -393,12 +393,7 @@ impl Scrubber {
     /// written: that has come lately, and is read again to be settled, and another in its place takes room.
     async fn scrub_log(self: &Arc<Self>, scrub: ScrubId, pace: &mut Pace) -> Result<(), NotRead> {
         if scrub != SCHEDULE || self.chapters.is_none() {
-            let scrubber = Arc::clone(self);
-            let sealed = spawn_blocking(move || {
-                let log = scrubber.log.upgrade().ok_or(NotRead::Stopped)?;
-                log.seal().map_err(|why| NotRead::Why(why.to_string()))
-            });
-            sealed.await.map_err(|_ended| NotRead::Stopped)??;
+            self.at_log(|log| log.seal()).await?;
         }
         let mut next = 0;
         loop {
@@ -420,6 +415,36 @@ impl Scrubber {
             };
             (next, *pace) = (following, paced);
         }
+    }
+
+    /// Reads all that the log has by now, for no pass and as fast as the disk is: who was given it met damage there. What is
+    /// damaged is noted.
+    pub(super) async fn doubt_log(self: Arc<Self>) {
+        let read = async {
+            self.at_log(|log| log.seal()).await?;
+            let mut next = Some(0);
+            while let Some(from) = next {
+                let checked = self.at_log(move |log| log.check(from)).await?;
+                next = checked.map(|(_bytes, _damaged, following)| following);
+            }
+            Ok(())
+        };
+        if let Err(NotRead::Why(why)) = read.await {
+            tracing::error!(shard = self.number, %why, "the log cannot be read again");
+        }
+    }
+
+    /// Does with the log what waits for the disk.
+    async fn at_log<T: Send + 'static>(
+        self: &Arc<Self>,
+        work: impl FnOnce(&dyn Log) -> cluster::Result<T> + Send + 'static,
+    ) -> Result<T, NotRead> {
+        let scrubber = Arc::clone(self);
+        let done = spawn_blocking(move || {
+            let log = scrubber.log.upgrade().ok_or(NotRead::Stopped)?;
+            work(&*log).map_err(|why| NotRead::Why(why.to_string()))
+        });
+        done.await.map_err(|_ended| NotRead::Stopped)?
     }
 
     /// Waits as long as so many bytes may take; whether to read more.

@@ -4,7 +4,7 @@
 //! watches; what it finds damaged is healed as ever (`mender.rs`). A scrub has a number, so that only who began it
 //! ends it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU64;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
@@ -54,6 +54,8 @@ pub(crate) struct Scrubs {
     _scheduled: [Task; 2],
     /// An operator's scrub, under way or ended. Dropping it stops it.
     running: Mutex<Option<Task>>,
+    /// Logs that are read again as another node met damage there, by the numbers of their shards.
+    doubted: Mutex<BTreeMap<u32, Task>>,
 }
 
 /// That of the control shard.
@@ -97,14 +99,31 @@ impl Scrubs {
         let scheduled =
             [0, 1].map(|at| Task::spawn(groups.group.runtime(), Arc::clone(&others[at]).keep()));
         let (company, topics) = (Arc::clone(company), Arc::downgrade(topics));
-        let running = Mutex::default();
-        Arc::new(Self { company, topics, others, _scheduled: scheduled, running })
+        let (running, doubted) = Default::default();
+        Arc::new(Self { company, topics, others, _scheduled: scheduled, running, doubted })
     }
 
     /// Of all shards, in the order in which they are read.
     fn scrubbers(&self, topics: &Topics) -> Vec<Arc<Scrubber>> {
         let of_records = topics.shards().iter().map(|shard| Arc::clone(&shard.scrubber));
         self.others.iter().cloned().chain(of_records).collect()
+    }
+
+    /// Another node was given the log of a shard here, and met damage: it is read again, unless that goes on already. What is
+    /// found is healed as ever.
+    pub(crate) fn doubt_log(&self, number: u32) {
+        let Some(topics) = self.topics.upgrade() else { return };
+        let mut doubted = self.doubted.lock().unwrap_or_else(PoisonError::into_inner);
+        doubted.retain(|_, task| !task.has_ended());
+        let scrubbers = self.scrubbers(&topics);
+        let Some(scrubber) = scrubbers.into_iter().find(|scrubber| scrubber.number == number)
+        else {
+            return;
+        };
+        doubted.entry(number).or_insert_with(|| {
+            tracing::warn!(shard = number, "another node met damage in its log: it is read again");
+            Task::spawn(topics.group().runtime(), scrubber.doubt_log())
+        });
     }
 
     /// Has every node that answers read all its chapters and logs, at so many bytes a second each; as fast as it can if none are said.

@@ -16,6 +16,10 @@ impl Task {
         Self { handle: runtime.spawn(work), runtime: runtime.clone() }
     }
 
+    pub(super) fn has_ended(&self) -> bool {
+        self.handle.is_finished()
+    }
+
     /// Waits until it has ended by itself.
     pub(super) fn join(mut self) {
         // A panic there was printed there.

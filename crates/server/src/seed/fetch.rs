@@ -13,14 +13,14 @@ use crate::chapter::{Manifest, Mirror};
 /// How often all but the runs is begun again, where something went before it was read.
 const ROUNDS_MAX: u32 = 20;
 /// The same, where it looks damaged, as it may while it is written: then another node is asked.
-const DAMAGED_MAX: u32 = 3;
+const DAMAGED_MAX: u32 = 1;
 
 /// Fetches a shard from the directory of another node, so far that its log has this entry, as the shard counts. What this node
 /// has of it already is read here. On return all of it is durable, and is put in place by the next start. If it
 /// fails what was fetched of chapters is found by the next call.
 ///
 /// # Errors
-/// [`Error`]. [`Error::TooFast`] too where the other node does not have so much.
+/// [`Error`]: [`Error::NoMore`] where the other node does not have so much.
 pub fn fetch(
     remote: &Arc<dyn Dir>,
     root: &Arc<dyn Dir>,
@@ -47,39 +47,36 @@ pub fn fetch(
         mirror = Some(opened);
     }
     let (mut rounds_left, mut damaged_left) = (ROUNDS_MAX, DAMAGED_MAX);
-    let manifest = loop {
-        match take(&source, &given, mirror.as_mut(), through, tell) {
+    let (last, manifest) = loop {
+        match take(&source, &given, mirror.as_mut(), tell) {
             Err(why) if went(&why) && rounds_left > 0 => rounds_left -= 1,
             Err(why) if looks_damaged(&why) && damaged_left > 0 => damaged_left -= 1,
             taken => break taken?,
         }
     };
+    if last < through {
+        return Err(Error::NoMore);
+    }
     if let Some((mirror, manifest)) = mirror.as_mut().zip(manifest) {
         mirror.free(&manifest).map_err(Error::of_chapters(number))?;
     }
     Ok(Stage::Given.write(&**root, number)?)
 }
 
-/// Takes log, snapshot, and the runs that came since, so that they fit together.
+/// Takes log, snapshot, and the runs that came since, so that they fit together: how far the log goes, and the manifest.
 fn take(
     source: &Source,
     given: &Arc<dyn Dir>,
     mut mirror: Option<&mut Mirror>,
-    through: u64,
     tell: Tell<'_>,
-) -> Result<Option<Manifest>, Error> {
+) -> Result<(u64, Option<Manifest>), Error> {
     clear_but_chapters(&**given, source.number)?;
     let mut taken = Taken::begin(source.clone(), given, tell)?;
     taken.go_on(mirror.as_deref_mut(), tell)?;
     let (of_head, _, manifest) = taken.finish(mirror.as_deref())?;
-    if of_head.last < through {
-        return Err(Error::TooFast {
-            what: "the node that was asked has no more than this one lacks",
-        });
-    }
     if of_head.state == 0 && of_head.first > 1 {
         // It was cut between the two looks.
         return Err(Error::TooFast { what: "its log lets go of what is not read yet" });
     }
-    Ok(manifest)
+    Ok((of_head.last, manifest))
 }

@@ -1,7 +1,7 @@
 //! [`Lender`]: what other nodes are given to read: files of shards, and nothing else.
 
 use std::io::ErrorKind;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
 use futures_util::future::{BoxFuture, FutureExt};
@@ -9,18 +9,28 @@ use plimsoll_sync::{Dir, SyncMethod};
 use tokio::task::spawn_blocking;
 
 use super::message::{Answer, NAME_BYTES_MAX, Request};
-use crate::broker::{Door, layout};
+use crate::broker::{Door, Scrubs, layout};
 use crate::peer::Peer;
 
 /// Reads the directory of this node for others.
 #[derive(Debug)]
-pub(super) struct Lender(pub(super) Arc<dyn Dir>);
+pub(super) struct Lender {
+    pub(super) dir: Arc<dyn Dir>,
+    /// Who reads again what looked damaged to others.
+    pub(super) scrubs: Weak<Scrubs>,
+}
 
 impl Door for Lender {
     fn answer(&self, from: Peer, request: &Bytes) -> BoxFuture<'static, Vec<Bytes>> {
-        let (dir, request) = (Arc::clone(&self.0), Request::decode(request));
+        let (dir, request) = (Arc::clone(&self.dir), Request::decode(request));
+        let scrubs = self.scrubs.clone();
         async move {
             let answer = match request {
+                Ok(Request::Doubt { shard }) => {
+                    let scrubs = scrubs.upgrade().filter(|_| layout::GIVEN.contains(&shard));
+                    let doubted = scrubs.map(|scrubs| scrubs.doubt_log(shard));
+                    Ok(doubted.map_or(Answer::NotGiven, |()| Answer::Doubted))
+                }
                 // It waits for the disk.
                 Ok(request) => spawn_blocking(move || answer(&*dir, &request)).await,
                 Err(why) => {

@@ -3,11 +3,12 @@
 //! ```text
 //! a request
 //! 0 version   u8   1
-//! 1 kind      u8   1 list   2 length   3 read
-//! 2 directory      as text; empty: that of the node
+//! 1 kind      u8   1 list   2 length   3 read   4 doubt
+//! 2 directory      as text; empty: that of the node   of 1 to 3
 //! .. file          as text: of 2 and 3
 //! .. at       u64  of 3
 //! .. bytes    u32  of 3: a MiB at most
+//! 2 shard     u32  of 4: its log looked damaged to who was given it
 //!
 //! an answer
 //! 0 version   u8   1
@@ -15,6 +16,7 @@
 //!                  2 length u64
 //!                  3 read: XXH3-64 of the bytes u64 · the bytes, fewer only at the end of the file
 //!                  4 there is no such file   5 it is not given   6 the disk failed
+//!                  7 the log is read again
 //! ```
 //!
 //! Little-endian; text is length u16 · UTF-8.
@@ -35,6 +37,7 @@ pub(super) enum Request {
     List { dir: String },
     Length { dir: String, file: String },
     Read { dir: String, file: String, at: u64, bytes: usize },
+    Doubt { shard: u32 },
 }
 
 /// What is given.
@@ -46,6 +49,7 @@ pub(super) enum Answer {
     NotThere,
     NotGiven,
     Failed,
+    Doubted,
 }
 
 impl Request {
@@ -69,6 +73,10 @@ impl Request {
                 let bytes = u32::try_from(*bytes).expect("it asks for a MiB at most");
                 to.extend_from_slice(&bytes.to_le_bytes());
             }
+            Self::Doubt { shard } => {
+                to.push(4);
+                to.extend_from_slice(&shard.to_le_bytes());
+            }
         }
         to
     }
@@ -85,6 +93,7 @@ impl Request {
                 let too_many = || Malformed::Field("bytes that are read", asked.into());
                 Self::Read { dir, file, at, bytes: bytes.ok_or_else(too_many)? }
             }
+            4 => Self::Doubt { shard: from.u32()? },
             other => return Err(Malformed::Field("the kind of a request", other.into())),
         };
         from.end().map(|()| request)
@@ -113,6 +122,7 @@ impl Answer {
             Self::NotThere => to.push(4),
             Self::NotGiven => to.push(5),
             Self::Failed => to.push(6),
+            Self::Doubted => to.push(7),
         }
         to
     }
@@ -140,6 +150,7 @@ impl Answer {
             4 => Self::NotThere,
             5 => Self::NotGiven,
             6 => Self::Failed,
+            7 => Self::Doubted,
             other => return Err(Malformed::Field("the kind of an answer", other.into())),
         };
         from.end().map(|()| answer)
@@ -176,6 +187,7 @@ mod tests {
             Request::List { dir: dir.clone() },
             Request::Length { dir: String::new(), file: "state-2".to_owned() },
             Request::Read { dir, file: file.clone(), at: 1 << 33, bytes: BYTES_MAX },
+            Request::Doubt { shard: 5 },
         ];
         let answers = vec![
             Answer::List(vec![file, "manifest".to_owned()]),
@@ -184,6 +196,7 @@ mod tests {
             Answer::NotThere,
             Answer::NotGiven,
             Answer::Failed,
+            Answer::Doubted,
         ];
         (requests, answers)
     }

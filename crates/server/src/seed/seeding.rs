@@ -16,7 +16,7 @@ use super::fetch::fetch;
 use super::lender::Lender;
 use super::message::{Answer, Request};
 use super::remote::{Ask, Pending, Remote};
-use crate::backup::{Error, Progress};
+use crate::backup::{Error, Progress, looks_damaged};
 use crate::broker::{Node, sentence};
 use crate::cluster::Lack;
 
@@ -42,7 +42,8 @@ impl Seeding {
     /// Begins. It uses the node until it is [ended](Self::end).
     #[must_use]
     pub fn begin(node: &Arc<Node>) -> Self {
-        node.open_door(DOOR, Arc::new(Lender(Arc::clone(node.root()))));
+        let (dir, scrubs) = (Arc::clone(node.root()), Arc::downgrade(&node.scrubs));
+        node.open_door(DOOR, Arc::new(Lender { dir, scrubs }));
         let (runtime, ends) = (node.runtime().clone(), Arc::<AtomicBool>::default());
         let (tells, ready) = watch::channel(false);
         let task = runtime.spawn(seed(Arc::clone(node), Arc::clone(&ends), tells));
@@ -154,7 +155,14 @@ async fn give(node: &Arc<Node>, number: u32, lack: Lack, ends: &Arc<AtomicBool>)
             Ok(Err(Error::Stopped)) => {
                 why = "the disk has no room for what it lacks beside what it has".to_owned();
             }
-            Ok(Err(error)) => why = format!("node {from}: {}", sentence(&error)),
+            Ok(Err(error)) => {
+                if looks_damaged(&error) {
+                    // It may not know. What it finds it heals, and then it gives all of it.
+                    let doubt = Request::Doubt { shard: number }.encode();
+                    timeout(PATIENCE, node.ask(from, DOOR, doubt)).await.ok();
+                }
+                why = format!("node {from}: {}", sentence(&error));
+            }
             Err(_panicked) => return false,
         }
         tracing::warn!(shard = number, %why, "it could not be given");
