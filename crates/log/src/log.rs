@@ -352,7 +352,7 @@ impl Log {
     }
 
     /// Puts what [`Log::find_damage`] finds back in its place, from what somebody else has: `record` gives each
-    /// record that is missing, as it was appended. The segment is written again under another name, with the
+    /// record that is missing, as it was appended. A stretch of whose first it gives none stays as it is. The segment is written again under another name, with the
     /// bytes that it had, verified, synced, and exchanged for the damaged one in one step: a crash leaves one or
     /// the other. Readers go on in it. Durable on return.
     ///
@@ -363,7 +363,7 @@ impl Log {
     /// Retention and [`Log::truncate_after`] wait meanwhile; appends, syncs and readers do not.
     ///
     /// # Errors
-    /// As [`Log::find_damage`]; [`Error::Corrupt`] also if what is given is not what is missing. Nothing has
+    /// As [`Log::find_damage`]; [`Error::Corrupt`] also if what is given is not what is missing, or none of it. Nothing has
     /// changed then, and the log goes on.
     pub fn heal(&self, index: u64, record: impl FnMut(u64) -> Option<Vec<u8>>) -> Result<()> {
         self.commit.intake.check_owner()?;

@@ -107,16 +107,28 @@ impl Commit {
         // Nobody takes the segment away meanwhile, nor cuts it.
         let _retention = self.files.retention_turn();
         let wounded = self.look_at(index)?;
-        let mut patches = Vec::new();
+        let (mut patches, mut left) = (Vec::new(), Vec::new());
         for gap in &wounded.gaps {
+            let mut first = (gap.first < gap.next).then(|| record(gap.first));
+            if first == Some(None) {
+                left.push(gap.at);
+                continue;
+            }
+            let mut record =
+                |index| first.take_if(|_| index == gap.first).unwrap_or_else(|| record(index));
             let mut old = vec![0; usize::try_from(gap.end - gap.at).expect("a segment is small")];
             read(&*wounded.file, &mut old, gap.at)?;
             let of = (wounded.header.salt, wounded.generation);
             let filled = gap.fill(of, &old, &mut record);
             patches.push((gap.at, filled.map_err(|damage| wounded.corrupt(gap, damage))?));
         }
+        if patches.is_empty()
+            && let Some(gap) = wounded.gaps.first()
+        {
+            return Err(wounded.corrupt(gap, Damage::Missing));
+        }
         let name = spare_name(self.clock().unique()?);
-        let healed = self.write_healed(&name, &wounded, &patches);
+        let healed = self.write_healed(&name, &wounded, &patches, &left);
         let exchanged = healed.and_then(|()| {
             Ok(self.files.dir().rename(&name, &segment_name(wounded.first_index))?)
         });
@@ -189,12 +201,13 @@ impl Commit {
     }
 
     /// Writes a file with the bytes of the segment and these in their places. It is durable on return, and
-    /// was read again.
+    /// was read again: only what begins at these places is damaged still.
     fn write_healed(
         &self,
         name: &str,
         wounded: &Wounded,
         patches: &[(u64, Vec<u8>)],
+        stays: &[u64],
     ) -> Result<()> {
         let place = &self.files.place;
         place.dir.create(name, Access::default())?.keep_in_place()?;
@@ -213,9 +226,9 @@ impl Commit {
         file.sync(place.method.call)?;
         let records = (wounded.first_index, wounded.last_index);
         let left = gaps(file, wounded.header, records, wounded.records_end)?;
-        match left.as_deref() {
-            Ok([]) => Ok(()),
-            Ok([gap, ..]) => Err(wounded.corrupt(gap, Damage::FrameChecksum)),
+        match left.as_deref().map(|left| left.iter().find(|gap| !stays.contains(&gap.at))) {
+            Ok(None) => Ok(()),
+            Ok(Some(gap)) => Err(wounded.corrupt(gap, Damage::FrameChecksum)),
             Err(&damage) => Err(wounded.corrupt(&wounded.gaps[0], damage)),
         }
     }

@@ -138,6 +138,22 @@ fn what_is_not_the_record_that_was_appended_is_refused_and_nothing_is_changed() 
     expect(&log, 1, LAST);
 }
 
+/// All of a segment had to be given, and of some of it nobody has anything any more, nor needs it.
+#[test]
+fn what_is_given_is_healed_beside_what_is_not() {
+    let dir = Arc::new(SimDir::new());
+    let log = filled(&dir);
+    flip(&dir, FIRST, place_of(&dir, 10) + 30);
+    let left = bytes_of(&dir, FIRST);
+    flip(&dir, FIRST, place_of(&dir, 30) + 30);
+    assert_eq!(log.find_damage(30).unwrap(), [10..=10, 30..=30]);
+    log.heal(30, |index| (index > 10).then(|| payload(index))).unwrap();
+    assert!(bytes_of(&dir, FIRST) == left);
+    assert_eq!(log.find_damage(30).unwrap(), [10..=10]);
+    heal(&log, 10).unwrap();
+    expect(&log, 1, LAST);
+}
+
 #[test]
 fn a_reader_that_stands_before_damage_goes_on_once_it_is_healed() {
     let dir = Arc::new(SimDir::new());

@@ -93,6 +93,9 @@ pub enum Error {
     /// The node that was asked has no more than the one that asks.
     #[error("it has no more of it than this node has")]
     NoMore,
+    /// What was asked for is not needed now.
+    #[error("it is not needed, or nobody leads by now")]
+    NotNow,
     /// It was asked to stop.
     #[error("it was stopped")]
     Stopped,

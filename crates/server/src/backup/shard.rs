@@ -167,6 +167,12 @@ impl Taken {
         Ok(())
     }
 
+    /// Where the log ends as it is copied: in which term, and with which record.
+    pub(crate) fn ends(&self) -> (u64, u64) {
+        let let_go = self.identity.purged.map_or(0, |purged| purged.leader_id.term);
+        (self.log.term().max(let_go), self.log.last())
+    }
+
     /// Where its log ends by now.
     pub(crate) fn end(&self) -> Result<u64, Error> {
         cluster::end_of(&self.source.log).map_err(Error::of_shard(self.source.number))

@@ -152,6 +152,7 @@ impl Coordinator {
                 crew: Some(Arc::clone(crew)),
             };
             let (recovered, lost) = recover(dir, NUMBER, &options, 0)?;
+            recovered.let_go_of_damage(covered).map_err(failed)?;
             Ok((recovered, if is_anew { Some(Lost::All) } else { lost }, (store, covered)))
         };
         let (recovered, lost, (store, covered)) =

@@ -252,7 +252,6 @@ impl Keeper {
         };
         let written = tokio::task::spawn_blocking(write).await;
         let freed = written.map_err(|_ended| Failed::Offline { number })??;
-        group.tell_gone().await.map_err(failed)?;
         self.kept_bytes.store(applied_bytes, Ordering::Relaxed);
         self.has_kept.store(true, Ordering::Relaxed);
         freed.map(|()| took)

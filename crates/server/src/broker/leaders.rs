@@ -68,6 +68,8 @@ pub(super) trait Votes {
     fn voters(&self) -> Vec<u64>;
     /// Whether fewer voters are well than should be.
     fn is_thin(&self) -> bool;
+    /// Whether this node has damage in its log that nobody has given in seconds.
+    fn is_damaged(&self) -> bool;
     /// Whether nothing is known to be wrong with a voter.
     fn is_well(&self, node: u64) -> bool;
     /// The voters that have what was committed a moment ago, where this node leads and knows.
@@ -91,6 +93,10 @@ impl<S: Apply> Votes for Group<S> {
 
     fn is_well(&self, node: u64) -> bool {
         !self.unwell().contains_key(&node)
+    }
+
+    fn is_damaged(&self) -> bool {
+        Self::is_damaged(self)
     }
 
     fn level(&self) -> Option<BTreeSet<u64>> {
@@ -484,7 +490,7 @@ impl Leaders {
                 let number = shard.number();
                 if !shard.leads() {
                     due.remove(&number);
-                } else if self.drains() || shard.had_better_go() {
+                } else if self.drains() || shard.had_better_go() || shard.votes().is_damaged() {
                     let _one = self.giving.lock().await;
                     drop(self.give_away(&*shard).await);
                 } else if let Some(to) = self.better(&*shard).filter(|_| is_wanted) {
@@ -565,6 +571,10 @@ mod tests {
 
         fn is_thin(&self) -> bool {
             true
+        }
+
+        fn is_damaged(&self) -> bool {
+            false
         }
 
         fn is_well(&self, _: u64) -> bool {

@@ -28,7 +28,7 @@ use super::roll::Roll;
 use super::scrubs::Scrubs;
 use super::task::Task;
 use super::topics::Topics;
-use crate::cluster::Lack;
+use crate::cluster::{Lack, Needed};
 use crate::peer;
 use crate::run::{Ends, Run};
 
@@ -216,6 +216,15 @@ impl Node {
         let records = self.topics.shards.iter().map(|shard| (shard.number, shard.group.lack()));
         let all = std::iter::once(groups).chain(records);
         all.filter_map(|(number, lack)| Some((number, lack?))).collect()
+    }
+
+    /// How far another must have a shard that this node is given by it; `None`: not now.
+    pub(crate) fn needed(&self, number: u32) -> Option<Needed> {
+        if number == GROUPS {
+            return self.groups.group.needed();
+        }
+        let shard = self.topics.shards.iter().find(|shard| shard.number == number);
+        shard.and_then(|shard| shard.group.needed())
     }
 
     /// Says of a shard how its seeding goes.

@@ -1,6 +1,7 @@
 //! [`Behind`]: what a replica lacks, and its leader has let go of: whoever opened it has it seeded. And what a leader
 //! keeps for replicas that are only a moment behind.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -20,10 +21,22 @@ pub struct Lack {
     pub through: u64,
 }
 
+/// How far the log of another goes at least that comes in the place of this replica's: nothing is lost by that then but what
+/// comes while it is given, which a leader has that is heard.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Needed {
+    /// It has this record, as the log counts.
+    pub through: u64,
+    /// By the rule of elections it is no shorter than one that ends with this record, in this term: the term comes first.
+    pub ends: (u64, u64),
+}
+
 /// Whether a replica lacks what no leader can send it.
 #[derive(Debug, Default)]
 pub(crate) struct Behind {
     lack: Mutex<Option<Lack>>,
+    /// What is damaged here, and nobody gives by entry, by the entry that was noted.
+    of_damage: Mutex<BTreeMap<u64, Lack>>,
     is_anew: bool,
 }
 
@@ -32,7 +45,7 @@ impl Behind {
     pub(crate) fn new(is_anew: bool) -> Self {
         // Whoever has any of it may give it.
         let lack = is_anew.then_some(Lack { leader: 0, through: 0 });
-        Self { lack: Mutex::new(lack), is_anew }
+        Self { lack: Mutex::new(lack), is_anew, ..Self::default() }
     }
 
     /// Whether it takes no entries: what it is given has them.
@@ -44,8 +57,23 @@ impl Behind {
         *self.lack.lock().unwrap_or_else(PoisonError::into_inner) = Some(lack);
     }
 
-    pub(crate) fn lack(&self) -> Option<Lack> {
-        *self.lack.lock().unwrap_or_else(PoisonError::into_inner)
+    /// What is damaged, and was noted there, is not to be had by entry.
+    pub(crate) fn learn_of_damage(&self, noted: u64, lack: Lack) {
+        self.of_damage.lock().unwrap_or_else(PoisonError::into_inner).insert(noted, lack);
+    }
+
+    /// Of all that was damaged only this is so still.
+    pub(crate) fn is_damaged_still(&self, noted: &BTreeSet<u64>) {
+        let mut of_damage = self.of_damage.lock().unwrap_or_else(PoisonError::into_inner);
+        of_damage.retain(|at, _| noted.contains(at));
+    }
+
+    /// What is lacking. Of what is damaged only while another leads: until then it may be healed all the same, or this replica be the
+    /// one that is to lead.
+    pub(crate) fn lack(&self, is_led: bool) -> Option<Lack> {
+        let told = *self.lack.lock().unwrap_or_else(PoisonError::into_inner);
+        let of_damage = self.of_damage.lock().unwrap_or_else(PoisonError::into_inner);
+        told.or_else(|| of_damage.values().next().copied().filter(|_| is_led))
     }
 }
 
@@ -169,12 +197,9 @@ mod tests {
             let last = propose(leader, 20).await;
             until(other, last).await;
             leader.purge(last - 5).unwrap();
-            leader.tell_gone().await.unwrap();
             net.0.lock().unwrap().insert(3, heard);
             let told = async {
                 while away.lack().is_none() {
-                    // The engine may put it off while entries are on their way, as a leader does each time that it lets go of some.
-                    leader.tell_gone().await.unwrap();
                     tokio::time::sleep(Duration::from_millis(50)).await;
                 }
             };

@@ -205,6 +205,11 @@ impl LogCopy {
         Ok(())
     }
 
+    /// The term of its last entry; 0: it has none.
+    pub(crate) fn term(&self) -> u64 {
+        self.term
+    }
+
     /// Who votes by what is copied, and in which term that ends.
     pub(crate) fn voters(&self) -> Voters {
         Voters { term: self.term, members: self.members.clone() }

@@ -28,7 +28,7 @@ use super::reentry::re_enter;
 use super::runtime::Runtime;
 use super::settings::settings;
 use super::standing::Standing;
-use super::state::{Engine, State};
+use super::state::{Engine, State, tell_gone};
 use super::storage::Storage;
 use super::types::Types;
 
@@ -216,19 +216,24 @@ async fn begin<S: Apply>(setting: Setting<S>) -> Result<(Engine<S>, Vec<AbortHan
         storage: Arc::downgrade(&storage),
         network: network.clone(),
         standing: Arc::clone(&standing),
-        gone,
+        gone: Arc::clone(&gone),
         behind,
+        campaigns_from: tokio::time::Instant::now() + if yields { YIELDS } else { Duration::ZERO },
     };
     beside.push(tokio::spawn(heal(healing)).abort_handle());
+    beside.push(tokio::spawn(tell_gone(engine.clone(), gone)).abort_handle());
     if standing.is_dirty() {
         let (engine, storage) = (engine.clone(), Arc::downgrade(&storage));
         let entering = re_enter(node, engine, storage, network.clone(), standing);
         beside.push(tokio::spawn(entering).abort_handle());
     } else if yields && !is_alone {
-        let engine = engine.clone();
+        let (engine, storage) = (engine.clone(), Arc::downgrade(&storage));
         let yielding = async move {
             tokio::time::sleep(YIELDS).await;
-            engine.runtime_config().elect(true);
+            // Who has lost some of its log campaigns once that is healed.
+            if storage.upgrade().is_none_or(|storage| storage.is_whole()) {
+                engine.runtime_config().elect(true);
+            }
         };
         beside.push(tokio::spawn(yielding).abort_handle());
     } else {

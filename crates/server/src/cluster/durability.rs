@@ -4,7 +4,7 @@
 //! found beside the engine: the leader asks every voter how far *its* log is durable there. A voter knows
 //! that its log is the leader's up to an entry if it has an entry of the leader's own term behind it or
 //! there: only that leader makes such, and whatever follows what it follows. So no answer depends on
-//! what the engine remembers of a replica, and one that came late is still true.
+//! what the engine remembers of a replica. A voter is asked one thing at a time, and counts by what it said last.
 //!
 //! **Guarded**: with no more healthy voters than a bare majority, one power cut beside the failure that
 //! there is already would be a majority's. So what is committed is not called so before it is durable on a
@@ -224,14 +224,13 @@ impl Leading {
         self.report(node, through);
     }
 
-    /// So far a voter has this leader's log on its disk; none: what it said before does not hold any more.
+    /// So far a voter has this leader's log on its disk, be it less than it said before: a start may have cut off what was damaged, or
+    /// another log been put in its place. None: nothing that it said holds any more.
     fn report(&mut self, node: u64, through: Option<u64>) {
-        let Some(through) = through else {
-            self.reports.remove(&node);
-            return;
-        };
-        let report = self.reports.entry(node).or_insert(through);
-        *report = through.max(*report);
+        match through {
+            Some(through) => drop(self.reports.insert(node, through)),
+            None => drop(self.reports.remove(&node)),
+        }
     }
 
     /// Whether another was heard lately, and votes.
@@ -468,9 +467,10 @@ mod tests {
         leading.hear(2, Some((Some(60), WELL)), now);
         leading.hear(3, Some((Some(60), WELL)), now);
         leading.hear(2, Some((None, WELL)), now);
+        leading.hear(3, Some((Some(29), WELL)), now);
         // Who is not heard takes nothing back.
         leading.hear(3, None, now);
-        assert_eq!(leading.reports, BTreeMap::from([(3, 60)]));
+        assert_eq!(leading.reports, BTreeMap::from([(3, 29)]));
     }
 
     /// A leader whose log grows by an entry each 100 ms, and is durable on three disks `late` behind that: what it

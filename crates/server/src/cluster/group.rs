@@ -29,7 +29,7 @@ use super::receiver::Receiver;
 use super::record::{HEAD_BYTES, from_log, to_log};
 use super::settings::ELECTION_MS;
 use super::standing::Standing;
-use super::state::{Engine, Leadership, Progress, tell_gone};
+use super::state::{Engine, Leadership, Progress};
 use super::storage::Storage;
 use super::types::Payload;
 use super::watch;
@@ -390,7 +390,8 @@ impl<S: Apply> Group<S> {
     }
 
     /// Takes everything up to an entry out of the log: it is in a snapshot that is durable, and nobody
-    /// reads it any more. Room is freed in whole segments. Waits for the disk. The engine is to be [told](Group::tell_gone).
+    /// reads it any more. Room is freed in whole segments. Waits for the disk. The engine is told of it, so that it tells replicas that
+    /// lack it.
     ///
     /// # Errors
     /// [`Error::Log`], [`Error::Disk`]: how much is gone is found at the next open.
@@ -400,14 +401,6 @@ impl<S: Apply> Group<S> {
     pub fn purge(&self, index: u64) -> Result<()> {
         assert!(self.applied() >= Some(index), "only what is applied is taken out of a log");
         self.gone.purge(&self.storage, index)
-    }
-
-    /// Has the engine know what is gone from the log, so that it tells replicas that lack it.
-    ///
-    /// # Errors
-    /// [`Error::Stopped`].
-    pub async fn tell_gone(&self) -> Result<()> {
-        tell_gone(&self.engine, &self.gone).await
     }
 
     /// The runtime that the engine runs on, in a thread of its own. What is spawned there is near to

@@ -16,10 +16,10 @@ use std::ops::{Range, RangeInclusive};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use openraft::RaftState;
 use openraft::async_runtime::WatchReceiver;
-use openraft::{RaftState, ServerState};
 use plimsoll_log::Error as LogError;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::apply::Apply;
 use super::behind::{Behind, Lack};
@@ -29,7 +29,7 @@ use super::message::{Answer, AskEntries, Request};
 use super::network::Network;
 use super::record::{self, from_log, to_log};
 use super::standing::Standing;
-use super::state::{Engine, tell_gone};
+use super::state::Engine;
 use super::storage::Storage;
 use super::types::{Entry, LogId, Types};
 
@@ -37,6 +37,8 @@ use super::types::{Entry, LogId, Types};
 const REST_AFTER_FAILURE: Duration = Duration::from_secs(2);
 /// What all others have let go of is soon covered here too, most often: only after so long must the replica be seeded for it.
 const GOES_WITHIN: Duration = Duration::from_secs(5);
+/// An engine that takes longer to say what it knows waits for the disk, or for what is healed.
+const KNOWN_WITHIN: Duration = Duration::from_secs(1);
 /// Bytes of entries that are given at once, at most, and the entry that goes beyond: a frame has room for them.
 const BYTES_MAX: usize = 4 << 20;
 
@@ -49,6 +51,8 @@ pub(crate) struct Healing<S: Apply> {
     pub(crate) standing: Arc<Standing>,
     pub(crate) gone: Arc<Gone>,
     pub(crate) behind: Arc<Behind>,
+    /// Until then others campaign first.
+    pub(crate) campaigns_from: Instant,
 }
 
 /// What became of an entry that could not be read.
@@ -59,6 +63,16 @@ enum Tended {
     Already,
     /// It is not in the log any more.
     Gone,
+}
+
+/// What was given of entries that were asked for.
+enum Given {
+    Entries(Vec<Entry>),
+    /// Who has let go of it for good, and how far, if that is so.
+    Nobody {
+        gone: Option<(u64, u64)>,
+        why: String,
+    },
 }
 
 /// Heals whatever is noted, as long as the group lives.
@@ -84,6 +98,8 @@ pub(crate) async fn heal<S: Apply>(healing: Healing<S>) {
             if found.has_ended {
                 return;
             }
+            healing.behind.is_damaged_still(&found.open);
+            since.retain(|noted, _| found.open.contains(noted));
             let next = failed.and_then(|failed| found.open.range(failed + 1..).next());
             next.or_else(|| found.open.first()).copied()
         };
@@ -98,12 +114,11 @@ pub(crate) async fn heal<S: Apply>(healing: Healing<S>) {
             }
             continue;
         };
-        healing.engine.runtime_config().elect(false);
+        healing.may_campaign(false);
         let is_late = since.get(&noted).is_some_and(|at: &Instant| at.elapsed() >= GOES_WITHIN);
         match healing.tend(noted, &others, is_late).await {
             Ok(tended) => {
                 failed = None;
-                since.remove(&noted);
                 match tended {
                     Tended::Healed(records) => {
                         tracing::info!(noted, records, "damaged records of the log are healed");
@@ -122,13 +137,22 @@ pub(crate) async fn heal<S: Apply>(healing: Healing<S>) {
             }
         }
         let Some(storage) = healing.storage.upgrade() else { return };
-        if storage.is_whole() && !healing.standing.is_dirty() {
-            healing.engine.runtime_config().elect(true);
+        let is_lasting = since.values().any(|at| at.elapsed() >= GOES_WITHIN);
+        storage.wounds.set_lasting(is_lasting);
+        if storage.is_whole() {
+            healing.may_campaign(true);
         }
     }
 }
 
 impl<S: Apply> Healing<S> {
+    /// Says whether it campaigns, where that depends on its log only.
+    fn may_campaign(&self, campaigns: bool) {
+        let has_failed = self.storage.upgrade().is_none_or(|storage| storage.disk.has_failed());
+        let may = !self.standing.is_dirty() && !has_failed && Instant::now() >= self.campaigns_from;
+        self.engine.runtime_config().elect(campaigns && may);
+    }
+
     /// Heals the segment that has this entry; where it cannot be, and that `is_late`, the replica is to be seeded.
     async fn tend(&self, noted: u64, others: &[u64], is_late: bool) -> Result<Tended> {
         let find = move |storage: &Storage| Ok(storage.log.find_damage(to_log(noted))?);
@@ -151,13 +175,16 @@ impl<S: Apply> Healing<S> {
             Err(why) => {
                 if is_late && matches!(why, Error::Log(LogError::Corrupt(_))) {
                     let leader = self.engine.metrics().borrow_watched().current_leader;
-                    self.is_lost(leader.or(others.first().copied()), noted);
+                    self.is_lost(noted, leader.or(others.first().copied()), noted);
                 }
                 return Err(why);
             }
         };
+        // What was let go of, and is in the segment still, nobody has, nor is it needed.
+        let purged = self.storage()?.identity.known().purged.map_or(0, |last| to_log(last.index));
+        let damaged: Vec<_> = damaged.into_iter().filter(|found| *found.end() > purged).collect();
         for records in &damaged {
-            self.fetch(records, others, is_late).await?;
+            self.fetch(noted, records, others, is_late).await?;
         }
         self.block(move |storage| {
             let record = |index| {
@@ -197,7 +224,6 @@ impl<S: Apply> Healing<S> {
         };
         let gone = Arc::clone(&self.gone);
         self.block(move |storage| gone.purge_unread(storage, last)).await?;
-        tell_gone(&self.engine, &self.gone).await?;
         Ok(true)
     }
 
@@ -205,6 +231,7 @@ impl<S: Apply> Healing<S> {
     /// many as a frame has room for.
     async fn fetch(
         &self,
+        noted: u64,
         records: &RangeInclusive<u64>,
         others: &[u64],
         is_late: bool,
@@ -219,15 +246,30 @@ impl<S: Apply> Healing<S> {
         {
             return Ok(());
         }
-        let at = self.storage()?.tail().last().map_or(behind, |last| behind.min(last.index));
-        let Some(proof) = known(&self.engine, self.storage()?, at).await? else {
+        let last = self.storage()?.tail().last();
+        let at = last.map_or(behind, |last| behind.min(last.index));
+        // Where the log is to be cut off the engine waits for what is fetched here.
+        let proof = match last.filter(|last| last.index == at) {
+            None => known(&self.engine, self.storage()?, at).await?.or(last),
+            last => last,
+        };
+        let Some(proof) = proof else {
             return Err(Error::NotHealed {
-                why: "what follows it in the log is not known now: that is changing".to_owned(),
+                why: "its log has no entry that can be read".to_owned(),
             });
         };
         let end = proof.index.max(behind);
         while first < behind {
-            let entries = self.fetch_some(first..end, proof, others, is_late).await?;
+            let given = self.fetch_some(first..end, proof, others).await?;
+            let entries = match given {
+                Given::Entries(entries) => entries,
+                Given::Nobody { gone, why } => {
+                    if let Some((node, through)) = gone.filter(|_| is_late) {
+                        self.is_lost(noted, Some(node), through);
+                    }
+                    return Err(Error::NotHealed { why });
+                }
+            };
             first += entries.len() as u64;
             if !self.storage()?.wounds.give(entries, cuts) {
                 return Err(Error::NotHealed {
@@ -239,13 +281,7 @@ impl<S: Apply> Healing<S> {
     }
 
     /// Asks one node after the other for the first of these.
-    async fn fetch_some(
-        &self,
-        wanted: Range<u64>,
-        proof: LogId,
-        others: &[u64],
-        is_late: bool,
-    ) -> Result<Vec<Entry>> {
+    async fn fetch_some(&self, wanted: Range<u64>, proof: LogId, others: &[u64]) -> Result<Given> {
         let first = wanted.start;
         let request = Request::Give(AskEntries { first, end: wanted.end, proof });
         let leader = self.engine.metrics().borrow_watched().current_leader;
@@ -253,7 +289,7 @@ impl<S: Apply> Healing<S> {
         for &node in others {
             match self.network.ask(node, &request).await {
                 Ok(Answer::Given(entries)) if are_of(&entries, &wanted, proof) => {
-                    return Ok(entries);
+                    return Ok(Given::Entries(entries));
                 }
                 Ok(Answer::LetGo(through)) if through >= first && leader == Some(node) => {
                     (gone, is_given_by_leader) = (Some((node, through)), true);
@@ -269,29 +305,21 @@ impl<S: Apply> Healing<S> {
             }
         }
         // Who is away may have it; but a leader can give all that it lets go of, in another form.
-        let why = match gone.filter(|_| is_given_by_leader || !is_one_away) {
-            Some((node, through)) => {
-                if is_late {
-                    self.is_lost(Some(node), through);
-                }
+        let gone = gone.filter(|_| is_given_by_leader || !is_one_away);
+        let why = match gone {
+            Some((node, _)) => {
                 format!("node {node} has let go of entry {first}, and no other gives it")
             }
             None => format!("nobody who answers gives entry {first}"),
         };
-        Err(Error::NotHealed { why })
+        Ok(Given::Nobody { gone, why })
     }
 
-    /// What is damaged cannot be healed by entry: whoever opened this replica is told that it must be seeded. Not
-    /// while it leads: then nobody else need have all that it has. Nor while nobody does: it would be in doubt by it, which
-    /// only a leader ends, and the others may need its vote to have one.
-    fn is_lost(&self, from: Option<u64>, through: u64) {
-        let (leads, is_led) = {
-            let metrics = self.engine.metrics();
-            let now = metrics.borrow_watched();
-            (now.state == ServerState::Leader, now.current_leader.is_some())
-        };
-        if let Some(leader) = from.filter(|_| is_led && !leads) {
-            self.behind.learn(Lack { leader, through });
+    /// What is damaged cannot be healed by entry: whoever opened this replica is told that it must be seeded. When it may be is
+    /// another matter (`Group::needed`).
+    fn is_lost(&self, noted: u64, from: Option<u64>, through: u64) {
+        if let Some(leader) = from {
+            self.behind.learn_of_damage(noted, Lack { leader, through });
         }
     }
 
@@ -315,7 +343,7 @@ impl<S: Apply> Healing<S> {
     }
 }
 
-/// The id of an entry that the log has, read or not: the engine has those of all.
+/// The id of an entry that the log has, read or not: the engine has those of all, if it answers.
 async fn known<S: Apply>(
     engine: &Engine<S>,
     storage: Arc<Storage>,
@@ -327,7 +355,9 @@ async fn known<S: Apply>(
         let is_of_this_log = state.log_ids.get(last.index) == Some(last);
         state.log_ids.get(index).filter(|_| is_of_this_log)
     };
-    let known = engine.with_raft_state(known).await;
+    let Ok(known) = timeout(KNOWN_WITHIN, engine.with_raft_state(known)).await else {
+        return Ok(None);
+    };
     known.map_err(|why| Error::Stopped { why: why.to_string() })
 }
 

@@ -108,7 +108,7 @@ mod watch;
 mod wounds;
 
 pub use self::apply::{Apply, Stop};
-pub use self::behind::Lack;
+pub use self::behind::{Lack, Needed};
 pub use self::carrier::{Answered, Carrier, Nobody, Unreached};
 pub(crate) use self::copy::{Copied, LogCopy, end_of};
 pub use self::durability::Unwell;

@@ -4,7 +4,7 @@ use openraft::async_runtime::WatchReceiver;
 use plimsoll_log::Ack;
 
 use super::apply::Apply;
-use super::behind::{Lack, is_lacking};
+use super::behind::{Lack, Needed, is_lacking};
 use super::error::Result;
 use super::generation::Newer;
 use super::group::Group;
@@ -76,10 +76,32 @@ impl<S: Apply> Group<S> {
         self.network.generation.newer()
     }
 
-    /// What this replica lacks and its leader has let go of, if that has said so: it must be seeded.
+    /// What this replica lacks and its leader has let go of, if that has said so, or what of it is damaged, and nobody gives by
+    /// entry: it must be seeded.
     #[must_use]
     pub fn lack(&self) -> Option<Lack> {
-        self.behind.lack()
+        self.behind.lack(self.is_led())
+    }
+
+    /// Whether another leads, and is heard.
+    fn is_led(&self) -> bool {
+        self.leader().is_some_and(|leader| leader != self.node)
+    }
+
+    /// How far a log must go that is to come in the place of this one's, by now. `None`: that is not needed any more, or not now:
+    /// this replica leads; or nobody does, whom the others may need its vote for, and it would be in doubt.
+    #[must_use]
+    pub fn needed(&self) -> Option<Needed> {
+        let lack = self.lack()?;
+        if !self.is_led() && !self.behind.takes_none() {
+            return None;
+        }
+        let last = self.storage.tail().last();
+        // The engine counts from 0.
+        Some(Needed {
+            through: lack.through + 1,
+            ends: last.map_or((0, 0), |last| (last.leader_id.term, last.index + 1)),
+        })
     }
 
     /// Whether this replica leads, and another that answered lately lacks this entry.

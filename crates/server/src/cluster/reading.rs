@@ -98,6 +98,12 @@ impl<S: Apply> Group<S> {
         (wounds.healed(), wounds.watch().borrow().open.len() as u64)
     }
 
+    /// Whether something of the log is damaged that nobody has given in seconds: where this replica leads, another had better.
+    #[must_use]
+    pub fn is_damaged(&self) -> bool {
+        self.storage.wounds.are_lasting()
+    }
+
     /// How many damaged stretches are not in the log any more, and were not healed before: let go of, or cut off.
     #[must_use]
     pub fn gone_damaged(&self) -> u64 {

@@ -25,6 +25,7 @@ use super::record::{self, from_log};
 use super::standing::Standing;
 use super::state::{Engine, Progress, State};
 use super::storage::Storage;
+use super::types::LogId;
 use super::watch;
 
 /// Bytes of entries that are read at once.
@@ -128,17 +129,58 @@ impl Recovered {
         &self.recovery
     }
 
-    /// Reads all that the engine is to read at its start, which cannot ask others for what is damaged.
+    /// Reads all that is to be applied at a start, where others cannot be asked for what is damaged.
     ///
     /// # Errors
     /// The first damage.
     pub(crate) fn check_readable(&self) -> Result<()> {
-        let mut next = self.start.as_ref().map_or(0, |start| start.index().saturating_add(1));
+        self.read_all(self.start.as_ref().map_or(0, |start| start.index().saturating_add(1)))
+    }
+
+    fn read_all(&self, from: u64) -> Result<()> {
+        let mut next = from;
         loop {
             let entries = self.storage.read(next..u64::MAX, PIECE_BYTES)?;
             let Some(last) = entries.last() else { return Ok(()) };
             next = last.log_id.index + 1;
         }
+    }
+
+    /// Lets go of what is damaged before the snapshot, and all before it, as far as that is covered, up to this entry. The engine reads
+    /// the first entry that there is at its start, and where terms change, and cannot ask others. Waits for the disk.
+    ///
+    /// # Errors
+    /// [`Error::Log`], also where it may come to damage before the snapshot all the same; [`Error::Disk`].
+    pub(crate) fn let_go_of_damage(&self, covered: Option<u64>) -> Result<()> {
+        let storage = &self.storage;
+        let Some(applied) = self.start.as_ref().map(|start| start.applied) else { return Ok(()) };
+        let first = storage.identity.known().purged.map_or(0, |purged| purged.index + 1);
+        if first > applied.index || self.is_of_one_term(first) {
+            return Ok(());
+        }
+        let within = covered.map_or(first..first, |covered| first..covered + 1);
+        let first = match storage.behind_damage(within)? {
+            None => first,
+            Some(behind) => {
+                // The snapshot says what its last is, though that cannot be read.
+                let snapshots = Some(applied).filter(|applied| covered == Some(applied.index));
+                let Some(through) = behind.or(snapshots) else { return self.read_all(first) };
+                tracing::warn!(through = through.index, "what is damaged of the log is let go of");
+                storage.purge(through)?;
+                through.index + 1
+            }
+        };
+        match self.is_of_one_term(first) {
+            true => Ok(()),
+            false => self.read_all(first),
+        }
+    }
+
+    /// Whether the entry can be read, and is of the term of the last: then the engine reads no other between them.
+    fn is_of_one_term(&self, first: u64) -> bool {
+        let term = |id: LogId| id.leader_id.term;
+        let found = self.storage.look_up(first).ok().flatten().map(|entry| term(entry.log_id));
+        found.is_some() && found == self.storage.tail().last().map(term)
     }
 
     /// Waits until all that was found is durable, and asks for that.

@@ -8,20 +8,21 @@
 //! durable; the engine learns what is committed from the first entry of a term, and applies the log
 //! from there on.
 
-use std::fmt;
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::{Stream, TryStreamExt};
+use openraft::async_runtime::WatchReceiver;
 use openraft::entry::RaftEntry;
 use openraft::storage::{
     EntryResponder, RaftSnapshotBuilder, RaftStateMachine, Snapshot, SnapshotMeta,
 };
 use openraft::type_config::alias::{SnapshotMetaOf, SnapshotOf};
 use openraft::{EntryPayload, OptionalSend, Raft};
+use tokio::time::sleep;
 
 use super::apply::Apply;
-use super::error::{Error, Result};
 use super::gone::Gone;
 use super::place::Place;
 use super::types::{Answer, Entry, LogId, StoredMembers, Types};
@@ -37,19 +38,34 @@ pub struct Leadership {
     pub since: u64,
 }
 
+/// How long the engine may take until it is asked again.
+const ASK_AGAIN: Duration = Duration::from_millis(50);
+
 /// The engine, with what it applies entries to.
 pub(crate) type Engine<S> = Raft<Types, State<S>>;
 
-/// Has the engine know what is gone from the log, so that it tells replicas that lack it.
-pub(crate) async fn tell_gone<S: Apply>(engine: &Engine<S>, gone: &Gone) -> Result<()> {
-    let Some(gone) = gone.last() else { return Ok(()) };
-    let stopped = |why: &dyn fmt::Display| Error::Stopped { why: why.to_string() };
-    engine.trigger().snapshot().await.map_err(|why| stopped(&why))?;
-    let mut known = engine.metrics();
-    while known.borrow_and_update().snapshot < Some(gone) {
-        known.changed().await.map_err(|why| stopped(&why))?;
+/// Has the engine know what is gone from the log, whenever more is, so that it tells replicas that lack it. Nobody waits for
+/// that: the engine may wait for what is to be healed, and who heals lets go. Ends with the engine.
+pub(crate) async fn tell_gone<S: Apply>(engine: Engine<S>, gone: Arc<Gone>) {
+    let (mut goes, metrics) = (gone.watch(), engine.metrics());
+    loop {
+        let gone = *goes.borrow_and_update();
+        let (snapshot, purged) = {
+            let known = metrics.borrow_watched();
+            (known.snapshot, known.purged)
+        };
+        let asked = match gone {
+            Some(_) if snapshot < gone => engine.trigger().snapshot().await,
+            Some(gone) if purged < Some(gone) => engine.trigger().purge_log(gone.index).await,
+            _ if goes.changed().await.is_ok() => continue,
+            _ => return,
+        };
+        if asked.is_err() {
+            return;
+        }
+        // What it is asked for while it does the same is left, or put off.
+        sleep(ASK_AGAIN).await;
     }
-    engine.trigger().purge_log(gone.index).await.map_err(|why| stopped(&why))
 }
 
 /// How far entries are applied.

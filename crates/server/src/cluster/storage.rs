@@ -250,6 +250,27 @@ impl Storage {
         }
     }
 
+    /// The first entry behind the last of these that are damaged, if one of these is; `None` where none is damaged. Reads the disk, and
+    /// nothing is noted.
+    pub(crate) fn behind_damage(&self, range: Range<u64>) -> Result<Option<Option<LogId>>> {
+        let (mut reader, mut found) = (None, None);
+        for index in range.start..range.end.min(self.tail().next_index()) {
+            let mut from = match reader.take() {
+                Some(reader) => reader,
+                None => self.log.read_from(to_log(index))?,
+            };
+            match next_of(&mut from, index) {
+                Ok(entry) => {
+                    found = found.map(|behind: Option<LogId>| behind.or(Some(entry.log_id)));
+                    reader = Some(from);
+                }
+                Err(why) if why.damaged_from().is_some() => found = Some(None),
+                Err(why) => return Err(why),
+            }
+        }
+        Ok(found)
+    }
+
     /// These entries, if all are in memory.
     pub(crate) fn in_memory(&self, range: Range<u64>) -> Option<Vec<Entry>> {
         let tail = self.tail();

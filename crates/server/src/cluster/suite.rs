@@ -25,6 +25,7 @@ use plimsoll_simdisk::SimDir;
 use plimsoll_sync::Dir;
 
 use super::apply::{Apply, Stop};
+use super::gone::Gone;
 use super::log_store::LogStore;
 use super::record::to_log;
 use super::state::{Progress, State};
@@ -110,7 +111,12 @@ fn store(first_index: u64, promise: Ack) -> LogStore {
 }
 
 fn machine() -> WithSnapshot {
-    WithSnapshot(State::new(Nothing, None, Arc::default(), watch::Sender::new(Progress::default())))
+    WithSnapshot(State::new(
+        Nothing,
+        None,
+        Arc::new(Gone::new(None)),
+        watch::Sender::new(Progress::default()),
+    ))
 }
 
 fn run<T>(test: impl Future<Output = T>) -> T {

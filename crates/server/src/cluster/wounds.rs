@@ -4,7 +4,7 @@
 //! A replica with a wound does not campaign, and what its disk has does not count for D.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::types::Entry;
@@ -21,6 +21,8 @@ pub(crate) struct Wounds {
     gone: AtomicU64,
     /// How often entries were cut off.
     cuts: AtomicU64,
+    /// Something was noted some seconds ago, and nobody has given it.
+    are_lasting: AtomicBool,
 }
 
 /// What was found.
@@ -37,8 +39,8 @@ pub(crate) struct Found {
 impl Default for Wounds {
     fn default() -> Self {
         let (found, given) = (watch::Sender::new(Found::default()), Mutex::default());
-        let (healed, gone, cuts) = Default::default();
-        Self { found, given, healed, gone, cuts }
+        let (healed, gone, cuts, are_lasting) = Default::default();
+        Self { found, given, healed, gone, cuts, are_lasting }
     }
 }
 
@@ -51,6 +53,15 @@ impl Wounds {
     /// Whether there is anything that cannot be read.
     pub(crate) fn are_open(&self) -> bool {
         !self.found.borrow().open.is_empty()
+    }
+
+    /// Says whether something that was noted lasts.
+    pub(crate) fn set_lasting(&self, are_lasting: bool) {
+        self.are_lasting.store(are_lasting, Ordering::Relaxed);
+    }
+
+    pub(crate) fn are_lasting(&self) -> bool {
+        self.are_lasting.load(Ordering::Relaxed) && self.are_open()
     }
 
     pub(crate) fn watch(&self) -> watch::Receiver<Found> {

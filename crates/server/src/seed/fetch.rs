@@ -9,23 +9,25 @@ use crate::broker::aside::{Aside, Given};
 use crate::broker::seeded::{Stage, clear_but_chapters};
 use crate::broker::{GROUPS, layout};
 use crate::chapter::{Manifest, Mirror};
+use crate::cluster::Needed;
 
 /// How often all but the runs is begun again, where something went before it was read.
 const ROUNDS_MAX: u32 = 20;
 /// The same, where it looks damaged, as it may while it is written: then another node is asked.
 const DAMAGED_MAX: u32 = 1;
 
-/// Fetches a shard from the directory of another node, so far that its log has this entry, as the shard counts. What this node
+/// Fetches a shard from the directory of another node, as far as is needed when the log is begun with. What this node
 /// has of it already is read here. On return all of it is durable, and is put in place by the next start. If it
 /// fails what was fetched of chapters is found by the next call.
 ///
 /// # Errors
-/// [`Error`]: [`Error::NoMore`] where the other node does not have so much.
+/// [`Error`]: [`Error::NoMore`] where the other node does not have so much; [`Error::NotNow`] where nothing is needed, at the beginning or
+/// in the end.
 pub fn fetch(
     remote: &Arc<dyn Dir>,
     root: &Arc<dyn Dir>,
     number: u32,
-    through: u64,
+    needs: &dyn Fn() -> Option<Needed>,
     tell: &mut dyn FnMut(Progress) -> bool,
 ) -> Result<(), Error> {
     let has_chapters = number != GROUPS;
@@ -47,36 +49,40 @@ pub fn fetch(
         mirror = Some(opened);
     }
     let (mut rounds_left, mut damaged_left) = (ROUNDS_MAX, DAMAGED_MAX);
-    let (last, manifest) = loop {
+    let (ends, needed, manifest) = loop {
+        let needed = needs().ok_or(Error::NotNow)?;
         match take(&source, &given, mirror.as_mut(), tell) {
             Err(why) if went(&why) && rounds_left > 0 => rounds_left -= 1,
             Err(why) if looks_damaged(&why) && damaged_left > 0 => damaged_left -= 1,
-            taken => break taken?,
+            Err(why) => return Err(why),
+            Ok((ends, manifest)) => break (ends, needed, manifest),
         }
     };
-    if last < through {
+    if ends.1 < needed.through || ends < needed.ends {
         return Err(Error::NoMore);
     }
     if let Some((mirror, manifest)) = mirror.as_mut().zip(manifest) {
         mirror.free(&manifest).map_err(Error::of_chapters(number))?;
     }
+    needs().ok_or(Error::NotNow)?;
     Ok(Stage::Given.write(&**root, number)?)
 }
 
-/// Takes log, snapshot, and the runs that came since, so that they fit together: how far the log goes, and the manifest.
+/// Takes log, snapshot, and the runs that came since, so that they fit together: where the log ends, and the manifest.
 fn take(
     source: &Source,
     given: &Arc<dyn Dir>,
     mut mirror: Option<&mut Mirror>,
     tell: Tell<'_>,
-) -> Result<(u64, Option<Manifest>), Error> {
+) -> Result<((u64, u64), Option<Manifest>), Error> {
     clear_but_chapters(&**given, source.number)?;
     let mut taken = Taken::begin(source.clone(), given, tell)?;
     taken.go_on(mirror.as_deref_mut(), tell)?;
+    let ends = taken.ends();
     let (of_head, _, manifest) = taken.finish(mirror.as_deref())?;
     if of_head.state == 0 && of_head.first > 1 {
         // It was cut between the two looks.
         return Err(Error::TooFast { what: "its log lets go of what is not read yet" });
     }
-    Ok((of_head.last, manifest))
+    Ok((ends, manifest))
 }

@@ -137,6 +137,10 @@ async fn give(node: &Arc<Node>, number: u32, lack: Lack, ends: &Arc<AtomicBool>)
     others.sort_by_key(|other| *other != lack.leader);
     let mut why = "no other node is connected".to_owned();
     for from in others {
+        if node.needed(number).is_none() {
+            why = "nobody leads".to_owned();
+            break;
+        }
         let giver = Giver { node: Arc::clone(node), from, ends: Arc::clone(ends) };
         node.say_seeding(number, format!("being seeded by node {from}"));
         tracing::info!(
@@ -144,9 +148,7 @@ async fn give(node: &Arc<Node>, number: u32, lack: Lack, ends: &Arc<AtomicBool>)
             from,
             "it lacks what its leader has let go of: it is seeded"
         );
-        // The engine counts from 0.
-        let through = lack.through + 1;
-        match spawn_blocking(move || from_one(giver, number, through)).await {
+        match spawn_blocking(move || from_one(giver, number)).await {
             Ok(Ok(())) => {
                 node.say_seeding(number, "given, and to be put in place".to_owned());
                 return true;
@@ -171,7 +173,7 @@ async fn give(node: &Arc<Node>, number: u32, lack: Lack, ends: &Arc<AtomicBool>)
     false
 }
 
-fn from_one(giver: Giver, number: u32, through: u64) -> Result<(), Error> {
+fn from_one(giver: Giver, number: u32) -> Result<(), Error> {
     let (node, from, ends) = (Arc::clone(&giver.node), giver.from, Arc::clone(&giver.ends));
     let remote: Arc<dyn plimsoll_sync::Dir> = Arc::new(Remote::of(Arc::new(giver)));
     let (mut lacking, mut copied, mut log, mut said) = (0, 0, 0, Instant::now());
@@ -189,5 +191,5 @@ fn from_one(giver: Giver, number: u32, through: u64) -> Result<(), Error> {
         }
         !ends.load(Ordering::Relaxed) && !node.is_short_of_room()
     };
-    fetch(&remote, node.root(), number, through, &mut tell)
+    fetch(&remote, node.root(), number, &|| node.needed(number), &mut tell)
 }

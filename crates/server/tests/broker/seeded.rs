@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use plimsoll_server::backup::Error;
+use plimsoll_server::cluster::Needed;
 use plimsoll_server::seed::fetch;
 use plimsoll_simdisk::SimDir;
 use plimsoll_sync::{Crash, Dir};
@@ -16,6 +17,10 @@ const SAMPLED: usize = 2;
 
 fn dir(disk: &Arc<SimDir>) -> Arc<dyn Dir> {
     Arc::clone(disk) as _
+}
+
+fn needs(through: u64) -> Option<Needed> {
+    Some(Needed { through, ends: (0, 0) })
 }
 
 /// Systems that died at moments of what is done with a disk.
@@ -56,7 +61,7 @@ fn after_a_crash_at_any_moment_a_shard_that_is_given_is_the_old_one_or_the_new()
     assert!(old_records.len() < new_records.len() && new_records.starts_with(&old_records));
 
     let left = crashes(&old);
-    fetch(&dir(&giver), &dir(&old), SHARED, 60, &mut |_| true).unwrap();
+    fetch(&dir(&giver), &dir(&old), SHARED, &|| needs(60), &mut |_| true).unwrap();
     // From here on it is the new one.
     let given_at = left.lock().unwrap().1.len();
     let mut broker = Broker::open(&old, chapters_of(1500));
@@ -87,7 +92,8 @@ fn a_giver_that_has_no_more_gives_nothing_and_what_there_was_stays() {
     let records = broker.consume("orders", UNCOMMITTED);
     let behind = Arc::new(giver.crash(Crash::Process, 0));
     broker.close();
-    let refused = fetch(&dir(&giver), &dir(&behind), SHARED, 1 << 20, &mut |_| true).unwrap_err();
+    let refused =
+        fetch(&dir(&giver), &dir(&behind), SHARED, &|| needs(1 << 20), &mut |_| true).unwrap_err();
     assert!(matches!(refused, Error::NoMore), "{refused}");
     let mut broker = Broker::open(&behind, chapters_of(1500));
     assert_eq!(broker.consume("orders", UNCOMMITTED), records);
@@ -118,7 +124,7 @@ fn what_a_giver_without_a_snapshot_gives_is_its_whole_log() {
     let names = behind.list().unwrap();
     assert!(names.iter().any(|name| name == "state-2"), "{names:?}");
     let left = crashes(&behind);
-    fetch(&dir(&giver), &dir(&behind), SHARED, 20, &mut |_| true).unwrap();
+    fetch(&dir(&giver), &dir(&behind), SHARED, &|| needs(20), &mut |_| true).unwrap();
     broker.close();
     let given_at = left.lock().unwrap().1.len();
     let mut broker = Broker::open(&behind, unsynced());
