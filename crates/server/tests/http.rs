@@ -280,6 +280,22 @@ fn whoever_waits_is_told_that_the_topic_went_or_that_the_broker_stops() {
     assert!([0, 503].contains(&status), "{status} {body}");
 }
 
+/// A supervisor that got no answer took the broker for dead.
+#[test]
+fn whoever_asks_how_it_is_is_answered_however_many_others_say_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let broker = Broker::open(dir.path());
+    let silent: Vec<_> = (0..300).map(|_| TcpStream::connect(broker.http).unwrap()).collect();
+    let mut stream = TcpStream::connect(broker.http).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    stream
+        .write_all(b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        .unwrap();
+    assert_eq!(read_answer(&mut stream).0, 200);
+    drop(silent);
+    broker.close();
+}
+
 #[test]
 fn metrics_count_what_clients_ask_and_what_they_are_told() {
     let dir = tempfile::tempdir().unwrap();

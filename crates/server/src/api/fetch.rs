@@ -314,7 +314,8 @@ fn begin<'a>(
         return Err(beyond);
     }
     if *last_epoch >= 0 {
-        let ended = offsets::end_of_fetched(at, ends, *last_epoch).ok_or(beyond)?;
+        let ended = offsets::end_of_fetched(at, ends, *last_epoch);
+        let ended = ended.map_err(|code| (code, Some(ends)))?.ok_or(beyond)?;
         if ended.epoch < *last_epoch || ended.end_offset < *from {
             // It has records that are not ours: it is told at once.
             found.is_urgent = true;

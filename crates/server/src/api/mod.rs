@@ -9,6 +9,7 @@
 //! | `replicas.rs` | which brokers have the partitions of a topic that is to be |
 //! | `session.rs` | who asks, of which node |
 //! | `budget.rs` | the memory that requests and answers take, of all clients together |
+//! | `heavy.rs` | what may take a CPU for long, beside others |
 //! | `once.rs` | what a request says twice is answered once |
 //! | `hints.rs` | who leads a partition, beside the error that sends a client there |
 //! | `patience.rs` | how long a client waits for what is done for it |
@@ -30,6 +31,7 @@ mod commits;
 mod configs;
 mod fetch;
 mod groups;
+mod heavy;
 mod hints;
 mod members;
 mod metadata;

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use super::heavy::heavy;
+use super::once::once;
 use super::patience::Patience;
 use super::session::{Located, Session, check_epoch};
 use crate::broker::{DataShard, Ends, Node, Reading};
@@ -14,7 +16,7 @@ use crate::kafka::message::{
     ListedOffsetsTopic, OffsetsForLeaderEpochRequest, OffsetsForLeaderEpochResponse,
 };
 use crate::kafka::records;
-use crate::shard::{Item, Opening};
+use crate::shard::{Item, Opening, Partition};
 
 /// The next offset.
 const LATEST: i64 = -1;
@@ -27,9 +29,10 @@ const MISLEADING_MAX: usize = 16;
 
 pub(super) async fn list(session: Session, request: ListOffsetsRequest) -> ListOffsetsResponse {
     let mut response = ListOffsetsResponse::default();
-    for topic in &request.topics {
-        let mut partitions = Vec::with_capacity(topic.partitions.len());
-        for asked in &topic.partitions {
+    // Each may take a while.
+    for topic in once(&request.topics, |topic| &topic.name) {
+        let mut partitions = Vec::new();
+        for asked in once(&topic.partitions, |asked| asked.partition_index) {
             let partition_index = asked.partition_index;
             let listed = list_one(&session, &topic.name, asked, request.isolation_level).await;
             partitions.push(match listed {
@@ -121,7 +124,8 @@ async fn at_time_in(
             continue;
         }
         // Of the first batch the first records may have been deleted.
-        let found = records::first_since(&batch, first, timestamp, DECOMPRESSED_MAX);
+        let find = move || records::first_since(&batch, first, timestamp, DECOMPRESSED_MAX);
+        let found = heavy(find).await.ok_or(ErrorCode::NotLeaderOrFollower)?;
         if let Some(found) = found.map_err(|_wrong| ErrorCode::CorruptMessage)? {
             return Ok(Some(found));
         }
@@ -163,34 +167,47 @@ fn end_of(session: &Session, topic: &str, asked: &EpochPartition) -> Result<(i32
     if asked.leader_epoch == ends.epoch {
         return Ok((ends.epoch, ends.committed));
     }
-    let end = end_of_epoch(&at, asked.leader_epoch);
+    let end = end_of_epoch(&at, asked.leader_epoch)?;
     Ok(end.filter(|_| asked.leader_epoch < ends.epoch).unwrap_or((-1, -1)))
 }
 
 /// The last epoch that is not above this one, in whatever stay, and where it ended.
-fn end_of_epoch(at: &Located, epoch: i32) -> Option<(i32, i64)> {
+fn end_of_epoch(at: &Located, epoch: i32) -> Result<Option<(i32, i64)>, ErrorCode> {
     let own = {
         let shard = at.shard.replica.lock();
         shard.state.partition(at.opening).and_then(|partition| partition.end_of_epoch(epoch))
     };
-    own.or_else(|| at.stays.end_of_epoch(epoch))
+    match own {
+        Some(own) => Ok(Some(own)),
+        None => at.stays.end_of_epoch(epoch).map_err(|_unknown| ErrorCode::OffsetNotAvailable),
+    }
 }
 
 /// Where the epoch ended that a client fetched last, as Kafka says it to who fetches: if all that are known
 /// are above it, its records have expired up to where the first of those begins. `None` where it has not
 /// begun here.
-pub(super) fn end_of_fetched(at: &Located, ends: Ends, epoch: i32) -> Option<DivergingEpoch> {
+///
+/// # Errors
+/// [`ErrorCode::OffsetNotAvailable`] where this replica has not heard of all of an earlier stay.
+pub(super) fn end_of_fetched(
+    at: &Located,
+    ends: Ends,
+    epoch: i32,
+) -> Result<Option<DivergingEpoch>, ErrorCode> {
     if epoch >= ends.epoch {
         let end_offset = ends.committed;
-        return (epoch == ends.epoch).then_some(DivergingEpoch { epoch, end_offset });
+        return Ok((epoch == ends.epoch).then_some(DivergingEpoch { epoch, end_offset }));
     }
     let own = {
         let shard = at.shard.replica.lock();
-        shard.state.partition(at.opening)?.begin_of_epochs()
+        shard.state.partition(at.opening).map(Partition::begin_of_epochs)
     };
+    let Some(own) = own else { return Ok(None) };
+    // All stays are known here once this is.
+    let ended = end_of_epoch(at, epoch)?;
     let begin = || (epoch, at.stays.begin_of_epochs().unwrap_or(own).max(ends.start));
-    let (epoch, end_offset) = end_of_epoch(at, epoch).unwrap_or_else(begin);
-    Some(DivergingEpoch { epoch, end_offset })
+    let (epoch, end_offset) = ended.unwrap_or_else(begin);
+    Ok(Some(DivergingEpoch { epoch, end_offset }))
 }
 
 pub(super) async fn delete_records(

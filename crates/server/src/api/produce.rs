@@ -24,8 +24,13 @@ use crate::kafka::message::{
 use crate::kafka::records;
 use crate::shard::{self, Misplaced, Refused};
 
-/// Bytes to which one batch may be decompressed, to look for its keys.
+/// Bytes to which one batch may be decompressed, to look for its keys, and so many times as many as it has if those are fewer, but
+/// these at least. What has more is taken as it is.
 const DECOMPRESSED_MAX: usize = 16 << 20;
+const DECOMPRESSED_TIMES: usize = 64;
+const DECOMPRESSED_LEAST: usize = 64 << 10;
+/// The same of all batches of a request: others wait meanwhile.
+const DECOMPRESSED_IN_ALL: usize = 32 << 20;
 
 /// A batch that waits to be agreed on.
 struct Submitted {
@@ -55,9 +60,10 @@ pub(super) fn produce(session: Session, request: ProduceRequest, version: i16) -
         -1..=1 => None,
         _ => Some(ErrorCode::InvalidRequiredAcks),
     };
-    let submit = |topic: &str, partition: ProducePartition| match refused {
+    let mut decompresses = DECOMPRESSED_IN_ALL;
+    let mut submit = |topic: &str, partition: ProducePartition| match refused {
         Some(code) => Err(Problem::from(code)),
-        None => submit(&session, topic, partition, version, acks != 0),
+        None => submit(&session, topic, partition, version, acks != 0, &mut decompresses),
     };
     let submitted: Vec<(String, Vec<_>)> = topic_data
         .into_iter()
@@ -111,6 +117,7 @@ fn submit(
     partition: ProducePartition,
     version: i16,
     is_answered: bool,
+    decompresses: &mut usize,
 ) -> Result<Submitted, Problem> {
     let at = session.locate(&session.node.topics.catalog(), topic, partition.index)?;
     if at.shard.has_failed() {
@@ -130,7 +137,9 @@ fn submit(
     let batch = Batch::produced(partition.records, version).map_err(wrong)?;
     records::check(&batch).map_err(wrong)?;
     if at.settings.is_compacted {
-        records::check_keys(&batch, DECOMPRESSED_MAX).map_err(wrong)?;
+        let limit = batch.bytes().saturating_mul(DECOMPRESSED_TIMES);
+        let limit = limit.clamp(DECOMPRESSED_LEAST, DECOMPRESSED_MAX).min(*decompresses);
+        *decompresses -= records::check_keys(&batch, limit).map_err(wrong)?;
     }
     let append_time = at.settings.append_timestamps.then(|| session.node.now());
     let bytes = match append_time {

@@ -28,6 +28,10 @@ pub(crate) struct Stay {
     end: i64,
 }
 
+/// This replica does not know all of a stay yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Unknown;
+
 /// Where an offset lies.
 pub(crate) enum Lies<'a> {
     /// In a stay that has ended, which has records from there on.
@@ -107,9 +111,12 @@ impl Stays {
     }
 
     /// The last leader epoch that is not above this one, and the offset at which it ended.
-    pub(crate) fn end_of_epoch(&self, epoch: i32) -> Option<(i32, i64)> {
-        let mut all = self.0.iter().rev();
-        all.find_map(|stay| stay.with(|partition| partition.end_of_epoch(epoch))?)
+    ///
+    /// # Errors
+    /// [`Unknown`]: so far as this replica has applied a stay it may end, or not.
+    pub(crate) fn end_of_epoch(&self, epoch: i32) -> Result<Option<(i32, i64)>, Unknown> {
+        let known = |of: &Partition| of.is_closed().then(|| of.end_of_epoch(epoch));
+        first_known(self.0.iter().rev().map(|stay| stay.with(known).flatten()))
     }
 
     /// The offset at which the oldest leader epoch that is known began.
@@ -137,6 +144,16 @@ impl Stays {
     }
 }
 
+/// The first that says something, of what stays say; of one that says nothing yet, none behind it is asked.
+fn first_known<T>(all: impl Iterator<Item = Option<Option<T>>>) -> Result<Option<T>, Unknown> {
+    for said in all {
+        if let Some(known) = said.ok_or(Unknown)? {
+            return Ok(Some(known));
+        }
+    }
+    Ok(None)
+}
+
 impl Stay {
     /// The same of its records.
     pub(crate) fn reading(&self, reading: Reading) -> Reading {
@@ -147,5 +164,20 @@ impl Stay {
     /// Something of what this replica knows of it.
     pub(crate) fn with<T>(&self, of: impl FnOnce(&Partition) -> T) -> Option<T> {
         self.shard.replica.lock().state.partition(self.opening).map(of)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Where the replica of an earlier stay was behind, its end so far was told as the end of an epoch: consumers took what came behind for
+    /// truncated.
+    #[test]
+    fn what_a_stay_does_not_know_yet_no_older_one_says() {
+        let told = |all: &[Option<Option<i64>>]| first_known(all.iter().copied());
+        assert_eq!(told(&[Some(None), Some(Some(7)), None]), Ok(Some(7)));
+        assert_eq!(told(&[Some(None), None, Some(Some(7))]), Err(Unknown));
+        assert_eq!(told(&[Some(None), Some(None)]), Ok(None));
     }
 }

@@ -1,5 +1,6 @@
 //! [`Http`]: takes connections, reads requests within bounds, and has them answered.
 
+use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
@@ -16,7 +17,7 @@ use hyper::{Method, Request, Response, StatusCode, Version};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
-use tokio::task::JoinSet;
+use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 use tokio_io_timeout::TimeoutStream;
 
@@ -30,7 +31,7 @@ use super::wrong::Wrong;
 use crate::broker::Node;
 use crate::net::Counters;
 
-/// Connections at once: operators and their tools, no crowd.
+/// Connections at once: operators and their tools, no crowd. One more ends the oldest.
 const CONNECTIONS_MAX: usize = 256;
 /// Bytes of a request's head, and headers in it.
 const HEAD_BYTES_MAX: usize = 16 << 10;
@@ -124,12 +125,18 @@ pub(super) async fn take<S: Future<Output = ()> + Send + 'static>(
     grace: Duration,
     serve: impl Fn(TcpStream) -> S,
 ) {
-    let mut connections = JoinSet::new();
+    let (mut connections, mut oldest) = (JoinSet::new(), VecDeque::<AbortHandle>::new());
     while !*stop.borrow() {
-        let may_take = connections.len() < CONNECTIONS_MAX;
         tokio::select! {
-            taken = listener.accept(), if may_take => match taken {
-                Ok((stream, _)) => drop(connections.spawn(serve(stream))),
+            taken = listener.accept() => match taken {
+                Ok((stream, _)) => {
+                    oldest.retain(|connection| !connection.is_finished());
+                    // Who holds many, and asks nothing or waits, keeps nobody from asking how this node is.
+                    if oldest.len() >= CONNECTIONS_MAX && let Some(ended) = oldest.pop_front() {
+                        ended.abort();
+                    }
+                    oldest.push_back(connections.spawn(serve(stream)));
+                }
                 // Of descriptors there are none, or the client is gone.
                 Err(error) => {
                     tracing::debug!(%error, "no connection can be taken");

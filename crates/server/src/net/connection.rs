@@ -21,9 +21,9 @@ use bytes::{Buf, Bytes, BytesMut};
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesOrdered;
 use futures_util::{FutureExt, StreamExt};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, Interest, ReadBuf};
 use tokio::net::TcpStream;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use super::counters::Counters;
 use super::held::Held;
@@ -39,6 +39,9 @@ use crate::kafka::message::ApiVersionsResponse;
 const READ_BYTES: usize = 16 << 10;
 /// Pieces that one writev(2) takes.
 const PIECES_MAX: usize = 1024;
+
+/// How often it is looked whether a client is there that waits for an answer.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// How long a request waits for a node that has not heard yet what there is: less than clients wait for an answer.
 const HEARS: Duration = Duration::from_secs(5);
@@ -134,7 +137,7 @@ impl Connection {
         // It waits once, not anew for each request.
         let mut stopped =
             pin!(async move { stop.wait_for(|is_stopping| *is_stopping).await.is_ok() });
-        let mut is_told = false;
+        let (mut is_told, mut gone_since) = (false, None);
         let mut silence = Silence::begin(self.limits.idle.min(self.limits.stalled));
         loop {
             self.take_requests()?;
@@ -161,10 +164,15 @@ impl Connection {
                 room = self.session.budget.for_request(wanted.unwrap_or(0)), if wanted.is_some() => {
                     self.room = Some(room);
                 }
-                read = read(&mut self.stream, &mut self.received), if may_read => {
-                    let bytes = read?;
-                    self.counters.received(bytes);
-                    self.has_ended = bytes == 0;
+                read = read_if(may_read, &mut self.stream, &mut self.received), if may_read || !is_quiet => {
+                    match read? {
+                        Some(bytes) => {
+                            self.counters.received(bytes);
+                            self.has_ended = bytes == 0;
+                        }
+                        None if gone_since.get_or_insert_with(Instant::now).elapsed() < self.limits.stalled => {}
+                        None => return Err(Ended::Refused("it has gone".to_owned())),
+                    }
                 }
                 // Whoever waits for answers may be silent meanwhile.
                 () = silence.lasts(patience), if may_read => if is_quiet {
@@ -321,6 +329,25 @@ fn refused(why: impl Error) -> Ended {
 thread_local! {
     /// Where what comes first is read to: what is kept of it takes no more room than it has bytes.
     static DESK: RefCell<Box<[u8]>> = RefCell::new(vec![0; READ_BYTES].into());
+}
+
+/// Reads, if it may. Otherwise `None` now and then, once the client sends nothing any more.
+async fn read_if(
+    may_read: bool,
+    stream: &mut TcpStream,
+    received: &mut BytesMut,
+) -> io::Result<Option<usize>> {
+    if may_read {
+        return Ok(Some(read(stream, received).await?));
+    }
+    loop {
+        // Also where there are bytes that are not read yet.
+        let is_gone = stream.ready(Interest::READABLE).await?.is_read_closed();
+        sleep(LOOK).await;
+        if is_gone {
+            return Ok(None);
+        }
+    }
 }
 
 /// Waits for bytes; takes no room before there are some.

@@ -17,9 +17,10 @@ use plimsoll_server::kafka::frame::Header;
 use plimsoll_server::kafka::message::{
     ApiVersionsRequest, CreatableTopic, CreateTopicsRequest, DescribeConfigsRequest,
     DescribeConfigsResource, DescribeGroupsRequest, FetchPartition, FetchRequest, FetchTopic,
-    JoinGroupProtocol, JoinGroupRequest, ListOffsetsRequest, ListOffsetsTopic, MetadataRequest,
-    MetadataRequestTopic, OffsetCommitPartition, OffsetCommitRequest, OffsetCommitTopic,
-    OffsetFetchRequest, OffsetFetchTopic, ProducePartition, ProduceRequest, ProduceTopic,
+    JoinGroupProtocol, JoinGroupRequest, ListOffsetsPartition, ListOffsetsRequest,
+    ListOffsetsTopic, MetadataRequest, MetadataRequestTopic, OffsetCommitPartition,
+    OffsetCommitRequest, OffsetCommitTopic, OffsetFetchRequest, OffsetFetchTopic, ProducePartition,
+    ProduceRequest, ProduceTopic,
 };
 use plimsoll_server::kafka::records::Draft;
 use plimsoll_server::net::{Counters, Limits, Listener};
@@ -28,6 +29,7 @@ use plimsoll_sync::{Crash, Dir};
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
+use super::forwarded::until;
 use super::{Broker, UNCOMMITTED, one_record, unsynced};
 
 /// A broker that holds its clients to these limits, and what it counts.
@@ -293,6 +295,61 @@ fn a_fetch_before_a_gap_passes_over_it_once_and_waits_for_records_then() {
     }
     let (bytes, took) = fetch(end);
     assert!(bytes.is_empty() && took >= WAIT, "it was answered after {took:?}");
+}
+
+/// Nobody read from who waited for an answer, so nobody saw that it had gone: it held its place for as long as it had asked to wait, up to
+/// 24 days.
+#[test]
+fn who_has_gone_gives_its_place_back_however_long_it_had_asked_to_wait() {
+    let limits = Limits { connections: 4, stalled: Duration::from_secs(2), ..Limits::default() };
+    let (mut broker, _) = within(limits);
+    broker.create("orders", &[]);
+    let partitions = vec![FetchPartition { partition_max_bytes: 1 << 20, ..<_>::default() }];
+    let topics = vec![FetchTopic { topic: "orders".to_owned(), partitions, ..<_>::default() }];
+    let (max_wait_ms, min_bytes) = (i32::MAX, i32::MAX);
+    let request = FetchRequest { topics, max_wait_ms, min_bytes, ..FetchRequest::default() };
+    let header = Header { api: Api::Fetch, version: 11, correlation_id: 1, client_id: None };
+    let bytes = Request::from(request).encode(&header).concat();
+    // Of one that had asked for more there is something left to read.
+    for times in [1, 2, 3] {
+        let mut stream = TcpStream::connect(broker.client.addr()).unwrap();
+        stream.write_all(&bytes.repeat(times)).unwrap();
+    }
+    until("there is room for another", || {
+        let mut another = TcpStream::connect(broker.client.addr()).unwrap();
+        another.write_all(&[0, 0, 0, 10, 0, 18, 0, 0, 0, 0, 0, 1, 0xff, 0xff]).unwrap();
+        another.read(&mut [0; 4]).is_ok_and(|bytes| bytes > 0)
+    });
+}
+
+#[test]
+fn of_a_partition_that_is_named_over_and_over_the_offset_is_listed_once() {
+    let mut broker = Broker::open(&Arc::new(SimDir::new()), unsynced());
+    broker.create("orders", &[]);
+    broker.produced("orders", "1");
+    let of = |timestamp| ListOffsetsPartition { timestamp, ..<_>::default() };
+    let partitions = (0..1_000).map(of).collect();
+    let topic = ListOffsetsTopic { name: "orders".to_owned(), partitions };
+    let request = ListOffsetsRequest { topics: vec![topic.clone(), topic], ..<_>::default() };
+    let told = broker.client.call(request).unwrap();
+    assert_eq!((told.topics.len(), told.topics[0].partitions.len()), (1, 1));
+    assert_eq!(told.topics[0].partitions[0].offset, 0);
+}
+
+/// Half a kilobyte had a broker decompress 15 MiB, and as many batches as a request has room for: others waited for seconds.
+#[test]
+fn what_is_compressed_out_of_all_proportion_is_not_decompressed_to_look_for_keys() {
+    let mut broker = Broker::open(&Arc::new(SimDir::new()), unsynced());
+    broker.create("compact", &[("cleanup.policy", "compact")]);
+    for (value, taken) in [
+        (Bytes::from("a value".repeat(9)), ErrorCode::InvalidRecord),
+        (vec![0; 15 << 20].into(), ErrorCode::None),
+    ] {
+        let mut draft = Draft::default();
+        draft.push(1, None, Some(&value), &[]);
+        let bytes = draft.batch(Compression::Zstd, None).pieces().concat().into();
+        assert_eq!(broker.produce_bytes("compact", bytes).error_code, taken);
+    }
 }
 
 /// Clients that ask for all there is and take nothing: others read on, in smaller pieces.

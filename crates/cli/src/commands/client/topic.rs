@@ -99,8 +99,9 @@ fn describe(args: &NamedTopic) -> Result<()> {
     let topic = cluster.topic(name)?;
     let indexes: Vec<_> = topic.partitions.iter().map(|part| part.partition_index).collect();
     let starts = offsets(&mut cluster, name, &indexes, BEGINNING, 0)?;
-    let ends = offsets(&mut cluster, name, &indexes, END, 0)?;
+    // What is asked for later is not behind it.
     let stable = offsets(&mut cluster, name, &indexes, END, 1)?;
+    let ends = offsets(&mut cluster, name, &indexes, END, 0)?;
     let settings = settings(&mut cluster, name)?;
     let promise = promise(&settings);
     let set: Vec<_> = settings.iter().filter(|setting| is_set(setting)).collect();
