@@ -177,7 +177,7 @@ impl Company {
         let may_be_lost = !self.founds;
         let (founds, yields) = (self.founds, false);
         let is_anew = false;
-        Begin { carrier, founds, is_dirty, may_be_lost, is_anew, yields, testimony }
+        Begin { number, carrier, founds, is_dirty, may_be_lost, is_anew, yields, testimony }
     }
 
     /// From here on the shard's replica answers others.

@@ -58,6 +58,13 @@ pub enum Failed {
         node: u64,
     },
 
+    /// The file with the id is gone, and what was kept under that is there.
+    #[error(
+        "the directory has shards, and no file 'cluster', which says whose they are: put it back, from another broker of the \
+         cluster, where it is the same, or from a copy of this directory. Nothing was changed"
+    )]
+    NoId,
+
     /// A write or a sync failed. What is not durable may be lost here; the others have it.
     #[error(
         "{why}: the disk under {dir} counts as failed, and this broker leads nothing and acknowledges nothing any more; \

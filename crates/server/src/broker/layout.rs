@@ -93,6 +93,10 @@ pub(super) fn cluster_id(dir: &dyn Dir, wanted: Option<&str>) -> Result<String, 
             _ => Ok(found),
         };
     }
+    // Drawn anew, it would not be found what memory has of them.
+    if dir.list().map_err(io)?.contains(&shard(CONTROL)) {
+        return Err(Failed::NoId);
+    }
     if let Some(wanted) = wanted {
         write_id(dir, MEMBER, wanted).map_err(io)?;
     }
@@ -202,6 +206,10 @@ mod tests {
         let dir = SimDir::new();
         let id = cluster_id(&dir, None).unwrap();
         assert_eq!(cluster_id(&dir, None).unwrap(), id);
+        // Another was drawn where it was gone, and nothing in memory was found any more.
+        dir.create_dir(&shard(CONTROL)).unwrap();
+        dir.remove(CLUSTER).unwrap();
+        assert!(matches!(cluster_id(&dir, None), Err(Failed::NoId)));
         let written = id.clone() + &check(&id);
         for at in 0..written.len() {
             for digit in b"0f" {

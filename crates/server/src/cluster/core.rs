@@ -55,6 +55,7 @@ const YIELDS: Duration = Duration::from_secs(10);
 
 /// What an engine begins with.
 pub(crate) struct Setting<S> {
+    pub(crate) number: u32,
     pub(crate) node: u64,
     pub(crate) storage: Arc<Storage>,
     pub(crate) state: State<S>,
@@ -164,7 +165,7 @@ fn run<S: Apply>(
 }
 
 async fn begin<S: Apply>(setting: Setting<S>) -> Result<(Engine<S>, Vec<AbortHandle>)> {
-    let Setting { node, storage, state, network, founds, yields, .. } = setting;
+    let Setting { number, node, storage, state, network, founds, yields, .. } = setting;
     let (standing, durability) = (setting.standing, setting.durability);
     let (gone, behind, heard) = (setting.gone, setting.behind, setting.heard);
     let stopped = |why: &dyn std::fmt::Display| Error::Stopped { why: why.to_string() };
@@ -211,6 +212,7 @@ async fn begin<S: Apply>(setting: Setting<S>) -> Result<(Engine<S>, Vec<AbortHan
         standing.is_clean_from_here();
     }
     let healing = Healing {
+        shard: number,
         node,
         engine: engine.clone(),
         storage: Arc::downgrade(&storage),

@@ -65,7 +65,7 @@ pub(crate) struct Durability {
     level: Mutex<AtLevel>,
     /// Of the voters, while this replica leads.
     unwell: Mutex<BTreeMap<u64, Unwell>>,
-    /// No majority has room for records.
+    /// No majority is there and has room for records.
     lacks_room: AtomicBool,
 }
 
@@ -177,9 +177,13 @@ impl Durability {
 
     /// How the voters are, of each set of which a majority must agree; nothing where this replica does not lead.
     fn found(&self, unwell: BTreeMap<u64, Unwell>, voters: &[BTreeSet<u64>]) {
-        let is_full = |voter: &&u64| unwell.get(voter) == Some(&Unwell::Full);
+        let are = |set: &BTreeSet<u64>, how| {
+            set.iter().filter(|voter| unwell.get(voter) == Some(&how)).count()
+        };
+        // Who is away takes none either; but that is no matter of room where none is full.
         let lacks = |set: &BTreeSet<u64>| {
-            set.len() > 1 && set.iter().filter(is_full).count() >= set.len().div_ceil(2)
+            let full = are(set, Unwell::Full);
+            full > 0 && full + are(set, Unwell::Away) >= set.len().div_ceil(2) && set.len() > 1
         };
         self.lacks_room.store(voters.iter().any(lacks), Ordering::Relaxed);
         let mut known = self.unwell.lock().unwrap_or_else(PoisonError::into_inner);
@@ -552,5 +556,8 @@ mod tests {
         }
         durability.found(BTreeMap::from([(1, Unwell::Slow), (2, Unwell::Away)]), &voters);
         assert!(!durability.lacks_room());
+        // Records were taken that nobody agreed on, and producers told after their timeout.
+        durability.found(BTreeMap::from([(1, Unwell::Full), (2, Unwell::Away)]), &voters);
+        assert!(durability.lacks_room());
     }
 }

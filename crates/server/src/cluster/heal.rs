@@ -44,6 +44,7 @@ const BYTES_MAX: usize = 4 << 20;
 
 /// What the task that heals works with.
 pub(crate) struct Healing<S: Apply> {
+    pub(crate) shard: u32,
     pub(crate) node: u64,
     pub(crate) engine: Engine<S>,
     pub(crate) storage: Weak<Storage>,
@@ -80,7 +81,7 @@ pub(crate) async fn heal<S: Apply>(healing: Healing<S>) {
     let Some(mut found) = healing.storage.upgrade().map(|storage| storage.wounds.watch()) else {
         return;
     };
-    let mut members = healing.engine.server_metrics();
+    let (shard, mut members) = (healing.shard, healing.engine.server_metrics());
     // The others are tried before it is tried again.
     let mut failed = None;
     let mut since = BTreeMap::new();
@@ -121,10 +122,15 @@ pub(crate) async fn heal<S: Apply>(healing: Healing<S>) {
                 failed = None;
                 match tended {
                     Tended::Healed(records) => {
-                        tracing::info!(noted, records, "damaged records of the log are healed");
+                        tracing::info!(
+                            shard,
+                            noted,
+                            records,
+                            "damaged records of the log are healed"
+                        );
                     }
                     Tended::Gone => {
-                        tracing::info!(noted, "a damaged record is not in the log any more");
+                        tracing::info!(shard, noted, "a damaged record is not in the log any more");
                     }
                     Tended::Already => {}
                 }
@@ -132,7 +138,7 @@ pub(crate) async fn heal<S: Apply>(healing: Healing<S>) {
             Err(why) => {
                 failed = Some(noted);
                 since.entry(noted).or_insert_with(Instant::now);
-                tracing::warn!(noted, %why, "a damaged record of the log is not healed");
+                tracing::warn!(shard, noted, %why, "a damaged record of the log is not healed");
                 sleep(REST_AFTER_FAILURE).await;
             }
         }

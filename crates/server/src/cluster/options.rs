@@ -35,6 +35,8 @@ pub struct Options {
 /// How a replica begins, once its log was looked at.
 #[derive(Debug, Clone)]
 pub struct Begin {
+    /// What it is called in logs.
+    pub number: u32,
     /// How it reaches the others.
     pub carrier: Arc<dyn Carrier>,
     /// Whether an empty log becomes a cluster of one. Otherwise it waits until a leader adds it.
@@ -59,6 +61,7 @@ impl Begin {
     #[must_use]
     pub fn alone() -> Self {
         Self {
+            number: 0,
             carrier: Arc::new(Nobody),
             founds: true,
             is_dirty: false,

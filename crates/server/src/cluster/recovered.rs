@@ -248,7 +248,8 @@ impl Recovered {
 
     fn set<S: Apply>(self, begin: Begin, state: S) -> (Setting<S>, Rest) {
         let Self { node, start, storage, .. } = self;
-        let Begin { carrier, founds, is_dirty, may_be_lost, is_anew, yields, testimony } = begin;
+        let Begin { number, carrier, founds, is_dirty, may_be_lost, is_anew, yields, testimony } =
+            begin;
         if let Some(testimony) = testimony {
             storage.testimony.set(testimony).expect("it is set once");
         }
@@ -277,6 +278,7 @@ impl Recovered {
             behind: Arc::clone(&behind),
         };
         let setting = Setting {
+            number,
             node,
             storage,
             state,

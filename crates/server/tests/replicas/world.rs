@@ -247,6 +247,7 @@ impl World {
         let wire = Wire { from: id, incarnation: node.incarnation, net: Arc::clone(&net) };
         let testimony: Arc<dyn Testimony> = Arc::clone(&node.memory) as _;
         let begin = Begin {
+            number: 0,
             is_anew: false,
             carrier: Arc::new(wire),
             founds,

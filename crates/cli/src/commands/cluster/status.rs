@@ -224,7 +224,7 @@ fn one(roll: &Roll) -> String {
             ));
         } else if lags && !row.is_in_doubt {
             line(format_args!(
-                "        it is not level: it lacks what was committed a moment ago, or does not answer its leader; stop no other now"
+                "        it is not level: it lacks what was committed a moment ago, or does not answer its leader, whose /health says why (unwell); stop no other now"
             ));
         }
     }
