@@ -16,6 +16,7 @@ use super::session::{Located, Session};
 use crate::broker::{Appended, Node};
 use crate::kafka::band::Response;
 use crate::kafka::batch::{self, Batch};
+use crate::kafka::compression::Compression;
 use crate::kafka::error::ErrorCode;
 use crate::kafka::message::{
     InitProducerIdRequest, InitProducerIdResponse, ProducePartition, ProduceRequest,
@@ -137,9 +138,7 @@ fn submit(
     let batch = Batch::produced(partition.records, version).map_err(wrong)?;
     records::check(&batch).map_err(wrong)?;
     if at.settings.is_compacted {
-        let limit = batch.bytes().saturating_mul(DECOMPRESSED_TIMES);
-        let limit = limit.clamp(DECOMPRESSED_LEAST, DECOMPRESSED_MAX).min(*decompresses);
-        *decompresses -= records::check_keys(&batch, limit).map_err(wrong)?;
+        check_keys(&batch, decompresses).map_err(wrong)?;
     }
     let append_time = at.settings.append_timestamps.then(|| session.node.now());
     let bytes = match append_time {
@@ -157,6 +156,22 @@ fn submit(
     }
     let appended = at.shard.append(session.connection, at.opening, bytes);
     Ok(Submitted { at, appended, append_time, copies })
+}
+
+/// Looks for the keys of a batch, as far as the batches of its request may be decompressed.
+fn check_keys(batch: &Batch, left: &mut usize) -> Result<(), batch::Wrong> {
+    if batch.header().compression() == Compression::None {
+        return records::check_keys(batch, batch.bytes()).map(drop);
+    }
+    let limit = batch.bytes().saturating_mul(DECOMPRESSED_TIMES);
+    let limit = limit.clamp(DECOMPRESSED_LEAST, DECOMPRESSED_MAX).min(*left);
+    if limit > 0 {
+        let looked = records::check_keys(batch, limit)?;
+        // To begin takes its time, more where there is far more than that.
+        let least = if looked < limit { DECOMPRESSED_LEAST } else { DECOMPRESSED_LEAST << 4 };
+        *left = left.saturating_sub(looked.max(least));
+    }
+    Ok(())
 }
 
 /// The batch, with the time at which it came.

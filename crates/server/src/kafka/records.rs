@@ -133,7 +133,6 @@ pub fn check(batch: &Batch) -> Result<(), batch::Wrong> {
 /// Looks whether each record of a batch has a key. One that is compressed is decompressed for that, unless it has more bytes
 /// than these. How many of them were looked at.
 pub fn check_keys(batch: &Batch, limit_bytes: usize) -> Result<usize, batch::Wrong> {
-    let is_compressed = batch.header().compression() != Compression::None;
     let records = match Records::of(batch, limit_bytes) {
         Ok(records) => records,
         Err(Wrong::Compressed(compression::Error::TooLarge { .. })) => return Ok(limit_bytes),
@@ -147,7 +146,7 @@ pub fn check_keys(batch: &Batch, limit_bytes: usize) -> Result<usize, batch::Wro
             Err(_) => return Err(batch::Wrong::Record(seen)),
         }
     }
-    Ok(if is_compressed { records.bytes.len() } else { 0 })
+    Ok(records.bytes.len())
 }
 
 /// What is left of a batch.
