@@ -25,13 +25,12 @@ use crate::kafka::message::{
 use crate::kafka::records;
 use crate::shard::{self, Misplaced, Refused};
 
-/// Bytes to which one batch may be decompressed, to look for its keys, and so many times as many as it has if those are fewer, but
-/// these at least. What has more is taken as it is.
+/// Bytes to which one batch may be decompressed, to look for its keys. What has more is taken as it is.
 const DECOMPRESSED_MAX: usize = 16 << 20;
-const DECOMPRESSED_TIMES: usize = 64;
-const DECOMPRESSED_LEAST: usize = 64 << 10;
 /// The same of all batches of a request: others wait meanwhile.
 const DECOMPRESSED_IN_ALL: usize = 32 << 20;
+/// For so many bytes of those a batch counts at least: to begin takes its time.
+const DECOMPRESSED_LEAST: usize = 64 << 10;
 
 /// A batch that waits to be agreed on.
 struct Submitted {
@@ -161,17 +160,14 @@ fn submit(
 /// Looks for the keys of a batch, as far as the batches of its request may be decompressed.
 fn check_keys(batch: &Batch, left: &mut usize) -> Result<(), batch::Wrong> {
     if batch.header().compression() == Compression::None {
-        return records::check_keys(batch, batch.bytes()).map(drop);
+        return records::check_keys(batch, batch.bytes()).1;
     }
-    let limit = batch.bytes().saturating_mul(DECOMPRESSED_TIMES);
-    let limit = limit.clamp(DECOMPRESSED_LEAST, DECOMPRESSED_MAX).min(*left);
-    if limit > 0 {
-        let looked = records::check_keys(batch, limit)?;
-        // To begin takes its time, more where there is far more than that.
-        let least = if looked < limit { DECOMPRESSED_LEAST } else { DECOMPRESSED_LEAST << 4 };
-        *left = left.saturating_sub(looked.max(least));
+    if *left == 0 {
+        return Ok(());
     }
-    Ok(())
+    let (looked, found) = records::check_keys(batch, DECOMPRESSED_MAX.min(*left));
+    *left = left.saturating_sub(looked.max(DECOMPRESSED_LEAST));
+    found
 }
 
 /// The batch, with the time at which it came.

@@ -6,7 +6,7 @@ use std::path::Path;
 use plimsoll_sync::{Dir, File, OsDir, SyncMethod};
 use twox_hash::XxHash3_64;
 
-use super::error::Failed;
+use super::error::{self, Failed};
 use crate::{random, whole};
 
 /// The shard of what topics there are to be.
@@ -94,7 +94,7 @@ pub(super) fn cluster_id(dir: &dyn Dir, wanted: Option<&str>) -> Result<String, 
         };
     }
     // Drawn anew, it would not be found what memory has of them.
-    if dir.list().map_err(io)?.contains(&shard(CONTROL)) {
+    if error::found(dir.open_dir(&shard(CONTROL)))?.is_some() {
         return Err(Failed::NoId);
     }
     if let Some(wanted) = wanted {

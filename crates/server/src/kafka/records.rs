@@ -131,22 +131,27 @@ pub fn check(batch: &Batch) -> Result<(), batch::Wrong> {
 }
 
 /// Looks whether each record of a batch has a key. One that is compressed is decompressed for that, unless it has more bytes
-/// than these. How many of them were looked at.
-pub fn check_keys(batch: &Batch, limit_bytes: usize) -> Result<usize, batch::Wrong> {
+/// than these. How many that were, and what was found.
+pub fn check_keys(batch: &Batch, limit_bytes: usize) -> (usize, Result<(), batch::Wrong>) {
     let records = match Records::of(batch, limit_bytes) {
         Ok(records) => records,
-        Err(Wrong::Compressed(compression::Error::TooLarge { .. })) => return Ok(limit_bytes),
-        Err(_) => return Err(batch::Wrong::Record(0)),
+        Err(Wrong::Compressed(compression::Error::TooLarge { .. })) => {
+            return (limit_bytes, Ok(()));
+        }
+        Err(_) => return (limit_bytes, Err(batch::Wrong::Record(0))),
     };
-    let mut seen = 0;
-    for record in &records {
+    (records.bytes.len(), have_keys(&records))
+}
+
+fn have_keys(records: &Records) -> Result<(), batch::Wrong> {
+    for (seen, record) in (0..).zip(records) {
         match record {
             Ok(record) if record.key.is_none() => return Err(batch::Wrong::NoKey(seen)),
-            Ok(_) => seen += 1,
+            Ok(_) => {}
             Err(_) => return Err(batch::Wrong::Record(seen)),
         }
     }
-    Ok(records.bytes.len())
+    Ok(())
 }
 
 /// What is left of a batch.
