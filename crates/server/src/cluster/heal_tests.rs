@@ -311,8 +311,18 @@ fn what_is_damaged_and_covered_by_a_snapshot_is_let_go_of_and_nobody_is_seeded()
             node.group.storage.wounds.note(first + 5);
             node.until_healed(0).await;
         }
-        let leadership = nodes[0].group.wait_to_lead().await.unwrap();
-        let next = nodes[0].group.propose(leadership, payload(99)).await.unwrap().index;
+        // Where the machine is busy another may lead by now: they did not hear each other for a while.
+        let leads = async {
+            loop {
+                if let Some(leads) = nodes.iter().find(|node| node.group.leadership().is_some()) {
+                    return leads;
+                }
+                sleep(Duration::from_millis(5)).await;
+            }
+        };
+        let leads = timeout(PATIENCE, leads).await.expect("somebody leads");
+        let leadership = leads.group.wait_to_lead().await.unwrap();
+        let next = leads.group.propose(leadership, payload(99)).await.unwrap().index;
         for node in &nodes {
             node.reaches(next).await;
         }
@@ -358,10 +368,12 @@ fn what_is_damaged_on_the_disk_and_is_in_memory_is_healed_from_there() {
         let node = &nodes[1];
         node.damage(last - 1, 500_000, &[0xa5]);
         assert!(node.read(last - 1).is_ok(), "it is not read from the disk");
-        assert!(!node.is_whole());
+        // Files say what was durable some records later only, so who looks from outside may take it for torn.
+        let damaged = || node.group.storage.log.find_damage(to_log(last - 1)).unwrap();
+        assert_eq!(damaged(), [to_log(last - 1)..=to_log(last - 1)]);
         node.group.storage.wounds.note(last - 1);
         node.until_healed(1).await;
-        assert!(node.is_whole());
+        assert_eq!(damaged(), []);
     });
     net.heard().clear();
 }
