@@ -352,9 +352,9 @@ impl Log {
     }
 
     /// Puts what [`Log::find_damage`] finds back in its place, from what somebody else has: `record` gives each
-    /// record that is missing, as it was appended. A stretch of whose first it gives none stays as it is. The segment is written again under another name, with the
-    /// bytes that it had, verified, synced, and exchanged for the damaged one in one step: a crash leaves one or
-    /// the other. Readers go on in it. Durable on return.
+    /// record that is missing, as it was appended. A stretch of whose first it gives none stays as it is. The
+    /// segment is written again under another name, with the bytes that it had, verified, synced, and exchanged
+    /// for the damaged one in one step: a crash leaves one or the other. Readers go on in it. Durable on return.
     ///
     /// What survives of a damaged record is held against what is given: where its length and checksum can be read,
     /// nothing else is taken. Where they cannot, **the caller knows that it is the record that was appended**; it

@@ -94,7 +94,7 @@ pub enum Error {
     #[error("it has no more of it than this node has")]
     NoMore,
     /// What was asked for is not needed now.
-    #[error("it is not needed, or nobody leads by now")]
+    #[error("it is not needed now, or no other node leads")]
     NotNow,
     /// It was asked to stop.
     #[error("it was stopped")]

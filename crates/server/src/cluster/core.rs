@@ -211,6 +211,7 @@ async fn begin<S: Apply>(setting: Setting<S>) -> Result<(Engine<S>, Vec<AbortHan
     if is_alone {
         standing.is_clean_from_here();
     }
+    let yields = yields && !is_alone && !standing.is_dirty();
     let healing = Healing {
         shard: number,
         node,
@@ -228,7 +229,7 @@ async fn begin<S: Apply>(setting: Setting<S>) -> Result<(Engine<S>, Vec<AbortHan
         let (engine, storage) = (engine.clone(), Arc::downgrade(&storage));
         let entering = re_enter(node, engine, storage, network.clone(), standing);
         beside.push(tokio::spawn(entering).abort_handle());
-    } else if yields && !is_alone {
+    } else if yields {
         let (engine, storage) = (engine.clone(), Arc::downgrade(&storage));
         let yielding = async move {
             tokio::time::sleep(YIELDS).await;

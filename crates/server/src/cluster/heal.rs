@@ -260,9 +260,7 @@ impl<S: Apply> Healing<S> {
             last => last,
         };
         let Some(proof) = proof else {
-            return Err(Error::NotHealed {
-                why: "its log has no entry that can be read".to_owned(),
-            });
+            return Err(Error::NotHealed { why: "its log has no entry".to_owned() });
         };
         let end = proof.index.max(behind);
         while first < behind {

@@ -138,7 +138,7 @@ async fn give(node: &Arc<Node>, number: u32, lack: Lack, ends: &Arc<AtomicBool>)
     let mut why = "no other node is connected".to_owned();
     for from in others {
         if node.needed(number).is_none() {
-            why = "nobody leads".to_owned();
+            why = sentence(&Error::NotNow);
             break;
         }
         let giver = Giver { node: Arc::clone(node), from, ends: Arc::clone(ends) };
@@ -146,7 +146,7 @@ async fn give(node: &Arc<Node>, number: u32, lack: Lack, ends: &Arc<AtomicBool>)
         tracing::info!(
             shard = number,
             from,
-            "it lacks what its leader has let go of: it is seeded"
+            "it lacks what is not to be had by entry: it is seeded"
         );
         match spawn_blocking(move || from_one(giver, number)).await {
             Ok(Ok(())) => {
