@@ -36,7 +36,7 @@ const FRAME_ROOM: u64 = 4096;
 
 impl Identity {
     /// The identity in a directory that a node may have open, if there is one. Changes nothing.
-    pub(crate) fn look(dir: &dyn Dir) -> Result<Option<Self>> {
+    pub fn look(dir: &dyn Dir) -> Result<Option<Self>> {
         let mut reads_left = READS_MAX;
         loop {
             let file = match dir.open(IDENTITY, SyncMethod::ORDINARY.access()) {
@@ -60,7 +60,7 @@ impl Identity {
 
     /// Says of the replica of another node that its log is a copy of this one's. What that voted stays, unless this one
     /// knows a later term: of that it follows the leader, or none if there is none. Durable on return, in both slots.
-    pub(crate) fn hand_on(&self, dir: &dyn Dir, node: u64) -> Result<()> {
+    pub fn hand_on(&self, dir: &dyn Dir, node: u64) -> Result<()> {
         let term = |vote: Option<Vote>| vote.map(|vote| vote.leader_id.term);
         let known = self.vote.map(|vote| match vote.committed {
             true => vote,

@@ -2,11 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use openraft::async_runtime::WatchReceiver;
 use openraft::errors::{ChangeMembershipError, ClientWriteError, RaftError};
 use openraft::{BasicNode, ChangeMembers, ServerState};
 use plimsoll_log::Ack;
+use tokio::time::sleep;
 
 use super::apply::Apply;
 use super::error::{Error, Result};
@@ -15,7 +17,7 @@ use super::newcomer;
 use super::receiver::Receiver;
 use super::state::Engine;
 use super::storage::Storage;
-use super::types::Types;
+use super::types::{LogId, Types};
 
 /// Who votes in a group, and whom it knows.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -81,6 +83,9 @@ impl<S: Apply> Group<S> {
     }
 }
 
+/// Whoever changes the voters takes the second step of it sooner.
+const BREATH: Duration = Duration::from_secs(1);
+
 /// Entries that a node may lack when it begins to vote: they are on their way.
 const LAG: u64 = 1024;
 
@@ -110,7 +115,7 @@ impl<S: Apply> Receiver<S> {
         }
         let mut vote = wanted.voters.clone();
         vote.insert(self.node);
-        if vote != voters {
+        if vote != voters || self.was_broken_off().await? {
             self.until_they_have_it(&vote - &voters).await?;
             // What was wanted before somebody went would have that one back.
             if membership(&self.engine).voters != voters {
@@ -121,6 +126,17 @@ impl<S: Apply> Receiver<S> {
         let known: BTreeSet<u64> = known.into_keys().collect();
         let gone = &known - &wanted.nodes.keys().copied().collect();
         if gone.is_empty() { Ok(()) } else { forget(&self.engine, gone).await }
+    }
+
+    /// Whether a change of the voters was left in its midst: its leader led no more, or whoever asked for it was gone. Until it is ended
+    /// nothing is agreed on without a majority of those before it and one of those after it. One that goes on is an error.
+    async fn was_broken_off(&self) -> Result<bool> {
+        let Some(since) = under_way_since(&self.engine)? else { return Ok(false) };
+        sleep(BREATH).await;
+        match under_way_since(&self.engine)? {
+            Some(still) if still == since => Ok(true),
+            _ => Err(Error::Changing),
+        }
     }
 
     /// Waits until these have the log, but for a little: nothing would be committed while most of the voters lack it.
@@ -156,6 +172,18 @@ fn membership<S: Apply>(engine: &Engine<S>) -> Membership {
         voters: members.voter_ids().collect(),
         nodes: members.nodes().map(address).collect(),
     }
+}
+
+/// Since when those that voted before a change and those that vote after it have the say, both, if that is so.
+fn under_way_since<S: Apply>(engine: &Engine<S>) -> Result<Option<LogId>> {
+    let committed = engine.data_metrics().borrow_watched().local_committed;
+    let metrics = engine.metrics();
+    let members = &metrics.borrow_watched().membership_config;
+    if *members.log_id() > committed {
+        return Err(Error::Changing);
+    }
+    let is_joint = members.membership().get_joint_config().len() > 1;
+    Ok(members.log_id().filter(|_| is_joint))
 }
 
 /// Has a node get the log; where `waits`, all of it before this returns.
@@ -213,5 +241,69 @@ fn why_unchanged<S: Apply>(
             ChangeMembershipError::InProgress(_),
         )) => Error::Changing,
         why => Error::Stopped { why: why.to_string() },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::timeout;
+
+    use super::*;
+    use crate::cluster::trio::{Net, PATIENCE, propose, start, tell};
+
+    /// Those that voted before and those that vote after it were the ones that were wanted, together: so it was left at that, and a majority of
+    /// the three that it had begun with was needed for ever (seed 2045 of the simulated replicas).
+    #[test]
+    fn a_change_of_the_voters_that_was_broken_off_is_ended() {
+        let net = Net::default();
+        tell(async {
+            let [leader, two, three] = [1, 2, 3].map(|node| start(node, &net));
+            propose(&leader.group).await;
+            leader.group.add(2, "").await.unwrap();
+            leader.group.add(3, "").await.unwrap();
+            let away = std::mem::take(&mut *net.heard());
+            let broken_off = timeout(BREATH / 20, leader.group.set_voters([1, 2, 3])).await;
+            assert!(broken_off.is_err(), "the others are away: {broken_off:?}");
+            *net.heard() = away;
+            let wanted = Membership {
+                voters: BTreeSet::from([1, 2, 3]),
+                nodes: BTreeMap::from([1, 2, 3].map(|node| (node, String::new()))),
+            };
+            let ended = async {
+                loop {
+                    let followed = leader.group.receiver().follow(&wanted).await;
+                    assert!(matches!(followed, Ok(()) | Err(Error::Changing)), "{followed:?}");
+                    if let Ok(None) = under_way_since(&leader.group.engine) {
+                        return leader.group.membership();
+                    }
+                    sleep(BREATH / 20).await;
+                }
+            };
+            let found = timeout(PATIENCE, ended).await.expect("it is ended");
+            assert_eq!(found, wanted);
+            drop((two, three));
+        });
+        net.heard().clear();
+    }
+
+    /// It was said that the engine had stopped.
+    #[test]
+    fn a_change_of_the_voters_beside_another_is_told_to_come_again() {
+        let net = Net::default();
+        tell(async {
+            let [leader, _other] = [1, 2].map(|node| start(node, &net));
+            propose(&leader.group).await;
+            leader.group.add(2, "").await.unwrap();
+            net.heard().remove(&2).unwrap();
+            let beside = async {
+                sleep(Duration::from_millis(50)).await;
+                leader.group.enlist(3, "").await
+            };
+            tokio::select! {
+                changed = leader.group.set_voters([1, 2]) => panic!("one of two is away: {changed:?}"),
+                said = beside => assert!(matches!(said, Err(Error::Changing)), "{said:?}"),
+            }
+        });
+        net.heard().clear();
     }
 }

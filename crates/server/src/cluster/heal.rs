@@ -1,8 +1,8 @@
 //! [`heal`]: what a replica's disk has lost of its log is fetched from another replica, and put back.
 //!
 //! No leader is needed for it, and no agreement: by Raft's log matching, two logs that have an entry of the same term
-//! and index have the same entries before it. So this replica names the entry of its own that lies behind what is
-//! damaged, or its last, whose ids the engine holds. Another that has that very entry has what is missing, be it committed or
+//! and index have the same entries before it. So this replica names the last entry of what is damaged, whose id the engine
+//! holds; or, where that does not answer, the last of its log. Another that has that very entry has what is missing, be it committed or
 //! not, and whether it leads, votes or is in doubt itself. What survives of a damaged frame is held against what comes
 //! (`Log::heal`).
 //!
@@ -36,7 +36,7 @@ use super::types::{Entry, LogId, Types};
 /// The others may have by then what they have not yet.
 const REST_AFTER_FAILURE: Duration = Duration::from_secs(2);
 /// What all others have let go of is soon covered here too, most often: only after so long must the replica be seeded for it.
-const GOES_WITHIN: Duration = Duration::from_secs(5);
+pub(super) const GOES_WITHIN: Duration = Duration::from_secs(5);
 /// An engine that takes longer to say what it knows waits for the disk, or for what is healed.
 const KNOWN_WITHIN: Duration = Duration::from_secs(1);
 /// Bytes of entries that are given at once, at most, and the entry that goes beyond: a frame has room for them.
@@ -245,7 +245,7 @@ impl<S: Apply> Healing<S> {
         let not_an_index = || Error::Stopped { why: "a log counts from 1".to_owned() };
         let mut first = from_log(*records.start()).ok_or_else(not_an_index)?;
         let cuts = self.storage()?.wounds.cuts();
-        // The log's index is the engine's next: or what is damaged is the last.
+        // The log's index is the engine's next.
         let behind = *records.end();
         if let Some(entries) = self.storage()?.in_memory(first..behind)
             && self.storage()?.wounds.give(entries, cuts)
@@ -253,10 +253,9 @@ impl<S: Apply> Healing<S> {
             return Ok(());
         }
         let last = self.storage()?.tail().last();
-        let at = last.map_or(behind, |last| behind.min(last.index));
         // Where the log is to be cut off the engine waits for what is fetched here.
-        let proof = match last.filter(|last| last.index == at) {
-            None => known(&self.engine, self.storage()?, at).await?.or(last),
+        let proof = match last.filter(|last| last.index < behind) {
+            None => known(&self.engine, self.storage()?, behind - 1).await?.or(last),
             last => last,
         };
         let Some(proof) = proof else {

@@ -103,6 +103,8 @@ mod storage;
 #[cfg(test)]
 mod suite;
 mod tail;
+#[cfg(test)]
+mod trio;
 mod types;
 mod watch;
 mod wounds;
@@ -129,7 +131,7 @@ pub use self::record::record_again;
 pub use self::recovered::Recovered;
 pub(crate) use self::recovered::{cut_from, others_vote, others_voted_last};
 pub use self::runtime::draw_from;
-pub(crate) use self::slot::Identity;
+pub use self::slot::Identity;
 #[cfg(fuzzing)]
 pub use self::slot::slot_again;
 pub use self::state::Leadership;

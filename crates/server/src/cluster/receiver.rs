@@ -67,6 +67,13 @@ impl<S: Apply> Receiver<S> {
         }
     }
 
+    /// The node whose replica leads, be it this one, or another that was heard lately.
+    #[must_use]
+    pub fn leader(&self) -> Option<u64> {
+        let leader = self.engine.metrics().borrow_watched().current_leader;
+        leader.filter(|leader| *leader == self.node || self.heard.is_lately(*leader))
+    }
+
     pub(super) async fn act(&self, request: Request) -> Result<Answer, Refusal> {
         let Self { engine, standing, .. } = self;
         if self.disk.has_failed() {

@@ -37,7 +37,7 @@ const PURGED: u32 = 4;
 
 /// Who this replica is, and what it promised.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Identity {
+pub struct Identity {
     pub(crate) node: u64,
     /// The newest vote. None comes after one that is smaller.
     pub(crate) vote: Option<Vote>,

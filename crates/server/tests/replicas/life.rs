@@ -134,6 +134,7 @@ impl Life {
         self.world.look();
         self.leads_shards();
         self.rises().await;
+        self.seeds().await;
     }
 
     async fn calm(&mut self, time: Duration) {
@@ -198,7 +199,7 @@ impl Life {
 
     async fn trouble(&mut self) {
         let Some(node) = self.draw(&self.world.up()) else { return };
-        match self.drawn.random_range(0..112) {
+        match self.drawn.random_range(0..124) {
             0..36 => {
                 let how = self.draw_end();
                 self.ends(node, how);
@@ -257,12 +258,7 @@ impl Life {
                 else {
                     return;
                 };
-                self.count("a leadership handed over");
-                self.tell(&format!("{leader} hands over to {to}"));
-                let group = Arc::clone(self.world.group(leader));
-                let handed = async move { drop(group.hand_over(to).await) };
-                let client = tokio::spawn(handed).abort_handle();
-                self.world.nodes.get_mut(&leader).unwrap().clients.push(client);
+                self.hands_over(leader, to);
             }
             90..96 if self.is_settled() => {
                 self.other_target().await;
@@ -277,9 +273,19 @@ impl Life {
                 self.tell(&format!("the clock of {node} goes {by:?} ahead"));
                 self.world.nodes[&node].clock.advance(by);
             }
-            100..112 => self.rots(node),
+            100..112 => self.rots(node).await,
+            112..124 => self.lets_go(node),
             _ => {}
         }
+    }
+
+    pub(super) fn hands_over(&mut self, leader: u64, to: u64) {
+        self.count("a leadership handed over");
+        self.tell(&format!("{leader} hands over to {to}"));
+        let group = Arc::clone(self.world.group(leader));
+        let handed = async move { drop(group.hand_over(to).await) };
+        let client = tokio::spawn(handed).abort_handle();
+        self.world.nodes.get_mut(&leader).unwrap().clients.push(client);
     }
 
     /// Whether this one may forget, and a majority that did not is left.
@@ -442,10 +448,18 @@ impl Life {
             if self.world.oracle.counts().get("a proposal acknowledged").copied() > before {
                 return true;
             }
-            let is_clean = |id: &&u64| !self.world.group(**id).is_dirty();
-            let can = |set: &BTreeSet<u64>| set.iter().filter(is_clean).count() > set.len() / 2;
+            // One whose log is damaged, and longer than those of the others, is elected by nobody, and elects nobody.
+            let elects = |id: &&u64| {
+                let group = self.world.group(**id);
+                !group.is_dirty() && !group.is_damaged()
+            };
+            let can = |set: &BTreeSet<u64>| set.iter().filter(elects).count() > set.len() / 2;
             let can = self.configs.iter().all(can);
             if began.elapsed() > STAYS && !can {
+                let is_damaged = |id: &u64| self.world.group(*id).is_damaged();
+                if self.configs.iter().flatten().any(is_damaged) {
+                    self.count("a damaged log that kept a group from electing a leader");
+                }
                 return false;
             }
             assert!(

@@ -4,8 +4,8 @@
 //! Lives are drawn from a seed (`life.rs`): three and five replicas, one that becomes three, three that become
 //! five, a replica replaced, others that have the log and do not vote until one of them does in another's place; nodes are killed, lose their power or the memory that says what they acknowledged,
 //! are cut off, one way or both; messages are lost, slow, or come seconds late, to another incarnation than
-//! they were sent to; disks fail, and lose records that they had (`rot.rs`); leaders hand over. A majority loses its power when what is agreed on is far ahead of
-//! its disks (`strikes.rs`). Producers send batches to a shard of records that the group carries (`shard.rs`, `producers.rs`).
+//! they were sent to; disks fail, and lose records that they had (`rot.rs`); leaders hand over; logs lose their beginning, and who lacks
+//! that is seeded (`seeding.rs`). A majority loses its power when what is agreed on is far ahead of its disks (`strikes.rs`). Producers send batches to a shard of records that the group carries (`shard.rs`, `producers.rs`).
 //!
 //! What must hold whatever happens is in `oracle.rs`, of records in `ledger.rs`, of messages in `net.rs`, and for each
 //! replica in `World::look`; docs/testing.md has the list.
@@ -27,6 +27,7 @@ mod oracle;
 mod panics;
 mod producers;
 mod rot;
+mod seeding;
 #[path = "../shared/seeds.rs"]
 mod seeds;
 mod shard;
@@ -128,6 +129,8 @@ fn what_a_quorum_has_stays_whoever_forgets() {
         "a record that a disk lost",
         "a damaged record that was met",
         "a damaged record that was healed",
+        "a log that was let go of",
+        "a replica that was seeded",
     ];
     let are_many = seeds.end.saturating_sub(seeds.start) >= SEEDS;
     for what in wanted.into_iter().filter(|_| are_many) {

@@ -14,7 +14,7 @@ use rand::Rng;
 use tokio::time::{sleep, timeout};
 
 use super::life::Life;
-use super::world::{End, World, run};
+use super::world::{End, Node, World, run};
 
 /// As many bytes tell one place of a log from another.
 const WINDOW: usize = 12;
@@ -28,16 +28,27 @@ pub(crate) struct Rotten {
 }
 
 impl Life {
-    /// The disk of a node loses a record.
-    pub(super) fn rots(&mut self, node: u64) {
+    /// The disk of a node loses a record. Half of the time the others let go of what they have before, as far as they can.
+    pub(super) async fn rots(&mut self, node: u64) {
+        if self.is_severe {
+            return;
+        }
+        let is_last = self.drawn.random_ratio(1, 2);
+        if is_last {
+            self.world.up().into_iter().filter(|id| *id != node).for_each(|id| self.lets_go(id));
+            sleep(Duration::from_millis(200)).await;
+        }
         let group = self.world.group(node);
         // What came since its start it has in memory too. The log's index of an entry is the engine's plus one.
         let found = self.world.nodes[&node].found.min(group.synced()).checked_sub(1);
-        let Some(last) = group.durable().min(found).filter(|_| !self.is_severe) else { return };
+        let Some(last) = group.durable().min(found) else { return };
         let index = self.drawn.random_range(0..=last);
         if self.rotten.insert(index) && self.world.rots(node, index) {
             self.count("a record that a disk lost");
             self.tell(&format!("the disk of {node} loses entry {index}"));
+            if is_last {
+                drop(self.world.group(node).read(index, 1));
+            }
         }
     }
 
@@ -101,17 +112,25 @@ impl World {
         true
     }
 
-    /// What a disk had lost is there again, unless it was healed, or something else is in its place.
+    /// What a disk had lost is there again, unless it was healed, or something else is in its place: a power cut may take that back.
     pub(crate) fn mends(&mut self, id: u64) {
-        let node = self.nodes.get_mut(&id).unwrap();
-        for Rotten { file, at, was, is } in node.rotten.drain(..) {
-            let Ok(opened) = node.disk.open(&file, Access::default()) else { continue };
-            let mut now = [0; WINDOW];
-            if opened.read_at(&mut now, at).unwrap() == WINDOW && now == is {
-                opened.write_at(&was, at).unwrap();
-                opened.sync(SyncMethod::ORDINARY).unwrap();
-            }
+        let Node { disk, rotten, .. } = self.nodes.get_mut(&id).unwrap();
+        rotten.retain(|rotten| !rotten.mend(&**disk));
+    }
+}
+
+impl Rotten {
+    /// The bytes are what they were. Whether they were what they had become.
+    pub(crate) fn mend(&self, dir: &dyn Dir) -> bool {
+        let Self { file, at, was, is } = self;
+        let Ok(opened) = dir.open(file, Access::default()) else { return false };
+        let mut now = [0; WINDOW];
+        let is_rotten = opened.read_at(&mut now, *at).unwrap() == WINDOW && now == *is;
+        if is_rotten {
+            opened.write_at(was, *at).unwrap();
+            opened.sync(SyncMethod::ORDINARY).unwrap();
         }
+        is_rotten
     }
 }
 

@@ -23,6 +23,7 @@ use super::ledger::Ledger;
 use super::net::{Net, Up, Wire};
 use super::oracle::Oracle;
 use super::rot::Rotten;
+use super::seeding::{Kept, Snapshot};
 use super::trace::Trace;
 
 /// How often the clock of a log goes on.
@@ -44,6 +45,11 @@ pub(crate) struct Remembers {
 }
 
 impl Remembers {
+    /// All that was applied, and what the shard made of it.
+    pub(crate) fn copy(&self) -> (Vec<(u64, Option<Bytes>)>, State) {
+        (lock(&self.applied).clone(), lock(&self.state).clone())
+    }
+
     /// The shard counts from 1. What is none of its entries passes by it.
     fn apply_to_shard(&self, index: u64, term: u64, payload: Option<&Bytes>) -> Result<(), String> {
         let mut state = lock(&self.state);
@@ -121,11 +127,23 @@ pub(crate) struct Node {
     synced: u64,
     /// Records that its log had at its start.
     pub(crate) found: u64,
+    /// The snapshot that it has on its disk.
+    pub(crate) kept: Kept,
     /// What its disk has lost since its start.
     pub(crate) rotten: Vec<Rotten>,
     has_ended: Arc<AtomicBool>,
     /// Clients that wait for it.
     pub(crate) clients: Vec<AbortHandle>,
+}
+
+impl Node {
+    /// It has what another had, and was down meanwhile: it is in doubt, as it may have acknowledged more.
+    pub(crate) fn is_given(&mut self, disk: Arc<SimDir>, snapshot: Option<Snapshot>) {
+        (self.disk, self.memory) = (disk, Arc::default());
+        self.kept = Arc::new(Mutex::new(snapshot));
+        (self.is_doubtful, self.synced) = (true, 0);
+        self.rotten.clear();
+    }
 }
 
 /// How a node ends.
@@ -200,6 +218,7 @@ impl World {
             durable: None,
             synced: 0,
             found: 0,
+            kept: Kept::default(),
             rotten: Vec::new(),
             has_ended: Arc::default(),
             clients: Vec::new(),
@@ -215,11 +234,13 @@ impl World {
             Duration::from_millis(self.ages_ms[self.drawn.random_range(0..self.ages_ms.len())]);
         let node = self.nodes.get_mut(&id).unwrap();
         node.incarnation += 1;
+        let kept = lock(&node.kept).clone();
+        let start = kept.as_ref().map(|kept| kept.place.clone());
         let options = Options {
             node: id,
             promise,
             must_sync,
-            start: None,
+            start,
             log: plimsoll_log::Options {
                 segment_bytes: 256 << 10,
                 ring_bytes: 64 << 10,
@@ -256,8 +277,10 @@ impl World {
             yields: false,
             testimony: (promise != Ack::Durable).then_some(testimony),
         };
-        node.applied = Applied::default();
-        node.state = Arc::default();
+        let covered = kept.as_ref().map(|kept| kept.place.index());
+        let (applied, state) = kept.map(|kept| (kept.applied, kept.state)).unwrap_or_default();
+        node.applied = Arc::new(Mutex::new(applied));
+        node.state = Arc::new(Mutex::new(state));
         if is_dirty {
             net.oracle.begins_dirty(id, node.incarnation);
             net.oracle.count("a start that is dirty");
@@ -276,6 +299,7 @@ impl World {
         let state =
             Remembers { node: id, generation, applied, state, ledger, net: net_then, has_ended };
         let group = Arc::new(recovered.start_here(begin, state).await.unwrap());
+        covered.into_iter().for_each(|covered| group.cover(covered));
         let (incarnation, applied) = (node.incarnation, Arc::clone(&node.applied));
         let (memory, alive) = (Arc::clone(&node.memory), Arc::downgrade(&group));
         let receiver = group.receiver();
