@@ -43,7 +43,7 @@ pub(crate) struct Typed {
     #[arg(long, value_name = "HOST:PORT", env = "PLIMSOLL_ADVERTISE")]
     pub(crate) advertise: Option<String>,
     /// Which node of its cluster it is; without members it is alone
-    #[arg(long, value_name = "N", env = "PLIMSOLL_NODE")]
+    #[arg(long, value_name = "N", env = "PLIMSOLL_NODE", value_parser = clap::value_parser!(u64).range(1..=i32::MAX as u64))]
     pub(crate) node: Option<u64>,
     /// The nodes of its cluster, and where they find each other: `plimsoll cluster init` prints them
     #[arg(long, value_name = "N=HOST:PORT,...", env = "PLIMSOLL_MEMBERS")]

@@ -7,6 +7,12 @@ pub(crate) fn bytes() -> [u8; 16] {
     bytes
 }
 
+/// The same as a number, which is not 0.
+pub(crate) fn word() -> u64 {
+    let [.., last] = [0, 8].map(|at| *bytes()[at..].first_chunk().expect("there are 16"));
+    u64::from_le_bytes(last) | 1
+}
+
 /// The same as 32 digits.
 pub(crate) fn hex() -> String {
     bytes().iter().map(|byte| format!("{byte:02x}")).collect()

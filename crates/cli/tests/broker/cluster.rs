@@ -217,3 +217,55 @@ fn a_directory_of_another_cluster_is_refused_and_so_is_founding_twice() {
     assert!(text(&refused.stderr).contains("is of the cluster"), "{}", text(&refused.stderr));
     assert!(Path::new(&cluster.data(1)).exists());
 }
+
+/// Its start had the number of the one that it had forgotten, and the others took it for that: it elected, with one that had been away, who had
+/// less than was acknowledged.
+#[test]
+fn a_directory_that_went_back_by_a_start_is_refused_by_whoever_met_that_one() {
+    let cluster = Cluster::found();
+    let [first, second, third] = [1, 2, 3].map(|node| cluster.start(node));
+    until_these_vote(&first, &[1, 2, 3]);
+    in_time("a topic", || run(&first, "topic create first --if-not-exists", ""));
+    in_time("records", || run(&first, "produce first", &numbers(0..100)));
+    assert_eq!(third.stop(), Some(0));
+    let (data, copy) = (cluster.data(3), cluster.data(3).with_extension("before"));
+    copy_all(&data, &copy);
+    let third = cluster.start(3);
+    in_time("the second has met it", || {
+        let news = second.news();
+        let met = news.lines().filter(|line| line.contains("another broker is here")).count();
+        if met > 2 { Ok(()) } else { Err(news) }
+    });
+    assert_eq!(second.stop(), Some(0));
+    in_time("records", || run(&first, "produce first", &numbers(100..200)));
+    assert_eq!(third.stop(), Some(0));
+    fs::remove_dir_all(&data).unwrap();
+    copy_all(&copy, &data);
+    // With nothing in memory one that is killed is in doubt.
+    assert_eq!(first.stop(), Some(0));
+    let second = cluster.start(2);
+    let mut third = cluster.start(3);
+    in_time("it ends", || {
+        third.ended().ok_or_else(|| third.news()).map(|code| assert_eq!(code, 2))
+    });
+    assert!(
+        third.news().contains("the others know of a later start of node 3"),
+        "{}",
+        third.news()
+    );
+    let first = cluster.start(1);
+    in_time("two go on", || run(&first, "produce first", &numbers(200..300)));
+    let found = in_time("all is there", || read(&second));
+    assert_eq!(found, (0..300).collect::<Vec<_>>());
+}
+
+fn copy_all(from: &Path, to: &Path) {
+    fs::create_dir(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        match entry.file_type().unwrap().is_dir() {
+            true => copy_all(&entry.path(), &to.join(entry.file_name())),
+            false => drop(fs::copy(entry.path(), to.join(entry.file_name())).unwrap()),
+        }
+    }
+}

@@ -241,3 +241,41 @@ fn those_that_come_at_once_get_a_number_each_and_those_that_go_at_once_go() {
     });
     until_these_vote(&brokers[0], &[1]);
 }
+
+/// All were about to be stopped, so one went on leading, as nobody else could: it was taken for one that leads nothing, and let go. It did not
+/// hear that it was to hand over, and what it led nobody could change any more.
+#[test]
+fn a_broker_that_drains_and_leads_all_the_same_is_not_let_go() {
+    let cluster = Cluster::found();
+    let brokers: Vec<_> = (1..=3).map(|node| cluster.start(node)).collect();
+    until_these_vote(&brokers[0], &[1, 2, 3]);
+    let drained = |broker: &Broker| {
+        in_time("it is drained, or cannot be", || match asked(broker, "drain") {
+            (Some(0 | 1), ..) => Ok(()),
+            (_, said, why) => Err(said + &why),
+        });
+    };
+    brokers.iter().for_each(drained);
+    // The last leads all of it. Another that may come to lead the register again hands it back to nobody.
+    let (code, said, why) = asked(&brokers[1], "drain --undo");
+    assert_eq!(code, Some(0), "{said}{why}");
+    in_time("the second leads the register", || {
+        match asked(&brokers[1], "move --shard 0 --to 2") {
+            (Some(0), ..) => Ok(()),
+            (_, said, why) => Err(said + &why),
+        }
+    });
+    drained(&brokers[1]);
+    let leaders = in_time("all is led", || {
+        let (_, said, _) = asked(&brokers[1], "status --json");
+        let rolls: Vec<Value> = serde_json::from_str(&said).map_err(|why| why.to_string())?;
+        let leaders: Option<Vec<_>> = rolls.iter().map(|roll| roll["leader"].as_u64()).collect();
+        leaders.ok_or(said)
+    });
+    let goes = leaders[1..].iter().find(|leader| **leader != leaders[0]).expect("two lead");
+    let asks = &brokers[usize::try_from(leaders[0]).unwrap() - 1];
+    let (code, said, why) = asked(asks, &format!("remove --node {goes}"));
+    assert_eq!(code, Some(2), "{said}{why}");
+    assert!(why.contains(&format!("node {goes} leads shard")), "{said}{why}");
+    assert!(why.contains("drain --undo"), "{why}");
+}

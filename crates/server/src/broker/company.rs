@@ -19,6 +19,7 @@ use super::error::Failed;
 use super::layout::ALONE;
 use super::members::{Member, Members};
 use super::mender::Others;
+use super::met::Met;
 use super::options::Seat;
 use super::placement::Racks;
 use super::task::Task;
@@ -54,6 +55,7 @@ pub(crate) struct Company {
     told: BTreeMap<u64, String>,
     doors: Mutex<BTreeMap<u32, Arc<dyn Door>>>,
     peers: OnceLock<Peers>,
+    met: OnceLock<Arc<Met>>,
 }
 
 /// What is done for other nodes: by a shard's replica, whatever it agrees on, or by the controller.
@@ -72,6 +74,11 @@ pub(crate) trait Door: std::fmt::Debug + Send + Sync {
 
     /// Who votes, and who is to, if this is a replica.
     fn membership(&self) -> Option<Membership> {
+        None
+    }
+
+    /// Who leads, as far as is known here, if this is a replica.
+    fn leader(&self) -> Option<u64> {
         None
     }
 }
@@ -99,6 +106,10 @@ impl<S: Apply> Door for Receiver<S> {
 
     fn membership(&self) -> Option<Membership> {
         Some(Self::membership(self))
+    }
+
+    fn leader(&self) -> Option<u64> {
+        Self::leader(self)
     }
 }
 
@@ -132,20 +143,40 @@ impl Carrier for Line {
 }
 
 /// Serves the doors.
-struct Reception(Arc<Company>);
+struct Reception {
+    company: Arc<Company>,
+    met: Arc<Met>,
+    runtime: Handle,
+}
 
 impl Handler for Reception {
     fn handle(&self, from: Peer, shard: u32, request: Bytes) -> BoxFuture<'static, Vec<Bytes>> {
-        match self.0.doors().get(&shard) {
+        match self.company.doors().get(&shard) {
             Some(door) => door.answer(from, &request),
             // No answer can be read out of it.
             None => std::future::ready(Vec::new()).boxed(),
         }
     }
 
+    fn admits(&self, peer: Peer, hello: &Bytes) -> bool {
+        self.met.admits(peer, drawn(hello))
+    }
+
+    fn connected(&self, peer: Peer, hello: Bytes) {
+        if !self.met.meets(peer, drawn(&hello)) {
+            return;
+        }
+        let met = Arc::clone(&self.met);
+        self.runtime.spawn_blocking(move || {
+            if let Err(why) = met.keep() {
+                tracing::error!(%why, "that a broker was met is not kept");
+            }
+        });
+    }
+
     fn gone(&self, peer: Peer) -> BoxFuture<'static, ()> {
         tracing::info!(node = peer.node, "the process of another broker is gone");
-        let all: Vec<_> = self.0.doors().values().map(|door| door.gone(peer.node)).collect();
+        let all: Vec<_> = self.company.doors().values().map(|door| door.gone(peer.node)).collect();
         join_all(all).map(drop).boxed()
     }
 }
@@ -156,8 +187,8 @@ impl Company {
         let node = node_of(seat);
         let told = seat.map(|seat| seat.members.clone()).unwrap_or_default();
         let rack = seat.and_then(|seat| seat.rack.clone());
-        let (doors, peers) = (Mutex::default(), OnceLock::new());
-        Arc::new(Self { node, rack, founds, in_doubt, told, doors, peers })
+        let (doors, peers, met) = (Mutex::default(), OnceLock::new(), OnceLock::new());
+        Arc::new(Self { node, rack, founds, in_doubt, told, doors, peers, met })
     }
 
     /// The id of this node.
@@ -266,6 +297,11 @@ impl Company {
         self.ask(node, CONTROLLER, request)
     }
 
+    /// Nodes that this one ever met, be they of the cluster still or not.
+    pub(super) fn met(&self) -> BTreeSet<u64> {
+        self.met.get().map(|met| met.nodes()).unwrap_or_default()
+    }
+
     /// Whether a node is connected.
     pub(super) fn has(&self, node: u64) -> bool {
         self.connected().iter().any(|other| other.peer.node == node)
@@ -278,11 +314,14 @@ impl Company {
         (cluster, incarnation): (u128, u64),
         member: Member,
         members: Arc<Members>,
-        runtime: &Handle,
+        (met, runtime): (Met, &Handle),
     ) -> Result<Task, Failed> {
         let (node, hello, limits) = (self.node, member.hello(), Limits::default());
         let options = Options { cluster, node, incarnation, hello, limits };
-        let reception = Arc::new(Reception(Arc::clone(self)));
+        let met = Arc::new(met);
+        self.met.set(Arc::clone(&met)).expect("it meets them once");
+        let (company, with) = (Arc::clone(self), runtime.clone());
+        let reception = Arc::new(Reception { company, met, runtime: with });
         let peers = Peers::start(listener, options, reception, runtime)
             .map_err(|why| Failed::Peers(Arc::new(why)))?;
         peers.set_addresses(self.told.clone());
@@ -371,6 +410,11 @@ impl Others for Company {
         }
         .boxed()
     }
+}
+
+/// What a start of another node has drawn, by what it tells of itself.
+fn drawn(hello: &Bytes) -> u64 {
+    Member::told(hello).map_or(0, |member| member.drawn)
 }
 
 /// The id of the node that has this seat, or none.

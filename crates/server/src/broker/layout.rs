@@ -68,6 +68,9 @@ pub(crate) fn known(number: u32) -> String {
     format!("known-{number}")
 }
 
+/// The file with the starts of other nodes that were met.
+pub(super) const MET: &str = "met";
+
 /// The id of the cluster.
 const CLUSTER: &str = "cluster";
 /// Says that an empty directory is to become a cluster that others are taken into. A directory that was lost has

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::options::Seat;
 use crate::control::LEVEL;
+use crate::random;
 
 /// The nodes that clients are told of, by their ids. It may change while the node runs.
 #[derive(Debug)]
@@ -30,13 +31,16 @@ pub struct Member {
     pub version: String,
     /// The highest level of changes that it knows.
     pub level: u32,
+    /// Drawn by this start of it; 0 of a version that draws nothing.
+    pub drawn: u64,
 }
 
 impl Member {
     /// The node that sits there.
     pub(super) fn of(seat: &Seat) -> Self {
         let (host, port) = seat.clients.clone();
-        Self { host: Some(host), port, rack: seat.rack.clone(), ..Self::own() }
+        let drawn = random::word();
+        Self { host: Some(host), port, rack: seat.rack.clone(), drawn, ..Self::own() }
     }
 
     /// This node, wherever it is.

@@ -10,6 +10,7 @@
 //! DIR/state-N        what the entries of shard N made, up to one of them
 //! DIR/chapters-N     what is settled of shard N: see `chapter/`
 //! DIR/known-N        the C and the D of shard N that were known a while ago
+//! DIR/met            which starts of other nodes it has met
 //! DIR/damaged-N      the log of shard N as it was found damaged, and its snapshot where that goes too, until the others have given
 //!                    back what it lacks
 //! DIR/loss-N         that shard N goes on after a loss: see `decided.rs`
@@ -108,6 +109,7 @@ mod look;
 mod members;
 mod memory;
 mod mender;
+mod met;
 mod moving;
 mod needed;
 mod neighbours;

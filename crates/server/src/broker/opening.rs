@@ -33,6 +33,7 @@ use super::leader::{Bounds, ChapterSize};
 use super::leaders::Leaders;
 use super::members::{Member, Members};
 use super::memory::{RING_BYTES_MIN, forget_ring, has_ring, has_room, memory, ring, ring_left};
+use super::met::Met;
 use super::moving;
 use super::neighbours::Neighbours;
 use super::node::{Node, now};
@@ -45,6 +46,7 @@ use super::scrubs::Scrubs;
 use super::seeded::{Stage, put_in_place};
 use super::task::Task;
 use super::topics::{Control, Topics};
+use crate::cluster::{self, Identity};
 use crate::control::{Catalog, Topic};
 use crate::groups::Answer;
 use crate::random;
@@ -159,6 +161,8 @@ impl<'a> Place<'a> {
         let listener = seat.map(|seat| listen(seat.listen)).transpose()?;
         let founds = seat.is_none() || is_founder(&**dir)?;
         let node = node_of(seat);
+        // Before anything is made in memory for it: the rings there are of the node that it is not.
+        check_node(&**dir, node)?;
         let memory = memory(&options, &**dir, &cluster_id, node)?;
         // Rings outlive a directory that is lost while the system runs.
         if let (Some(_), Some(memory)) = (seat, &memory)
@@ -459,10 +463,11 @@ fn meet(node: &Node, listener: TcpListener, in_doubt: BTreeSet<u32>) -> Result<V
     let (whose, hello) = ((cluster, node.run.incarnation()), Member::of(seat));
     let runtime = topics.shard(SHARED[0]).group.runtime();
     let (of, and) = (Arc::downgrade(topics), Arc::downgrade(groups));
+    let met = Met::open(root);
     let ailing = ailing::watch(of.clone(), and.clone(), Arc::clone(&node.failed));
     let spread = Arc::clone(&node.leaders).spread(options.spreads_leaders);
     let mut meeting = vec![
-        company.meet(listener, whose, hello, Arc::clone(members), runtime)?,
+        company.meet(listener, whose, hello, Arc::clone(members), (met, runtime))?,
         Task::spawn(runtime, Arc::clone(&node.registrar).keep()),
         Task::spawn(groups.group.runtime(), ailing),
         Task::spawn(runtime, spread),
@@ -529,4 +534,19 @@ fn began_anew(dir: &Arc<dyn Dir>, number: u32) -> Result<bool, Failed> {
         return kept::caught_up(&**dir, number).map(|()| false);
     }
     kept::began_anew(&**dir, number)
+}
+
+/// Whether all that is there is of this node.
+fn check_node(dir: &dyn Dir, node: u64) -> Result<(), Failed> {
+    for number in SHARDS {
+        let Some(log) = found(dir.open_dir(&layout::shard(number)))? else { continue };
+        // What of it cannot be read is told where it is opened.
+        if let Ok(Some(Identity { node: found, .. })) = Identity::look(&*log)
+            && found != node
+        {
+            let why = cluster::Error::OtherNode { found, asked: node };
+            return Err(Failed::Shard { number, why });
+        }
+    }
+    Ok(())
 }

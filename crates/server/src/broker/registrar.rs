@@ -16,7 +16,7 @@ use serde::Serialize;
 use tokio::sync::{Mutex, MutexGuard};
 use tokio::time::{sleep, timeout};
 
-use super::company::Company;
+use super::company::{Company, Door};
 use super::layout::CONTROL;
 use super::operators::{self, ADDRESS_BYTES_MAX, Request};
 use super::placement::wanted;
@@ -94,6 +94,17 @@ pub enum NotChanged {
         "node {0} is there, and may lead: have it hand over first, `plimsoll cluster drain --http` with its address"
     )]
     MayLead(u64),
+    /// It leads, though it is about to be stopped: nobody else could.
+    #[error(
+        "node {node} leads shard {shard} still: have another that stays lead it first, which must not be drained itself \
+         (`plimsoll cluster drain --undo`, then `plimsoll cluster move --shard {shard} --to`), or stop it"
+    )]
+    Leads {
+        /// Which.
+        node: u64,
+        /// One that it leads.
+        shard: u32,
+    },
     /// Those that stay are too few.
     #[error(
         "of those that stay {away:?} do not answer: bring them back first, or too few would have what is agreed on"
@@ -253,6 +264,13 @@ impl Registrar {
         if self.may_lead(node).await {
             return Err(NotChanged::MayLead(node));
         }
+        // One that drains, and found nobody to lead, leads still. Let go, it would not hear that it is to hand over.
+        let leads = |(shard, door): &(u32, Arc<dyn Door>)| {
+            (door.leader() == Some(node) && here.contains(&node)).then_some(*shard)
+        };
+        if let Some(shard) = self.company.all_doors().iter().find_map(leads) {
+            return Err(NotChanged::Leads { node, shard });
+        }
         let topics = self.topics.upgrade().ok_or(NotChanged::NoLeader)?;
         in_time(|| topics.group().let_go(node)).await?;
         tracing::info!(node, "a node goes");
@@ -351,12 +369,12 @@ impl Registrar {
         register.nodes.iter().map(is_at).collect()
     }
 
-    /// Numbers that nodes have, or had, as far as this one knows: it was told of them at its start, or a shard knows them.
+    /// Numbers that nodes have, or had, as far as this one knows: it was told of them at its start, it met them, or a shard knows them.
     fn had(&self) -> BTreeSet<u64> {
         let doors = self.company.all_doors();
         let agreed = doors.iter().filter_map(|(_, door)| door.membership());
         let agreed = agreed.flat_map(|all| all.voters.into_iter().chain(all.nodes.into_keys()));
-        self.company.told().keys().copied().chain(agreed).collect()
+        self.company.told().keys().copied().chain(self.company.met()).chain(agreed).collect()
     }
 
     /// The nodes that are connected, and this one.

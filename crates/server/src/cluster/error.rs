@@ -79,6 +79,20 @@ pub enum Error {
         asked: u64,
     },
 
+    /// Two nodes led in one term, or a term went back: one of those that voted has forgotten that it did, so what was acknowledged
+    /// may be lost. This replica takes nothing from either.
+    #[error(
+        "it voted for node {} in term {}, and is told that node {} leads in term {}: a node has forgotten its vote, as one does whose directory \
+         went back to an earlier state, and records may be lost that this one still has",
+        saved.1, saved.0, told.1, told.0
+    )]
+    TwoLeaders {
+        /// What it voted: the term, and for whom.
+        saved: (u64, u64),
+        /// What it is told.
+        told: (u64, u64),
+    },
+
     /// Another version of Plimsoll wrote the file 'identity'. Nothing is changed. Use that one, or
     /// a newer.
     #[error("the file 'identity' has version {version}, which is not known here")]

@@ -175,15 +175,19 @@ impl RaftLogStorage<Types> for LogStore {
     async fn save_vote(&mut self, vote: &Vote) -> io::Result<()> {
         self.wait_for_what_must_be_durable().await?;
         let vote = *vote;
-        let save = move |storage: &Storage| {
-            storage.identity.save(|identity| {
-                // Votes are ordered in part only: of two nodes in one term neither is greater, and
-                // a replica votes for one.
-                let goes_on = identity.vote.is_none_or(|saved| vote >= saved);
-                assert!(goes_on, "after the vote {:?} comes {vote:?}", identity.vote);
-                identity.vote = Some(vote);
-            })
-        };
+        if let Some(saved) = self.storage.identity.known().vote {
+            // Votes are ordered in part only: of two nodes in one term neither is greater, and a replica votes for one.
+            let goes_on = vote >= saved;
+            if !goes_on {
+                let of = |vote: Vote| (vote.leader_id.term, vote.leader_id.voted_for);
+                return Err(io::Error::other(Error::TwoLeaders {
+                    saved: of(saved),
+                    told: of(vote),
+                }));
+            }
+        }
+        let save =
+            move |storage: &Storage| storage.identity.save(|identity| identity.vote = Some(vote));
         Ok(self.block(save).await?)
     }
 

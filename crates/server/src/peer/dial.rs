@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
 
@@ -41,7 +42,7 @@ async fn connect(
     let connecting = async {
         let mut stream = TcpStream::connect(address).await?;
         stream.set_nodelay(true)?;
-        let admit = |peer| shared.lock().admit(peer);
+        let admit = |peer, hello: &Bytes| shared.admit(peer, hello);
         let agreeing = handshake::dial(&mut stream, &shared.options, (node, priority), &admit);
         let session = agreeing.await?;
         Ok((stream, session))

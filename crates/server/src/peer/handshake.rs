@@ -28,7 +28,7 @@ use crate::cursor::Malformed;
 use crate::random;
 
 /// What a greeting comes to, before it is known whether this incarnation may connect.
-pub(super) type Admit<'a> = &'a (dyn Fn(Peer) -> Result<(), Reason> + Sync);
+pub(super) type Admit<'a> = &'a (dyn Fn(Peer, &Bytes) -> Result<(), Reason> + Sync);
 
 /// Agrees on a connection that we made.
 pub(super) async fn dial(
@@ -46,7 +46,9 @@ pub(super) async fn dial(
     }
     let dialled = Some((node, priority));
     let expected = expected(options, Kind::Dialled, dialled);
-    let judged = expected.judge(&heard).and_then(|version| admit(heard.from).map(|()| version));
+    let judged = expected
+        .judge(&heard)
+        .and_then(|version| admit(heard.from, &heard.hello).map(|()| version));
     let seed = greeting::seed(&[ours, heard.nonce]);
     let said = verdict(options, priority, heard.from.node, judged.err());
     stream.write_all(&said.encode(seed)).await?;
@@ -61,7 +63,9 @@ pub(super) async fn dialled(
 ) -> Result<Arc<Session>, Ended> {
     let heard = read(stream, 0).await?;
     let expected = expected(options, Kind::Dialler, None);
-    let judged = expected.judge(&heard).and_then(|version| admit(heard.from).map(|()| version));
+    let judged = expected
+        .judge(&heard)
+        .and_then(|version| admit(heard.from, &heard.hello).map(|()| version));
     let (priority, node) = (heard.priority, heard.from.node);
     let version = match judged {
         Ok(version) => version,

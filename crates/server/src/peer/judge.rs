@@ -18,8 +18,8 @@ pub enum Reason {
     /// It says that it is us.
     #[error("it is ourselves")]
     Ourselves = 3,
-    /// A later incarnation of that node was seen.
-    #[error("a later incarnation of it was seen")]
+    /// A later incarnation of that node was seen, or another start of this one.
+    #[error("a later incarnation of it was seen, or another start of this one")]
     OldIncarnation = 4,
     /// There is no version that both speak.
     #[error("there is no version that both speak: one of the two brokers is too old for the other")]

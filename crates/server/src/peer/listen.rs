@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
@@ -61,7 +62,7 @@ async fn serve(
 
 async fn agree(shared: &Shared, stream: &mut TcpStream) -> Result<Arc<Session>, Ended> {
     stream.set_nodelay(true)?;
-    let admit = |peer| shared.lock().admit(peer);
+    let admit = |peer, hello: &Bytes| shared.admit(peer, hello);
     let agreeing = handshake::dialled(stream, &shared.options, &admit);
     let agreed = timeout(shared.options.limits.handshake, agreeing).await;
     agreed.map_err(|_elapsed| Ended::Silent)?

@@ -27,6 +27,12 @@ pub trait Handler: Send + Sync + 'static {
     /// one that is gone looks.
     fn handle(&self, from: Peer, shard: u32, request: Bytes) -> BoxFuture<'static, Vec<Bytes>>;
 
+    /// Whether a node that tells this of itself may connect: beyond what was seen since these connections began, which is looked
+    /// at before. Must not wait.
+    fn admits(&self, _peer: Peer, _hello: &Bytes) -> bool {
+        true
+    }
+
     /// A node has connected, and told this of itself: once for each of its connections. Nothing that it asks
     /// over that connection was handled before. Must not wait.
     fn connected(&self, _peer: Peer, _hello: Bytes) {}
@@ -52,6 +58,12 @@ pub(super) struct Shared {
 }
 
 impl Shared {
+    /// Whether a peer that tells this of itself may connect.
+    pub(super) fn admit(&self, peer: Peer, hello: &Bytes) -> Result<(), Reason> {
+        self.lock().admit(peer)?;
+        self.handler.admits(peer, hello).then_some(()).ok_or(Reason::OldIncarnation)
+    }
+
     /// Who is known. What is dropped under this lock must wake nobody.
     pub(super) fn lock(&self) -> MutexGuard<'_, Roster> {
         self.roster.lock().unwrap_or_else(PoisonError::into_inner)

@@ -87,13 +87,17 @@ impl Run {
         let last = found.as_ref().map(|(_, mark)| mark);
         let witness =
             memory.zip(last).and_then(|(memory, last)| Witness::read(memory, last.incarnation));
+        let later = memory.zip(last);
+        let later =
+            later.and_then(|(memory, last)| Witness::later(memory, last.data, last.incarnation));
         let mut asked = ends.clone();
         for number in known {
             let marked = last.and_then(|mark| mark.ends.get(number));
             let acknowledged = witness.as_ref().and_then(|said| said.acknowledged.get(number));
-            asked.extend(marked.max(acknowledged).map(|end| (*number, *end)));
+            let since = later.as_ref().and_then(|said| said.acknowledged.get(number));
+            asked.extend(marked.max(acknowledged).max(since).map(|end| (*number, *end)));
         }
-        let verdict = verdict(last, witness.as_ref(), boot, &asked);
+        let verdict = verdict(last, (witness.as_ref(), later.as_ref()), boot, &asked);
         let (state, when_ms, durable) = match &verdict {
             Verdict::NothingLost(_) => (State::Quiesced, now_ms, ends),
             Verdict::MayHaveLost(loss) => (State::Doubtful, loss.since_ms, &loss.guaranteed),
@@ -101,7 +105,12 @@ impl Run {
         check_count(durable)?;
         let mark = Mark {
             data: last.map_or(start.fresh_id, |last| last.data),
-            incarnation: last.map_or(0, |last| last.incarnation) + 1,
+            incarnation: later
+                .as_ref()
+                .map(|later| later.incarnation)
+                .max(last.map(|last| last.incarnation))
+                .unwrap_or(0)
+                + 1,
             boot,
             state,
             when_ms,

@@ -67,6 +67,24 @@ impl Witness {
         Self::decode(&bytes[..length]).ok()
     }
 
+    /// What runs of this directory left that are later than this one, together: the last may have ended before its mark was
+    /// there, and say less than the one before it.
+    pub(super) fn later(dir: &dyn Dir, data: u128, incarnation: u64) -> Option<Self> {
+        let names = dir.list().ok()?;
+        let numbers = names.iter().filter_map(|name| name.strip_prefix(PREFIX)?.parse().ok());
+        let later = numbers.filter(|number: &u64| *number > incarnation);
+        let said = later.filter_map(|number| Self::read(dir, number));
+        said.filter(|said| said.data == data).reduce(Self::and)
+    }
+
+    fn and(mut self, other: Self) -> Self {
+        for (shard, index) in other.acknowledged {
+            let known = self.acknowledged.entry(shard).or_default();
+            *known = index.max(*known);
+        }
+        Self { incarnation: self.incarnation.max(other.incarnation), ..self }
+    }
+
     /// The bytes of its file.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {

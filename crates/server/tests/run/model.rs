@@ -53,6 +53,7 @@ fn nothing_acknowledged_is_lost_in_silence() {
         "Unsettled",
         "LostDurable",
         "LostAcknowledged",
+        "WentBack",
         "OtherBoot",
         "NoWitness",
     ];
@@ -75,6 +76,8 @@ enum End {
     Detached,
     /// The disk and the system stay; what was in memory does not.
     MemoryLost,
+    /// An earlier copy of the directory is put in its place.
+    WentBack,
 }
 
 struct World {
@@ -92,6 +95,12 @@ struct World {
     is_doubtful: bool,
     /// All that was acknowledged is durable, and the mark says so.
     rests: bool,
+    /// The directory as a run that rested had left it.
+    copy: Option<SimDir>,
+    /// A run began since that memory knows of.
+    is_witnessed: bool,
+    /// It was put back, and no start has come by since: a power cut before would take what memory knows.
+    went_back: bool,
     /// Since the last start that was whole, nothing but processes died.
     is_unharmed: bool,
     seen: Seen,
@@ -113,6 +122,9 @@ impl World {
             is_gone: false,
             is_doubtful: false,
             rests: false,
+            copy: None,
+            is_witnessed: false,
+            went_back: false,
             is_unharmed: true,
             seen: Seen::new(),
         }
@@ -135,7 +147,7 @@ impl World {
         let mut logs = Logs::recover(&self.data);
         let short = |(shard, index): (&u32, &u64)| logs.end(*shard) < *index;
         self.is_gone |= self.acknowledged.iter().any(short);
-        if self.rng.random_ratio(1, 3) {
+        if !std::mem::take(&mut self.went_back) && self.rng.random_ratio(1, 3) {
             self.data.stop_at(self.data.operations() + self.rng.random_range(0..40));
         }
         let ends = logs.ends();
@@ -149,7 +161,7 @@ impl World {
         let begun = Run::begin(start, &ends);
         if let Ok((_, verdict)) = &begun {
             self.hold(verdict, &ends);
-            self.is_unharmed = true;
+            (self.is_unharmed, self.is_witnessed) = (true, true);
         }
         // A start that failed may have said that it runs.
         self.rests = false;
@@ -224,9 +236,14 @@ impl World {
         self.now_ms += 1;
         // The logs say it from here on; whether the mark does is open until it is durable.
         (self.is_gone, self.is_doubtful, self.is_unharmed) = (false, false, false);
-        self.acknowledged = logs.ends();
+        (self.acknowledged, self.is_witnessed) = (logs.ends(), false);
         run.fenced(&self.acknowledged, self.now_ms)?;
         self.is_unharmed = true;
+        // They are shown to whoever asks.
+        for (shard, index) in &self.acknowledged {
+            run.acknowledged(*shard, *index)?;
+        }
+        self.is_witnessed = true;
         Ok(())
     }
 
@@ -275,14 +292,26 @@ impl World {
         let seed = self.rng.random();
         let ends = [End::Process, End::PowerCut, End::Detached, End::MemoryLost];
         let end = ends[[0, 0, 0, 1, 1, 1, 2, 3][self.rng.random_range(0..8)]];
+        let is_known = !self.is_gone && !self.is_doubtful;
+        let may_go_back = self.copy.is_some() && self.is_witnessed && is_known;
+        let goes_back = may_go_back && self.rng.random_ratio(1, 8);
+        let end = if goes_back { End::WentBack } else { end };
         let loses = matches!(end, End::PowerCut | End::Detached);
         let crash = if loses { Crash::PowerCut } else { Crash::Process };
         self.data = self.data.crash(crash, seed);
+        if self.rests && self.rng.random_ratio(1, 4) {
+            (self.copy, self.is_witnessed) = (Some(self.data.crash(Crash::Process, 0)), false);
+        }
+        if let Some(copy) = self.copy.take_if(|_| goes_back) {
+            (self.data, self.rests, self.went_back) = (copy, false, true);
+        }
         match end {
-            End::Process | End::Detached => self.memory = self.memory.crash(Crash::Process, 0),
-            End::MemoryLost => self.memory = super::memory(),
+            End::Process | End::Detached | End::WentBack => {
+                self.memory = self.memory.crash(Crash::Process, 0);
+            }
+            End::MemoryLost => (self.memory, self.is_witnessed) = (super::memory(), false),
             End::PowerCut => {
-                self.memory = super::memory();
+                (self.memory, self.is_witnessed) = (super::memory(), false);
                 self.boot += 1;
             }
         }

@@ -27,6 +27,38 @@ fn a_volume_that_was_detached_under_a_system_that_goes_on_is_found_out() {
     assert!(matches!(doubt(&verdict), Doubt::LostDurable(_)));
 }
 
+/// An earlier copy of the directory, which had ended in order, was believed, though memory knew of the run that came after it.
+#[test]
+fn a_directory_that_went_back_behind_a_run_of_this_system_is_found_out() {
+    let (data, memory) = (SimDir::new(), memory());
+    let (run, _) = begin(&data, &memory, &ends([]));
+    run.acknowledged(3, 5).unwrap();
+    assert!(run.close(&ends([(3, 5)]), 2000).unwrap());
+    let copy = data.crash(Crash::Process, 0);
+    let (run, _) = begin(&data, &memory, &ends([(3, 5)]));
+    run.acknowledged(3, 7).unwrap();
+    assert!(run.close(&ends([(3, 7)]), 3000).unwrap());
+    let later = run.incarnation();
+    let (run, verdict) = begin(&copy, &memory, &ends([(3, 5)]));
+    assert!(matches!(doubt(&verdict), Doubt::WentBack(_)), "{verdict}");
+    assert!(run.incarnation() > later, "none is used twice");
+    let said = verdict.to_string();
+    assert!(said.contains("the log of shard 3 ends at 5"), "{said}");
+}
+
+/// Its witness was there, and the mark was not: nothing was acknowledged.
+#[test]
+fn a_start_that_died_before_its_mark_was_there_is_no_later_run() {
+    let (data, memory) = (SimDir::new(), memory());
+    let (run, _) = begin(&data, &memory, &ends([]));
+    run.acknowledged(3, 5).unwrap();
+    assert!(run.close(&ends([(3, 5)]), 2000).unwrap());
+    let before = data.crash(Crash::Process, 0);
+    drop(begin(&data, &memory, &ends([(3, 5)])));
+    let (_, verdict) = begin(&before, &memory, &ends([(3, 5)]));
+    assert_eq!(verdict, Verdict::NothingLost(How::Clean));
+}
+
 /// A start of a broker that had ended in order died before it was ready, and the next one fenced.
 #[test]
 fn a_run_that_dies_before_it_acknowledges_leaves_no_doubt() {

@@ -1,0 +1,203 @@
+//! [`Met`]: which starts of other nodes this one has met, so that one whose directory went back to an earlier state is known
+//! for what it is, also after this one was started anew.
+//!
+//! ```text
+//! DIR/met
+//!
+//!  0 magic     8   "PLIMSMET"
+//!  8 version  u32  1
+//! 12 count    u32  nodes, at most 4096
+//! 16         24    each, ascending: node u64 · its highest incarnation u64 · what that start drew u64
+//!  …checksum u64   XXH3-64 of all before it
+//! ```
+//!
+//! Little-endian. A start that comes from an earlier state counts its incarnation once more: it is the number that
+//! it draws that tells it from the one that was met. A file that cannot be read is no evidence, and is written anew.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use plimsoll_sync::{Dir, File, SyncMethod};
+use twox_hash::XxHash3_64;
+
+use super::layout::MET;
+use crate::peer::Peer;
+use crate::whole;
+
+const MAGIC: [u8; 8] = *b"PLIMSMET";
+const VERSION: u32 = 1;
+const HEAD_BYTES: usize = 16;
+const NODE_BYTES: usize = 24;
+const CHECKSUM_BYTES: usize = 8;
+const NODES_MAX: usize = 4096;
+
+/// The starts that were met, and where they are kept.
+#[derive(Debug)]
+pub(super) struct Met {
+    dir: Arc<dyn Dir>,
+    starts: Mutex<Starts>,
+    /// Held by who writes the file.
+    writing: Mutex<()>,
+}
+
+/// Of each node the highest incarnation, and what that start drew; 0: it is of a version that draws nothing.
+type Starts = BTreeMap<u64, (u64, u64)>;
+
+impl Met {
+    /// Those that were met before.
+    pub(super) fn open(dir: &Arc<dyn Dir>) -> Self {
+        let starts = Mutex::new(read(&**dir).unwrap_or_default());
+        Self { dir: Arc::clone(dir), starts, writing: Mutex::default() }
+    }
+
+    /// Whether no later start of that node was met, nor another of this incarnation.
+    pub(super) fn admits(&self, peer: Peer, drawn: u64) -> bool {
+        self.lock().get(&peer.node).is_none_or(|(incarnation, then)| {
+            let is_same = drawn == *then || drawn == 0 || *then == 0;
+            peer.incarnation > *incarnation || peer.incarnation == *incarnation && is_same
+        })
+    }
+
+    /// It is met. Whether that is new, and [to be kept](Self::keep).
+    pub(super) fn meets(&self, peer: Peer, drawn: u64) -> bool {
+        let (mut starts, now) = (self.lock(), (peer.incarnation, drawn));
+        let is_new = starts.get(&peer.node).is_none_or(|then| now > *then);
+        let has_room = starts.len() < NODES_MAX || starts.contains_key(&peer.node);
+        if is_new && has_room {
+            starts.insert(peer.node, now);
+        }
+        is_new && has_room
+    }
+
+    /// Writes what is known by now. Durable on return.
+    pub(super) fn keep(&self) -> plimsoll_sync::Result<()> {
+        let _turn = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        let bytes = encode(&self.lock());
+        let fill = |file: &dyn File| file.write_sync_at(&bytes, 0, SyncMethod::ORDINARY).map(drop);
+        whole::create(&*self.dir, MET, fill).map(drop)
+    }
+
+    /// All nodes that were ever met.
+    pub(super) fn nodes(&self) -> BTreeSet<u64> {
+        self.lock().keys().copied().collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Starts> {
+        self.starts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn read(dir: &dyn Dir) -> Option<Starts> {
+    let file = dir.open(MET, SyncMethod::ORDINARY.access()).ok()?;
+    let mut bytes = vec![0; HEAD_BYTES + NODES_MAX * NODE_BYTES + CHECKSUM_BYTES + 1];
+    let length = file.read_at(&mut bytes, 0).ok()?;
+    let starts = decode(&bytes[..length]);
+    if starts.is_none() {
+        tracing::warn!(
+            "the file 'met' is damaged: what starts of other brokers were met is not known"
+        );
+    }
+    starts
+}
+
+fn encode(starts: &Starts) -> Vec<u8> {
+    let count = u32::try_from(starts.len()).expect("they are bounded");
+    let mut bytes = Vec::with_capacity(HEAD_BYTES + starts.len() * NODE_BYTES + CHECKSUM_BYTES);
+    bytes.extend_from_slice(&MAGIC);
+    bytes.extend_from_slice(&VERSION.to_le_bytes());
+    bytes.extend_from_slice(&count.to_le_bytes());
+    for (node, (incarnation, drawn)) in starts {
+        for word in [node, incarnation, drawn] {
+            bytes.extend_from_slice(&word.to_le_bytes());
+        }
+    }
+    let checksum = XxHash3_64::oneshot(&bytes);
+    bytes.extend_from_slice(&checksum.to_le_bytes());
+    bytes
+}
+
+fn decode(bytes: &[u8]) -> Option<Starts> {
+    let body = bytes.get(HEAD_BYTES..bytes.len().checked_sub(CHECKSUM_BYTES)?)?;
+    let word = |bytes: &[u8], at: usize| Some(u64::from_le_bytes(*bytes[at..].first_chunk()?));
+    let nodes = body.chunks_exact(NODE_BYTES);
+    let starts = nodes.map(|node| Some((word(node, 0)?, (word(node, 8)?, word(node, 16)?))));
+    let starts: Starts = starts.collect::<Option<_>>()?;
+    // There is one way to write it.
+    (starts.len() <= NODES_MAX && encode(&starts) == bytes).then_some(starts)
+}
+
+#[cfg(test)]
+mod tests {
+    use plimsoll_simdisk::SimDir;
+    use plimsoll_sync::Access;
+
+    use super::*;
+
+    const fn start(node: u64, incarnation: u64) -> Peer {
+        Peer { node, incarnation }
+    }
+
+    /// One whose directory went back by one start counted the same incarnation again, and was taken for the one that was met:
+    /// it voted and acknowledged with what it had then.
+    #[test]
+    fn another_start_of_the_incarnation_that_was_met_is_not_admitted() {
+        let dir: Arc<dyn Dir> = Arc::new(SimDir::new());
+        let met = Met::open(&dir);
+        assert!(met.admits(start(3, 1), 7));
+        assert!(met.meets(start(3, 2), 7));
+        assert!(met.admits(start(3, 2), 7), "it connects again");
+        assert!(!met.meets(start(3, 2), 7), "that is known");
+        assert!(!met.admits(start(3, 2), 8));
+        assert!(!met.admits(start(3, 1), 7));
+        assert!(met.admits(start(3, 3), 8) && met.admits(start(2, 1), 8));
+        assert!(met.admits(start(3, 2), 0), "an older version draws nothing");
+    }
+
+    #[test]
+    fn who_was_met_is_known_after_a_power_cut() {
+        let disk = Arc::new(SimDir::new());
+        let dir: Arc<dyn Dir> = Arc::clone(&disk) as _;
+        let met = Met::open(&dir);
+        for node in [2, 9] {
+            assert!(met.meets(start(node, node + 40), node));
+            met.keep().unwrap();
+        }
+        for seed in 0..20 {
+            let dir: Arc<dyn Dir> = Arc::new(disk.power_cut(seed));
+            let met = Met::open(&dir);
+            assert_eq!(met.nodes(), BTreeSet::from([2, 9]));
+            assert!(!met.admits(start(9, 49), 8) && met.admits(start(9, 49), 9));
+        }
+    }
+
+    #[test]
+    fn a_damaged_file_says_nothing_and_is_written_anew() {
+        let dir: Arc<dyn Dir> = Arc::new(SimDir::new());
+        let met = Met::open(&dir);
+        met.meets(start(3, 2), 7);
+        met.keep().unwrap();
+        let length = encode(&met.lock()).len();
+        for at in 0..length as u64 {
+            let file = dir.open(MET, Access::default()).unwrap();
+            let mut byte = [0];
+            file.read_at(&mut byte, at).unwrap();
+            file.write_at(&[byte[0] ^ 1], at).unwrap();
+            assert_eq!(Met::open(&dir).nodes(), BTreeSet::new(), "byte {at}");
+            met.keep().unwrap();
+            assert_eq!(Met::open(&dir).nodes(), BTreeSet::from([3]));
+        }
+        assert_eq!(decode(&[]), None);
+    }
+
+    #[test]
+    fn more_nodes_than_there_is_room_for_are_not_kept() {
+        let dir: Arc<dyn Dir> = Arc::new(SimDir::new());
+        let met = Met::open(&dir);
+        for node in 0..NODES_MAX as u64 {
+            assert!(met.meets(start(node, 1), 1));
+        }
+        assert!(!met.meets(start(u64::MAX, 1), 1) && met.meets(start(0, 2), 1));
+        met.keep().unwrap();
+        assert_eq!(Met::open(&dir).nodes().len(), NODES_MAX);
+    }
+}
