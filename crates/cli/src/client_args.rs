@@ -13,10 +13,10 @@ use plimsoll_server::kafka::compression::Compression;
 /// Which broker, and for whom the answer is.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct Asked {
-    /// A broker of the cluster
+    /// A broker of the cluster, or several, of which the first that can be reached is asked
     #[arg(
         long,
-        value_name = "ADDR",
+        value_name = "ADDR[,ADDR…]",
         env = "PLIMSOLL_BROKER",
         hide_env_values = true,
         default_value = "127.0.0.1:9092"

@@ -162,16 +162,17 @@ impl Handler for Reception {
         self.met.admits(peer, drawn(hello))
     }
 
-    fn connected(&self, peer: Peer, hello: Bytes) {
-        if !self.met.meets(peer, drawn(&hello)) {
-            return;
+    fn connected(&self, peer: Peer, hello: Bytes) -> bool {
+        let Some(is_new) = self.met.meets(peer, drawn(&hello)) else { return false };
+        if is_new {
+            let met = Arc::clone(&self.met);
+            self.runtime.spawn_blocking(move || {
+                if let Err(why) = met.keep() {
+                    tracing::error!(%why, "that a broker was met is not kept");
+                }
+            });
         }
-        let met = Arc::clone(&self.met);
-        self.runtime.spawn_blocking(move || {
-            if let Err(why) = met.keep() {
-                tracing::error!(%why, "that a broker was met is not kept");
-            }
-        });
+        true
     }
 
     fn gone(&self, peer: Peer) -> BoxFuture<'static, ()> {

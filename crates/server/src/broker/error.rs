@@ -58,6 +58,23 @@ pub enum Failed {
         node: u64,
     },
 
+    /// The directory has forgotten runs that memory knows of.
+    #[error(
+        "memory ({rings}) knows of a later run of this directory than it does itself: it went back to an earlier state, as a copy or a \
+         snapshot of its volume does, or another copy was started. What was acknowledged since is not in it, {}",
+        if *is_alone {
+            "nor what was durable: put the directory back as the last run left it; or, to go on without that, remove what memory has"
+        } else {
+            "nor what it voted, so it does not come back under its number: `plimsoll cluster join` has another come in its place"
+        }
+    )]
+    Older {
+        /// Whether it is no node of a cluster.
+        is_alone: bool,
+        /// Where memory is.
+        rings: String,
+    },
+
     /// The file with the id is gone, and what was kept under that is there.
     #[error(
         "the directory has shards, and no file 'cluster', which says whose they are: put it back, from another broker of the \

@@ -52,21 +52,22 @@ impl Met {
 
     /// Whether no later start of that node was met, nor another of this incarnation.
     pub(super) fn admits(&self, peer: Peer, drawn: u64) -> bool {
-        self.lock().get(&peer.node).is_none_or(|(incarnation, then)| {
-            let is_same = drawn == *then || drawn == 0 || *then == 0;
-            peer.incarnation > *incarnation || peer.incarnation == *incarnation && is_same
-        })
+        self.lock().get(&peer.node).is_none_or(|then| is_as_late((peer.incarnation, drawn), *then))
     }
 
-    /// It is met. Whether that is new, and [to be kept](Self::keep).
-    pub(super) fn meets(&self, peer: Peer, drawn: u64) -> bool {
+    /// It is met: whether that is new, and [to be kept](Self::keep). `None`: it is not admitted.
+    pub(super) fn meets(&self, peer: Peer, drawn: u64) -> Option<bool> {
         let (mut starts, now) = (self.lock(), (peer.incarnation, drawn));
-        let is_new = starts.get(&peer.node).is_none_or(|then| now > *then);
-        let has_room = starts.len() < NODES_MAX || starts.contains_key(&peer.node);
-        if is_new && has_room {
+        let then = starts.get(&peer.node).copied();
+        if then.is_some_and(|then| !is_as_late(now, then)) {
+            return None;
+        }
+        let has_room = starts.len() < NODES_MAX || then.is_some();
+        let is_new = then.is_none_or(|then| now > then) && has_room;
+        if is_new {
             starts.insert(peer.node, now);
         }
-        is_new && has_room
+        Some(is_new)
     }
 
     /// Writes what is known by now. Durable on return.
@@ -85,6 +86,12 @@ impl Met {
     fn lock(&self) -> MutexGuard<'_, Starts> {
         self.starts.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Whether the one is the other, or a later one.
+fn is_as_late((incarnation, drawn): (u64, u64), then: (u64, u64)) -> bool {
+    let is_same = drawn == then.1 || drawn == 0 || then.1 == 0;
+    incarnation > then.0 || incarnation == then.0 && is_same
 }
 
 fn read(dir: &dyn Dir) -> Option<Starts> {
@@ -144,10 +151,12 @@ mod tests {
         let dir: Arc<dyn Dir> = Arc::new(SimDir::new());
         let met = Met::open(&dir);
         assert!(met.admits(start(3, 1), 7));
-        assert!(met.meets(start(3, 2), 7));
+        assert_eq!(met.meets(start(3, 2), 7), Some(true));
         assert!(met.admits(start(3, 2), 7), "it connects again");
-        assert!(!met.meets(start(3, 2), 7), "that is known");
+        assert_eq!(met.meets(start(3, 2), 7), Some(false), "that is known");
         assert!(!met.admits(start(3, 2), 8));
+        // Both may have been admitted before either was met.
+        assert_eq!(met.meets(start(3, 2), 8), None);
         assert!(!met.admits(start(3, 1), 7));
         assert!(met.admits(start(3, 3), 8) && met.admits(start(2, 1), 8));
         assert!(met.admits(start(3, 2), 0), "an older version draws nothing");
@@ -159,7 +168,7 @@ mod tests {
         let dir: Arc<dyn Dir> = Arc::clone(&disk) as _;
         let met = Met::open(&dir);
         for node in [2, 9] {
-            assert!(met.meets(start(node, node + 40), node));
+            assert_eq!(met.meets(start(node, node + 40), node), Some(true));
             met.keep().unwrap();
         }
         for seed in 0..20 {
@@ -194,9 +203,10 @@ mod tests {
         let dir: Arc<dyn Dir> = Arc::new(SimDir::new());
         let met = Met::open(&dir);
         for node in 0..NODES_MAX as u64 {
-            assert!(met.meets(start(node, 1), 1));
+            assert_eq!(met.meets(start(node, 1), 1), Some(true));
         }
-        assert!(!met.meets(start(u64::MAX, 1), 1) && met.meets(start(0, 2), 1));
+        assert_eq!(met.meets(start(u64::MAX, 1), 1), Some(false));
+        assert_eq!(met.meets(start(0, 2), 1), Some(true));
         met.keep().unwrap();
         assert_eq!(Met::open(&dir).nodes().len(), NODES_MAX);
     }

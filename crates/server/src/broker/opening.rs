@@ -164,6 +164,10 @@ impl<'a> Place<'a> {
         // Before anything is made in memory for it: the rings there are of the node that it is not.
         check_node(&**dir, node)?;
         let memory = memory(&options, &**dir, &cluster_id, node)?;
+        if let Some(memory) = memory.as_ref().filter(|memory| Run::went_back(&**dir, *memory)) {
+            let is_alone = seat.is_none();
+            return Err(Failed::Older { is_alone, rings: memory.path().display().to_string() });
+        }
         // Rings outlive a directory that is lost while the system runs.
         if let (Some(_), Some(memory)) = (seat, &memory)
             && is_new(&**dir)?

@@ -208,6 +208,8 @@ struct Leading {
     reports: BTreeMap<u64, u64>,
     /// Who was heard when, and how it was.
     heard: BTreeMap<u64, (Instant, Fitness)>,
+    /// Since when it is heard without a break.
+    since: BTreeMap<u64, Instant>,
     /// Where the log ended when, as far back as a disk may be behind.
     ends: VecDeque<(Instant, u64)>,
     asked: BTreeMap<u64, Instant>,
@@ -224,7 +226,10 @@ impl Leading {
     fn hear(&mut self, node: u64, answer: Option<(Option<u64>, Fitness)>, now: Instant) {
         self.under_way.remove(&node);
         let Some((through, how)) = answer else { return };
-        self.heard.insert(node, (now, how));
+        let before = self.heard.insert(node, (now, how));
+        if before.is_none_or(|(when, _)| now - when >= HEALTHY) {
+            self.since.insert(node, now);
+        }
         self.report(node, through);
     }
 
@@ -272,7 +277,11 @@ impl Leading {
             Fitness { has_room: false, .. } => Some(Unwell::Full),
             _ => {
                 let (_, end) = old.filter(|(_, end)| slow_after.is_some() && is_behind(*end))?;
-                Some(if has < Some(*end) { Unwell::Behind } else { Unwell::Slow })
+                // One that has just come back has on its disk what it had when it went.
+                let has_come =
+                    self.since.get(&voter).is_none_or(|since| Some(now - *since) < slow_after);
+                let is_behind = has < Some(*end) || has_come;
+                Some(if is_behind { Unwell::Behind } else { Unwell::Slow })
             }
         }
     }
@@ -518,7 +527,7 @@ mod tests {
         assert_eq!(leading.unwell(3, Some(7), SLOW_AFTER, begun), Some(Unwell::Away));
     }
 
-    /// Of one that had just begun to be given what it lacked it was said that its disk does not keep up.
+    /// Of one that had just begun to be given what it lacked, or that had come back a moment ago, it was said that its disk does not keep up.
     #[test]
     fn of_one_that_has_not_got_the_log_nothing_is_said_of_its_disk() {
         let (mut leading, begun) = (Leading::of(1), Instant::now());
@@ -527,7 +536,13 @@ mod tests {
         leading.hear(2, Some((Some(3), WELL)), now);
         assert_eq!(leading.unwell(2, Some(5), SLOW_AFTER, now), Some(Unwell::Behind));
         assert_eq!(leading.unwell(2, None, SLOW_AFTER, now), Some(Unwell::Behind));
-        assert_eq!(leading.unwell(2, Some(7), SLOW_AFTER, now), Some(Unwell::Slow));
+        assert_eq!(leading.unwell(2, Some(7), SLOW_AFTER, now), Some(Unwell::Behind));
+        let mut later = now;
+        while Some(later - now) < SLOW_AFTER {
+            later += HEALTHY / 2;
+            leading.hear(2, Some((Some(3), WELL)), later);
+        }
+        assert_eq!(leading.unwell(2, Some(7), SLOW_AFTER, later), Some(Unwell::Slow));
     }
 
     #[test]

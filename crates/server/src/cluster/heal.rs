@@ -189,7 +189,34 @@ impl<S: Apply> Healing<S> {
         // What was let go of, and is in the segment still, nobody has, nor is it needed.
         let purged = self.storage()?.identity.known().purged.map_or(0, |last| to_log(last.index));
         let damaged: Vec<_> = damaged.into_iter().filter(|found| *found.end() > purged).collect();
-        for records in &damaged {
+        match self.mend(noted, &damaged, others, is_late).await {
+            Ok(()) => {
+                let healed =
+                    damaged.iter().map(|records| records.end() - records.start() + 1).sum();
+                self.storage()?.wounds.close(noted, healed);
+                Ok(Tended::Healed(healed))
+            }
+            Err(why) => {
+                // Of what is cut off nobody has anything, and what stays cannot be written without it.
+                let last = self.storage()?.tail().last().map_or(0, |last| to_log(last.index));
+                if is_late && damaged.iter().any(|records| *records.end() > last) {
+                    let leader = self.engine.metrics().borrow_watched().current_leader;
+                    self.is_lost(noted, leader.or(others.first().copied()), noted);
+                }
+                Err(why)
+            }
+        }
+    }
+
+    /// Has what is damaged of a segment given, and writes it.
+    async fn mend(
+        &self,
+        noted: u64,
+        damaged: &[RangeInclusive<u64>],
+        others: &[u64],
+        is_late: bool,
+    ) -> Result<()> {
+        for records in damaged {
             self.fetch(noted, records, others, is_late).await?;
         }
         self.block(move |storage| {
@@ -201,10 +228,8 @@ impl<S: Apply> Healing<S> {
             };
             Ok(storage.log.heal(to_log(noted), record)?)
         })
-        .await?;
-        let healed = damaged.iter().map(|records| records.end() - records.start() + 1).sum();
-        self.storage()?.wounds.close(noted, healed);
-        Ok(Tended::Healed(healed))
+        .await
+        .map(drop)
     }
 
     /// Lets go of what is damaged there, with all before it, if a snapshot covers it: nobody needs it here, and nobody can be
@@ -261,8 +286,8 @@ impl<S: Apply> Healing<S> {
         let Some(proof) = proof else {
             return Err(Error::NotHealed { why: "its log has no entry".to_owned() });
         };
-        let end = proof.index.max(behind);
-        while first < behind {
+        let end = behind.min(proof.index + 1);
+        while first < end {
             let given = self.fetch_some(first..end, proof, others).await?;
             let entries = match given {
                 Given::Entries(entries) => entries,

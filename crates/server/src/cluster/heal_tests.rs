@@ -228,6 +228,32 @@ fn what_is_found_damaged_where_entries_are_cut_off_is_healed_and_then_they_are()
     net.heard().clear();
 }
 
+/// It was asked for with what is cut off, which was refused, for ever; and the replica was not seeded either.
+#[test]
+fn where_the_damage_goes_on_behind_the_cut_the_replica_is_seeded() {
+    let net = Net::default();
+    tell(async {
+        let (nodes, last) = three(&net).await;
+        let kept = last + 3 - ENTRIES;
+        let storage = &nodes[1].group.storage;
+        let id = storage.look_up(kept).unwrap().unwrap().log_id;
+        for entry in [kept, kept + 1] {
+            nodes[1].damage(entry, 0, &[0xa5; 4096]);
+        }
+        let mut store = LogStore::new(Arc::clone(storage));
+        let lacks = async {
+            while nodes[1].group.needed().is_none() {
+                sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::select! {
+            cut = store.truncate_after(Some(id)) => panic!("where it ends is damaged: {cut:?}"),
+            lacks = timeout(PATIENCE, lacks) => lacks.expect("it is to be seeded"),
+        }
+    });
+    net.heard().clear();
+}
+
 /// The engine waited for the record, and who was to heal it for the engine, which was to say what others have to prove.
 #[test]
 fn an_engine_that_waits_to_cut_off_at_a_damaged_record_is_not_asked_what_it_knows() {

@@ -15,6 +15,7 @@ use super::error::Refusal;
 use super::frame::{self, Kind, Message};
 use super::gone;
 use super::intake::Intake;
+use super::judge::Reason;
 use super::session::{Reply, Session};
 use super::shared::Shared;
 use crate::net::write_all;
@@ -50,7 +51,9 @@ pub(super) async fn run(
     drop(remains);
     let installed = Installed { shared, session: &session };
     add(&shared.tally.connections, 1);
-    shared.handler.connected(session.peer, session.hello.clone());
+    if !shared.handler.connected(session.peer, session.hello.clone()) {
+        return Err(Reason::OldIncarnation.into());
+    }
     let (from, to) = stream.split();
     let ended = tokio::select! {
         ended = read(shared, from, &session, &intake) => ended,

@@ -34,8 +34,11 @@ pub trait Handler: Send + Sync + 'static {
     }
 
     /// A node has connected, and told this of itself: once for each of its connections. Nothing that it asks
-    /// over that connection was handled before. Must not wait.
-    fn connected(&self, _peer: Peer, _hello: Bytes) {}
+    /// over that connection was handled before. Whether it may stay: of two that were admitted at once one may be an earlier state of the
+    /// other. Must not wait.
+    fn connected(&self, _peer: Peer, _hello: Bytes) -> bool {
+        true
+    }
 
     /// All connections to a node have ended, and its system says that nothing takes one there any more: the process
     /// has ended, or had to let go of its address. It may come back at any time.

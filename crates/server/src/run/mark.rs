@@ -189,6 +189,13 @@ impl MarkFile {
         Ok(Some((Self { file, sequence }, mark)))
     }
 
+    /// What it is evidence of, if it is there; of a damaged one the incarnation that may have been the last. Changes nothing.
+    pub(super) fn look(dir: &dyn Dir) -> Option<Mark> {
+        let file = dir.open(RUN, SyncMethod::ORDINARY.access()).ok()?;
+        let found = newest(read(&*file, 0).ok()?, read(&*file, 1).ok()?);
+        found.ok().map(|(_, mark)| mark)
+    }
+
     /// Makes the file. It is durable on return, with its name.
     pub(super) fn create(dir: &dyn Dir, mark: &Mark) -> Result<Self> {
         let slots = [mark.encode(0), mark.encode(1)].concat();

@@ -19,7 +19,7 @@ use plimsoll_sync::Dir;
 use super::error::{Error, Result};
 use super::mark::{Ends, Mark, MarkFile, SHARDS_MAX, State};
 use super::verdict::{Verdict, verdict};
-use super::witness::{Witness, WitnessFile, memory};
+use super::witness::{Witness, WitnessFile, has_later, memory};
 
 /// What a start finds.
 #[derive(Debug, Clone, Copy)]
@@ -63,6 +63,14 @@ struct Acknowledged {
 }
 
 impl Run {
+    /// Whether memory knows of a run of this directory that it does not know of itself: it went back to an earlier state, with all that was
+    /// durable and all that it votes by. Nothing is changed. To be asked before a run begins, which takes what memory knows for its own.
+    #[must_use]
+    pub fn went_back(data: &dyn Dir, in_memory: &dyn Dir) -> bool {
+        let marked = memory(Some(in_memory)).zip(MarkFile::look(data));
+        marked.is_some_and(|(memory, mark)| has_later(memory, mark.data, mark.incarnation))
+    }
+
     /// Begins a run, and says what is known of the one before. `ends` are the last indexes, after
     /// their recovery, of all logs whose records are acknowledged before they are durable; the caller
     /// has synced each.
@@ -87,17 +95,13 @@ impl Run {
         let last = found.as_ref().map(|(_, mark)| mark);
         let witness =
             memory.zip(last).and_then(|(memory, last)| Witness::read(memory, last.incarnation));
-        let later = memory.zip(last);
-        let later =
-            later.and_then(|(memory, last)| Witness::later(memory, last.data, last.incarnation));
         let mut asked = ends.clone();
         for number in known {
             let marked = last.and_then(|mark| mark.ends.get(number));
             let acknowledged = witness.as_ref().and_then(|said| said.acknowledged.get(number));
-            let since = later.as_ref().and_then(|said| said.acknowledged.get(number));
-            asked.extend(marked.max(acknowledged).max(since).map(|end| (*number, *end)));
+            asked.extend(marked.max(acknowledged).map(|end| (*number, *end)));
         }
-        let verdict = verdict(last, (witness.as_ref(), later.as_ref()), boot, &asked);
+        let verdict = verdict(last, witness.as_ref(), boot, &asked);
         let (state, when_ms, durable) = match &verdict {
             Verdict::NothingLost(_) => (State::Quiesced, now_ms, ends),
             Verdict::MayHaveLost(loss) => (State::Doubtful, loss.since_ms, &loss.guaranteed),
@@ -105,12 +109,7 @@ impl Run {
         check_count(durable)?;
         let mark = Mark {
             data: last.map_or(start.fresh_id, |last| last.data),
-            incarnation: later
-                .as_ref()
-                .map(|later| later.incarnation)
-                .max(last.map(|last| last.incarnation))
-                .unwrap_or(0)
-                + 1,
+            incarnation: last.map_or(0, |last| last.incarnation) + 1,
             boot,
             state,
             when_ms,
@@ -126,7 +125,7 @@ impl Run {
             None => MarkFile::create(data, &mark)?,
         };
         if let Some(memory) = memory {
-            WitnessFile::remove_others(memory, mark.incarnation)?;
+            WitnessFile::begins(memory, mark.incarnation)?;
         }
         let run = Self {
             incarnation: mark.incarnation,

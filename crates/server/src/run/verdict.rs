@@ -5,13 +5,11 @@
 //! | nothing: there is no file | there are no logs either | new |
 //! | clean, or quiesced | every log ends at or beyond what it names | nothing lost |
 //! | running, on this boot | the same, and what the run's own witness names | nothing lost |
-//! | any of these | a witness of a later run of this directory names more | may have lost |
 //! | anything | anything else | may have lost |
 //!
 //! The boot id alone proves nothing: a volume may be detached, and its page cache dropped, under a
 //! system that goes on. The witness alone proves nothing either: a clone of a virtual machine has
-//! the memory of another. But a witness of a run that the mark does not know of says that the directory went back to an earlier state:
-//! of a start that ended before its mark was durable it names no more than the logs have.
+//! the memory of another.
 
 use std::fmt;
 
@@ -74,8 +72,6 @@ pub enum Doubt {
     OtherWitness,
     /// A log ends before what was acknowledged.
     LostAcknowledged(Short),
-    /// It ends before what a later run acknowledged, which the directory does not know of.
-    WentBack(Short),
 }
 
 /// A log that is too short.
@@ -94,7 +90,7 @@ pub struct Short {
 #[must_use]
 pub fn verdict(
     mark: Option<&Mark>,
-    (witness, later): (Option<&Witness>, Option<&Witness>),
+    witness: Option<&Witness>,
     boot: Option<u128>,
     ends: &Ends,
 ) -> Verdict {
@@ -105,16 +101,14 @@ pub fn verdict(
             Verdict::MayHaveLost(Loss::of_all(ends))
         };
     };
-    let known = innocence(mark, witness, boot, ends);
-    match known.and_then(|how| has_all_since(later, ends).map(|()| how)) {
+    match innocence(mark, witness, boot, ends) {
         Ok(how) => Verdict::NothingLost(how),
         Err(doubt) => Verdict::MayHaveLost(Loss {
             doubt,
             guaranteed: paired(&mark.ends, ends, u64::min),
             given: testimony(mark, witness, boot)
                 .ok()
-                .map(|said| paired(&mark.ends, &said.acknowledged, u64::max))
-                .filter(|_| later.is_none()),
+                .map(|said| paired(&mark.ends, &said.acknowledged, u64::max)),
             since_ms: mark.when_ms,
         }),
     }
@@ -137,11 +131,6 @@ fn innocence(
             Ok(How::ProcessCrash)
         }
     }
-}
-
-/// Whether the logs have what a later run acknowledged.
-fn has_all_since(later: Option<&Witness>, ends: &Ends) -> Result<(), Doubt> {
-    later.map_or(Ok(()), |later| reach(ends, &later.acknowledged).map_err(Doubt::WentBack))
 }
 
 /// The witness, if it speaks of the run that left the mark, on this system, and of all that may
@@ -227,9 +216,6 @@ impl fmt::Display for Doubt {
         let (what, short) = match self {
             Self::LostDurable(short) => ("durable", short),
             Self::LostAcknowledged(short) => ("acknowledged", short),
-            Self::WentBack(short) => {
-                ("acknowledged by a later run, of which the directory does not know,", short)
-            }
             other => return f.write_str(other.reason()),
         };
         let Short { shard, end, wanted } = short;
@@ -258,9 +244,7 @@ impl Doubt {
             Self::OtherWitness => {
                 "the last run did not end in order, and what is in memory is of another run"
             }
-            Self::LostDurable(_) | Self::LostAcknowledged(_) | Self::WentBack(_) => {
-                "a log is too short"
-            }
+            Self::LostDurable(_) | Self::LostAcknowledged(_) => "a log is too short",
         }
     }
 }

@@ -1,6 +1,6 @@
 //! [`Witness`]: what was acknowledged, in memory that outlives the process and not the system.
 //!
-//! A file `witness-N` for incarnation N, in a directory on tmpfs(5):
+//! A file `witness-N` for incarnation N, and an empty one, `begun-N`, once the mark of that is durable, in a directory on tmpfs(5):
 //!
 //! ```text
 //!  byte offset  bytes
@@ -33,6 +33,8 @@ use super::mark::{Ends, SHARDS_MAX};
 use crate::cursor::{Cursor, Malformed};
 
 const PREFIX: &str = "witness-";
+/// Says that the mark of a run was durable: a start that dies before leaves a witness only.
+const BEGUN: &str = "begun-";
 const MAGIC: [u8; 8] = *b"PLIMWITN";
 const VERSION: u32 = 1;
 const HEAD_BYTES: usize = 64;
@@ -58,6 +60,14 @@ pub(super) fn memory(dir: Option<&dyn Dir>) -> Option<&dyn Dir> {
     dir.filter(|dir| dir.overwrite() == Overwrite::Memory)
 }
 
+/// Whether a run of this directory that is later than this one came to be, as memory has it.
+pub(super) fn has_later(dir: &dyn Dir, data: u128, incarnation: u64) -> bool {
+    let names = dir.list().unwrap_or_default();
+    let begun = names.iter().filter_map(|name| name.strip_prefix(BEGUN)?.parse().ok());
+    let mut later = begun.filter(|number: &u64| *number > incarnation);
+    later.any(|number| Witness::read(dir, number).is_some_and(|said| said.data == data))
+}
+
 impl Witness {
     /// What the run `incarnation` left; none if that is nothing, or nothing that can be read.
     pub(super) fn read(dir: &dyn Dir, incarnation: u64) -> Option<Self> {
@@ -65,24 +75,6 @@ impl Witness {
         let mut bytes = vec![0; WITNESS_BYTES + 1];
         let length = file.read_at(&mut bytes, 0).ok()?;
         Self::decode(&bytes[..length]).ok()
-    }
-
-    /// What runs of this directory left that are later than this one, together: the last may have ended before its mark was
-    /// there, and say less than the one before it.
-    pub(super) fn later(dir: &dyn Dir, data: u128, incarnation: u64) -> Option<Self> {
-        let names = dir.list().ok()?;
-        let numbers = names.iter().filter_map(|name| name.strip_prefix(PREFIX)?.parse().ok());
-        let later = numbers.filter(|number: &u64| *number > incarnation);
-        let said = later.filter_map(|number| Self::read(dir, number));
-        said.filter(|said| said.data == data).reduce(Self::and)
-    }
-
-    fn and(mut self, other: Self) -> Self {
-        for (shard, index) in other.acknowledged {
-            let known = self.acknowledged.entry(shard).or_default();
-            *known = index.max(*known);
-        }
-        Self { incarnation: self.incarnation.max(other.incarnation), ..self }
     }
 
     /// The bytes of its file.
@@ -177,10 +169,15 @@ impl WitnessFile {
         Ok(Self { file, seed, places: witness.acknowledged.keys().copied().collect() })
     }
 
-    /// Removes what earlier runs left.
-    pub(super) fn remove_others(dir: &dyn Dir, incarnation: u64) -> Result<()> {
-        let own = name(incarnation);
-        let is_other = |name: &String| name.starts_with(PREFIX) && *name != own;
+    /// The mark of its run is durable: from here on a directory that does not know of the run went back. Removes what earlier runs
+    /// left.
+    pub(super) fn begins(dir: &dyn Dir, incarnation: u64) -> Result<()> {
+        let own = [name(incarnation), format!("{BEGUN}{incarnation}")];
+        if !dir.list()?.contains(&own[1]) {
+            dir.create(&own[1], SyncMethod::None.access())?;
+        }
+        let is_its = |name: &str| name.starts_with(PREFIX) || name.starts_with(BEGUN);
+        let is_other = |name: &String| is_its(name) && !own.contains(name);
         Ok(dir
             .list()?
             .iter()

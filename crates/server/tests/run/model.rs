@@ -53,7 +53,7 @@ fn nothing_acknowledged_is_lost_in_silence() {
         "Unsettled",
         "LostDurable",
         "LostAcknowledged",
-        "WentBack",
+        "went back",
         "OtherBoot",
         "NoWitness",
     ];
@@ -147,10 +147,18 @@ impl World {
         let mut logs = Logs::recover(&self.data);
         let short = |(shard, index): (&u32, &u64)| logs.end(*shard) < *index;
         self.is_gone |= self.acknowledged.iter().any(short);
-        if !std::mem::take(&mut self.went_back) && self.rng.random_ratio(1, 3) {
+        if !self.went_back && self.rng.random_ratio(1, 3) {
             self.data.stop_at(self.data.operations() + self.rng.random_range(0..40));
         }
         let ends = logs.ends();
+        let went_back = Run::went_back(&self.data, &self.memory);
+        assert_eq!(went_back, std::mem::take(&mut self.went_back));
+        if went_back {
+            // A person has it go on with what it has.
+            self.saw("went back");
+            (self.memory, self.is_witnessed) = (super::memory(), false);
+            (self.acknowledged, self.is_gone) = (ends.clone(), false);
+        }
         let start = Start {
             data: &self.data,
             memory: Some(&self.memory),
@@ -299,7 +307,7 @@ impl World {
         let loses = matches!(end, End::PowerCut | End::Detached);
         let crash = if loses { Crash::PowerCut } else { Crash::Process };
         self.data = self.data.crash(crash, seed);
-        if self.rests && self.rng.random_ratio(1, 4) {
+        if self.rests && !goes_back && self.rng.random_ratio(1, 4) {
             (self.copy, self.is_witnessed) = (Some(self.data.crash(Crash::Process, 0)), false);
         }
         if let Some(copy) = self.copy.take_if(|_| goes_back) {

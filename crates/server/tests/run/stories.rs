@@ -35,28 +35,35 @@ fn a_directory_that_went_back_behind_a_run_of_this_system_is_found_out() {
     run.acknowledged(3, 5).unwrap();
     assert!(run.close(&ends([(3, 5)]), 2000).unwrap());
     let copy = data.crash(Crash::Process, 0);
+    assert!(!Run::went_back(&data, &memory));
     let (run, _) = begin(&data, &memory, &ends([(3, 5)]));
-    run.acknowledged(3, 7).unwrap();
-    assert!(run.close(&ends([(3, 7)]), 3000).unwrap());
-    let later = run.incarnation();
-    let (run, verdict) = begin(&copy, &memory, &ends([(3, 5)]));
-    assert!(matches!(doubt(&verdict), Doubt::WentBack(_)), "{verdict}");
-    assert!(run.incarnation() > later, "none is used twice");
-    let said = verdict.to_string();
-    assert!(said.contains("the log of shard 3 ends at 5"), "{said}");
+    assert!(Run::went_back(&copy, &memory), "though nothing was acknowledged: it may have voted");
+    assert!(run.close(&ends([(3, 5)]), 3000).unwrap());
+    assert!(Run::went_back(&copy, &memory) && !Run::went_back(&data, &memory));
+    let of_another = super::memory();
+    drop(begin(&SimDir::new(), &of_another, &ends([])));
+    assert!(!Run::went_back(&copy, &of_another));
+    let disk = SimDir::new();
+    assert!(!Run::went_back(&copy, &disk), "a disk is no memory");
 }
 
-/// Its witness was there, and the mark was not: nothing was acknowledged.
+/// Its witness was there, and the mark was not: nobody had heard of it.
 #[test]
 fn a_start_that_died_before_its_mark_was_there_is_no_later_run() {
-    let (data, memory) = (SimDir::new(), memory());
-    let (run, _) = begin(&data, &memory, &ends([]));
-    run.acknowledged(3, 5).unwrap();
-    assert!(run.close(&ends([(3, 5)]), 2000).unwrap());
-    let before = data.crash(Crash::Process, 0);
-    drop(begin(&data, &memory, &ends([(3, 5)])));
-    let (_, verdict) = begin(&before, &memory, &ends([(3, 5)]));
-    assert_eq!(verdict, Verdict::NothingLost(How::Clean));
+    let mut died = 0;
+    for stop in 0..20 {
+        let (data, memory) = (SimDir::new(), memory());
+        let (run, _) = begin(&data, &memory, &ends([]));
+        run.acknowledged(3, 5).unwrap();
+        assert!(run.close(&ends([(3, 5)]), 2000).unwrap());
+        data.stop_at(data.operations() + stop);
+        died += u32::from(Run::begin(start(&data, &memory), &ends([(3, 5)])).is_err());
+        for seed in 0..10 {
+            let after = data.crash(Crash::PowerCut, seed);
+            assert!(!Run::went_back(&after, &memory), "stopped at {stop}");
+        }
+    }
+    assert!(died > 0);
 }
 
 /// A start of a broker that had ended in order died before it was ready, and the next one fenced.

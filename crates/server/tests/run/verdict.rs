@@ -75,7 +75,7 @@ fn innocence_needs_evidence() {
     for (row, (state, witness, boot, end, wanted)) in table.into_iter().enumerate() {
         let ends = end.map(|end| (3, end)).into_iter().collect();
         let mark = state.map(mark);
-        let found = verdict(mark.as_ref(), (witness.as_ref(), None), boot, &ends).to_string();
+        let found = verdict(mark.as_ref(), witness.as_ref(), boot, &ends).to_string();
         assert!(found.contains(wanted), "row {row}: {found}");
     }
 }
@@ -85,20 +85,19 @@ fn a_loss_names_what_is_guaranteed_what_was_given_and_since_when() {
     let running = mark(State::Running);
     let fence =
         |guaranteed, given| Fence { why: Why::UncleanStart, guaranteed, given, since: 1000 };
-    let short =
-        loss(verdict(Some(&running), (Some(&witness()), None), Some(7), &ends([(3, 60), (4, 5)])));
+    let short = loss(verdict(Some(&running), Some(&witness()), Some(7), &ends([(3, 60), (4, 5)])));
     assert_eq!(short.fence(3), fence(50, Some(100)));
     // The witness knows all that was acknowledged, and nothing of this shard was.
     assert_eq!(short.fence(4), fence(0, Some(0)));
     // What was durable and is not there is not guaranteed.
-    let gone = loss(verdict(Some(&running), (Some(&witness()), None), Some(7), &ends([(3, 20)])));
+    let gone = loss(verdict(Some(&running), Some(&witness()), Some(7), &ends([(3, 20)])));
     assert_eq!(gone.fence(3), fence(20, Some(100)));
-    let power_cut = loss(verdict(Some(&running), (None, None), Some(8), &ends([(3, 60)])));
+    let power_cut = loss(verdict(Some(&running), None, Some(8), &ends([(3, 60)])));
     assert_eq!(power_cut.fence(3), fence(50, None));
     // The run that began in doubt does not know what the one before it had acknowledged.
     let doubtful = mark(State::Doubtful);
-    let twice = loss(verdict(Some(&doubtful), (Some(&witness()), None), Some(7), &ends([(3, 60)])));
+    let twice = loss(verdict(Some(&doubtful), Some(&witness()), Some(7), &ends([(3, 60)])));
     assert_eq!(twice.fence(3), fence(50, None));
-    let nothing = loss(verdict(None, (Some(&witness()), None), Some(7), &ends([(3, 60)])));
+    let nothing = loss(verdict(None, Some(&witness()), Some(7), &ends([(3, 60)])));
     assert_eq!(nothing.fence(3), Fence { since: 0, ..fence(0, None) });
 }

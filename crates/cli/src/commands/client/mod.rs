@@ -11,7 +11,7 @@ mod topic_move;
 
 use std::time::Duration;
 
-use anyhow::{Error as Wrong, Result};
+use anyhow::{Context as _, Error as Wrong, Result};
 use plimsoll_server::client::{Cluster, Error};
 use serde_json::Value;
 
@@ -24,11 +24,19 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 const BROKER_TIMEOUT_MS: i32 = 20_000;
 
 impl Asked {
-    /// The cluster of the broker that was named.
+    /// The cluster of the brokers that were named: of the first that can be reached.
     fn open(&self) -> Result<Cluster> {
-        Cluster::open(&self.broker, TIMEOUT).map_err(|error| match error {
-            Error::Unreachable { addr, source } => Wrong::new(source)
-                .context(format!("no broker can be reached at {addr}; --broker says where one is")),
+        let mut named = self.broker.split(',').map(str::trim).filter(|addr| !addr.is_empty());
+        let first = named.next().context("--broker names none")?;
+        let opened = named.fold(Cluster::open(first, TIMEOUT), |opened, next| match opened {
+            Err(Error::Unreachable { .. }) => Cluster::open(next, TIMEOUT),
+            opened => opened,
+        });
+        opened.map_err(|error| match error {
+            Error::Unreachable { source, .. } => Wrong::new(source).context(format!(
+                "no broker can be reached at {}; --broker says where one is",
+                self.broker
+            )),
             error => error.into(),
         })
     }

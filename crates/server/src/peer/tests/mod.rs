@@ -44,8 +44,9 @@ impl Handler for Echo {
         })
     }
 
-    fn connected(&self, peer: Peer, hello: Bytes) {
+    fn connected(&self, peer: Peer, hello: Bytes) -> bool {
         self.connected.lock().unwrap().push((peer, hello));
+        true
     }
 
     fn gone(&self, peer: Peer) -> BoxFuture<'static, ()> {
