@@ -16,7 +16,7 @@ pub(crate) struct Asked {
     /// A broker of the cluster, or several, of which the first that can be reached is asked
     #[arg(
         long,
-        value_name = "ADDR[,ADDR…]",
+        value_name = "ADDR[,ADDR...]",
         env = "PLIMSOLL_BROKER",
         hide_env_values = true,
         default_value = "127.0.0.1:9092"
