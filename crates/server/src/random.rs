@@ -9,8 +9,7 @@ pub(crate) fn bytes() -> [u8; 16] {
 
 /// The same as a number, which is not 0.
 pub(crate) fn word() -> u64 {
-    let [.., last] = [0, 8].map(|at| *bytes()[at..].first_chunk().expect("there are 16"));
-    u64::from_le_bytes(last) | 1
+    u64::from_le_bytes(*bytes().first_chunk().expect("there are 16")) | 1
 }
 
 /// The same as 32 digits.

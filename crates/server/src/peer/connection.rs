@@ -52,6 +52,8 @@ pub(super) async fn run(
     let installed = Installed { shared, session: &session };
     add(&shared.tally.connections, 1);
     if !shared.handler.connected(session.peer, session.hello.clone()) {
+        drop(installed);
+        gone::look(shared, session.peer);
         return Err(Reason::OldIncarnation.into());
     }
     let (from, to) = stream.split();

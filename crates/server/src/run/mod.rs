@@ -20,6 +20,8 @@
 //! 1. A start reads both, judges, and durably raises the incarnation before anybody hears of it.
 //!    The old evidence goes last: the new witness is there before the mark that needs it, the old
 //!    one until then. A start that is interrupted is judged as the one before it.
+//!    Once the mark is durable memory says so (`begun-N`): a directory that is found without that run went back to an
+//!    earlier state, and is not to be begun with ([`Run::went_back`]).
 //! 2. A doubt is durable before the caller knows of it, and stays until a fence is durable: logs
 //!    that grow meanwhile do not hide it.
 //! 3. The witness knows of an acknowledgement before it leaves.
