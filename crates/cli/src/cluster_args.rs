@@ -120,7 +120,7 @@ and too few of them know that they forgot nothing of what they acknowledged. A f
 where a leader that survived, or enough nodes that forgot nothing, come back. Otherwise `plimsoll cluster recover` is told what
 was shown here, by its digest.
 
-Exit status: 0 every shard is led, 1 some are not, 2 the broker does not answer.")]
+Exit status: 0 every shard is led and takes records, 1 some do not, 2 the broker does not answer.")]
     Status {
         /// Where health, metrics and status page of any broker are
         #[arg(

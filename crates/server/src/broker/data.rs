@@ -424,6 +424,11 @@ impl DataShard {
         self.group.lacks_room_elsewhere()
     }
 
+    /// Whether this replica leads, and refuses records: its disk has no room for them, or too few others have.
+    pub(super) fn refuses(&self) -> bool {
+        self.leads() && (self.is_full() || self.lacks_room_elsewhere())
+    }
+
     /// Whether another node had better lead it: its disk has no room for records, and another's has.
     pub(super) fn had_better_go(&self) -> bool {
         let is_well_elsewhere = || {

@@ -166,7 +166,7 @@ impl Node {
     }
 
     /// What every node that answers says of every shard.
-    pub(crate) async fn roll(&self) -> Vec<Roll> {
+    pub async fn roll(&self) -> Vec<Roll> {
         let (rolls, levels, drained) = tokio::join!(
             self.recovery.call(),
             self.leaders.all_levels(),

@@ -172,16 +172,14 @@ impl Recovery {
             return Vec::new();
         };
         let mut outlines = vec![
-            (CONTROL, topics.group().outline(), false),
-            (GROUPS, groups.group.outline(), groups.group.lack().is_some()),
+            (CONTROL, topics.group().outline(), false, false),
+            (GROUPS, groups.group.outline(), groups.group.lack().is_some(), false),
         ];
-        outlines.extend(
-            topics
-                .shards()
-                .iter()
-                .map(|shard| (shard.number, shard.group.outline(), shard.group.lack().is_some())),
-        );
-        let row = |(shard, outline, lacks): (u32, Outline, bool)| {
+        outlines.extend(topics.shards().iter().map(|shard| {
+            let group = &shard.group;
+            (shard.number, group.outline(), group.lack().is_some(), shard.refuses())
+        }));
+        let row = |(shard, outline, lacks, refuses): (u32, Outline, bool, bool)| {
             let whose = (shard, self.company.node(), self.own.incarnation);
             // What is not known any more is nothing that anybody has to know.
             let then = known::read(&*self.root, shard).unwrap_or_default();
@@ -189,7 +187,7 @@ impl Recovery {
             let is_anew = outline.is_dirty && self.own.anew.contains(&shard);
             let said = doubts.get(&shard).map_or(&*self.own.verdict, |why| why);
             let row = Row::of(whose, plimsoll_sync::boot_id(), outline, then, said);
-            Row { is_anew, lacks, ..row }
+            Row { is_anew, lacks, refuses, ..row }
         };
         outlines.into_iter().map(row).collect()
     }

@@ -5,7 +5,8 @@
 //!  0 version     u8   1
 //!  1 flags       u8   1: in doubt, 2: its vote was granted, 4: it leads,
 //!                  8: it began anew, and has not caught up since,
-//!                 16: it lacks what the others have let go of
+//!                 16: it lacks what the others have let go of,
+//!                 32: it leads, and refuses records for want of room on disks
 //!  2 shard       u32
 //!  6 node        u64
 //! 14 incarnation u64
@@ -39,6 +40,7 @@ const GRANTED: u8 = 2;
 const LEADS: u8 = 4;
 const ANEW: u8 = 8;
 const LACKS: u8 = 16;
+const REFUSES: u8 = 32;
 
 /// Of each shard which voters have what was committed a moment ago, as its leader knows.
 pub(super) type Levels = BTreeMap<u32, BTreeSet<u64>>;
@@ -62,6 +64,8 @@ pub struct Row {
     pub is_anew: bool,
     /// Whether it lacks what the others have let go of, and is to be given it.
     pub lacks: bool,
+    /// Whether it leads, and refuses records: too few of the disks have room.
+    pub refuses: bool,
     /// The term of its vote.
     pub vote_term: u64,
     /// For whom that was.
@@ -161,6 +165,7 @@ impl Row {
             is_in_doubt: outline.is_dirty,
             is_anew: false,
             lacks: false,
+            refuses: false,
             vote_term,
             voted_for,
             is_granted,
@@ -176,9 +181,10 @@ impl Row {
         }
     }
 
-    /// What is decided on: what is durable may grow while somebody looks, as what is given may, and what is said is for people.
+    /// What is decided on: what is durable may grow while somebody looks, as what is given and what is free may, and what is said
+    /// is for people.
     pub(super) fn told(&self) -> Self {
-        Self { said: String::new(), synced: 0, lacks: false, ..self.clone() }
+        Self { said: String::new(), synced: 0, lacks: false, refuses: false, ..self.clone() }
     }
 
     pub(super) fn encode(&self, to: &mut Vec<u8>) {
@@ -190,7 +196,8 @@ impl Row {
                 | flag(self.is_granted, GRANTED)
                 | flag(self.leads, LEADS)
                 | flag(self.is_anew, ANEW)
-                | flag(self.lacks, LACKS),
+                | flag(self.lacks, LACKS)
+                | flag(self.refuses, REFUSES),
         ]);
         to.extend_from_slice(&self.shard.to_le_bytes());
         for field in [self.node, self.incarnation, self.generation] {
@@ -213,7 +220,7 @@ impl Row {
         if version != VERSION {
             return Err(Malformed::Field("the version of a row", version.into()));
         }
-        if flags & !(IN_DOUBT | GRANTED | LEADS | ANEW | LACKS) != 0 {
+        if flags & !(IN_DOUBT | GRANTED | LEADS | ANEW | LACKS | REFUSES) != 0 {
             return Err(Malformed::Field("flags of a row", flags.into()));
         }
         let has = |flag| flags & flag != 0;
@@ -238,6 +245,7 @@ impl Row {
             is_in_doubt: has(IN_DOUBT),
             is_anew: has(ANEW),
             lacks: has(LACKS),
+            refuses: has(REFUSES),
             vote_term,
             voted_for,
             is_granted: has(GRANTED),
@@ -376,7 +384,7 @@ mod tests {
     #[test]
     fn a_row_is_read_as_it_was_written_and_no_other_bytes_are_one() {
         let mut bytes = Vec::new();
-        let written = Row { is_anew: true, ..row(3, true, (7, 20)) };
+        let written = Row { is_anew: true, refuses: true, ..row(3, true, (7, 20)) };
         written.encode(&mut bytes);
         assert_eq!(bytes.len(), 110 + 4 + 3 * 8 + 2 + "it was cut off".len());
         let read = |bytes: &[u8]| {

@@ -179,9 +179,8 @@ impl<S: Apply> Healing<S> {
                 return Ok(Tended::Gone);
             }
             Err(why) => {
-                if is_late && matches!(why, Error::Log(LogError::Corrupt(_))) {
-                    let leader = self.engine.metrics().borrow_watched().current_leader;
-                    self.is_lost(noted, leader.or(others.first().copied()), noted);
+                if is_late && is_damage(&why) {
+                    self.is_lost_by_entry(noted, others);
                 }
                 return Err(why);
             }
@@ -189,19 +188,23 @@ impl<S: Apply> Healing<S> {
         // What was let go of, and is in the segment still, nobody has, nor is it needed.
         let purged = self.storage()?.identity.known().purged.map_or(0, |last| to_log(last.index));
         let damaged: Vec<_> = damaged.into_iter().filter(|found| *found.end() > purged).collect();
-        match self.mend(noted, &damaged, others, is_late).await {
+        let mended = self.mend(noted, &damaged, others, is_late).await;
+        // Of what is cut off nobody has anything.
+        let last = self.storage()?.tail().last().map_or(0, |last| to_log(last.index));
+        match mended {
             Ok(()) => {
-                let healed =
-                    damaged.iter().map(|records| records.end() - records.start() + 1).sum();
+                let is_there = |records: &RangeInclusive<u64>| {
+                    (records.end().min(&last) + 1).saturating_sub(*records.start())
+                };
+                let healed = damaged.iter().map(is_there).sum();
                 self.storage()?.wounds.close(noted, healed);
                 Ok(Tended::Healed(healed))
             }
             Err(why) => {
-                // Of what is cut off nobody has anything, and what stays cannot be written without it.
-                let last = self.storage()?.tail().last().map_or(0, |last| to_log(last.index));
-                if is_late && damaged.iter().any(|records| *records.end() > last) {
-                    let leader = self.engine.metrics().borrow_watched().current_leader;
-                    self.is_lost(noted, leader.or(others.first().copied()), noted);
+                // What stays cannot be written without it.
+                let goes_on = damaged.iter().any(|records| *records.end() > last);
+                if is_late && goes_on && is_damage(&why) {
+                    self.is_lost_by_entry(noted, others);
                 }
                 Err(why)
             }
@@ -351,6 +354,12 @@ impl<S: Apply> Healing<S> {
         }
     }
 
+    /// The same, where any other may be asked: the leader, if one is known.
+    fn is_lost_by_entry(&self, noted: u64, others: &[u64]) {
+        let leader = self.engine.metrics().borrow_watched().current_leader;
+        self.is_lost(noted, leader.or(others.first().copied()), noted);
+    }
+
     fn storage(&self) -> Result<Arc<Storage>> {
         let ended = || Error::Stopped { why: "it was closed".to_owned() };
         self.storage.upgrade().ok_or_else(ended)
@@ -369,6 +378,11 @@ impl<S: Apply> Healing<S> {
         let done = tokio::task::spawn_blocking(move || work(&storage)).await;
         done.unwrap_or_else(|why| Err(Error::Stopped { why: why.to_string() }))
     }
+}
+
+/// Whether this says that a segment is damaged, and not that something could not be done just now.
+fn is_damage(why: &Error) -> bool {
+    matches!(why, Error::Log(LogError::Corrupt(_)))
 }
 
 /// The id of an entry that the log has, read or not: the engine has those of all, if it answers.

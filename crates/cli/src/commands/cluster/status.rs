@@ -45,6 +45,11 @@ impl Roll {
         self.shard < 2
     }
 
+    /// Whether whoever leads it takes no records: too few of the disks have room.
+    fn refuses(&self) -> bool {
+        self.rows.iter().any(|row| row.refuses && self.leader == Some(row.node))
+    }
+
     /// Whether enough of its voters have what they had, be they here or not.
     fn may_come_back(&self) -> bool {
         self.voters.len().saturating_sub(self.empty.len()) > self.voters.len() / 2
@@ -61,6 +66,8 @@ struct Row {
     is_in_doubt: bool,
     #[serde(default)]
     lacks: bool,
+    #[serde(default)]
+    refuses: bool,
     vote_term: u64,
     voted_for: u64,
     last_term: u64,
@@ -89,8 +96,8 @@ pub(super) fn run(http: &str, json: bool) -> Result<Exit> {
     let answer = ask::get(http, "/cluster/status")?;
     let rolls = read(http, &answer)?;
     output::text(&if json { answer } else { said(&rolls) + &domains(http)? })?;
-    let is_led = rolls.iter().all(|roll| roll.leader.is_some());
-    Ok(if is_led { Exit::Ok } else { Exit::CheckFailed })
+    let is_well = rolls.iter().all(|roll| roll.leader.is_some() && !roll.refuses());
+    Ok(if is_well { Exit::Ok } else { Exit::CheckFailed })
 }
 
 /// Where the brokers stand, as the one that is asked knows it.
@@ -114,6 +121,13 @@ fn said(rolls: &[Roll]) -> String {
     let mut said: Vec<String> = rolls.iter().map(one).collect();
     let (steer, records): (Vec<&Roll>, Vec<&Roll>) =
         rolls.iter().filter(|roll| roll.condition == "fenced").partition(|roll| roll.steers());
+    if rolls.iter().any(Roll::refuses) {
+        said.push(
+            "make room where a disk is full (/health of a shard's leader says where), or have topics keep less: records are \
+             taken again by themselves\n"
+                .to_owned(),
+        );
+    }
     if !steer.is_empty() {
         said.push(
             "nothing can be decided of topics and groups (shards 0 and 1): bring back the nodes that can be, or restore a backup\n"
@@ -193,6 +207,9 @@ fn one(roll: &Roll) -> String {
             "  node {nodes} is drained, or about to close: it leads nothing before it is started again, or told to stay (`plimsoll \
              cluster drain --undo`)"
         ));
+    }
+    if roll.refuses() {
+        line(format_args!("  its leader takes no records: too few disks have room for them"));
     }
     if roll.leader.is_some() && roll.level.is_none() && roll.voters.len() > 1 {
         line(format_args!("  its leader does not say yet who has what was committed a moment ago"));
@@ -274,6 +291,7 @@ mod tests {
             boot: "0123456789abcdef0123456789abcdef".to_owned(),
             is_in_doubt,
             lacks: false,
+            refuses: false,
             vote_term: 4,
             voted_for: 1,
             last_term: 4,
@@ -354,6 +372,34 @@ mod tests {
         assert!(!said(&[roll(Some(&[1, 2]))]).contains(lags));
         assert!(!said(&[roll(Some(&[1, 2]))]).contains(unknown));
         assert!(said(&[roll(None)]).contains(unknown));
+    }
+
+    /// It was said to be led, and took nothing.
+    #[test]
+    fn a_shard_whose_leader_takes_no_records_is_told_from_one_that_takes_them() {
+        let roll = |refuses: u64| Roll {
+            shard: 2,
+            condition: "led".to_owned(),
+            leader: Some(1),
+            generation: 0,
+            guaranteed: 120,
+            durable: 120,
+            best_tail: (4, 200),
+            committed: 180,
+            voters: vec![1, 2, 3],
+            missing: Vec::new(),
+            empty: Vec::new(),
+            absent: Vec::new(),
+            level: Some(BTreeSet::from([1, 2, 3])),
+            drained: BTreeSet::new(),
+            digest: "5f0c".to_owned(),
+            rows: [1, 2, 3].map(|node| Row { refuses: node == refuses, ..row(node, false) }).into(),
+        };
+        let told = said(&[roll(1)]);
+        assert!(told.contains("its leader takes no records: too few disks have room"), "{told}");
+        assert!(told.contains("make room where a disk is full"), "{told}");
+        // One that leads no more speaks for nobody.
+        assert!(!said(&[roll(2), roll(0)]).contains("room"));
     }
 
     #[test]
