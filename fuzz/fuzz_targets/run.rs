@@ -1,10 +1,10 @@
-//! A slot of the mark, and a witness, whose checksums are right and which say anything: each is
-//! refused, or is written as it was read.
+//! A slot of the mark, a witness, and a list of starts, whose checksums are right and which say anything:
+//! each is refused, or is written as it was read.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use plimsoll_fuzz::{bounded, sealed};
-use plimsoll_server::run::{Mark, SHARDS_MAX, SLOT_BYTES, Witness};
+use plimsoll_server::run::{Mark, SHARDS_MAX, SLOT_BYTES, Starts, Witness};
 use twox_hash::XxHash3_64;
 
 const HEAD_BYTES: usize = 56;
@@ -14,7 +14,15 @@ const WITNESS_BYTES: usize = HEAD_BYTES + 8 + SHARDS_MAX * PLACE_BYTES;
 fuzz_target!(|bytes: &[u8]| {
     mark(bytes);
     witness(bytes);
+    starts(bytes);
 });
+
+fn starts(bytes: &[u8]) {
+    let bytes = sealed(bytes);
+    if let Ok(starts) = bounded(bytes.len(), || Starts::decode(&bytes)) {
+        assert!(starts.encode() == bytes, "{starts:?}");
+    }
+}
 
 fn mark(bytes: &[u8]) {
     let mut body = bytes.to_vec();

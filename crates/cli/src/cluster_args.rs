@@ -270,9 +270,6 @@ impl FromStr for MembersArg {
                 return Err(format!("node {node} is named twice"));
             }
         }
-        if members.len() == 2 {
-            return Err("of two nodes none may be away; take one, or three".to_owned());
-        }
         Ok(Self(members))
     }
 }

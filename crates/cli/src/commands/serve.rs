@@ -165,8 +165,9 @@ fn run_once(
     }
     let _lobby = addresses.lobby(Absence::Closing);
     let served = ended.unwrap_or_else(|| runtime.block_on(serving));
-    let opens_again = seeding.end() && !*asked.borrow();
+    let is_ready = seeding.end();
     let lost = node.lost();
+    let opens_again = is_ready && lost.is_none() && !*asked.borrow();
     if !matches!(lost, Some(Failed::Disk { .. })) {
         output::news(if opens_again {
             "closing, to open again: what was acknowledged is being made durable"

@@ -253,13 +253,20 @@ fn a_directory_that_went_back_by_a_start_is_refused_by_whoever_met_that_one() {
         "{}",
         third.news()
     );
+    // Started again it would count higher, and be admitted.
+    let config = cluster.dir.path().join("cluster.toml");
+    let mut again = plimsoll(&["serve", "--node", "3", "--http", "none", "--memory", "none"]);
+    again.args(["--listen", "127.0.0.1:19999", "--until-stdin-ends", "--config"]).arg(config);
+    let again = again.arg("--dir").arg(&data).output().unwrap();
+    assert_eq!(again.status.code(), Some(2), "{}", text(&again.stderr));
+    assert!(text(&again.stderr).contains("the others know of a later start of node 3"));
     let first = cluster.start(1);
     in_time("two go on", || run(&first, "produce first", &numbers(200..300)));
     let found = in_time("all is there", || read(&second));
     assert_eq!(found, (0..300).collect::<Vec<_>>());
 }
 
-fn copy_all(from: &Path, to: &Path) {
+pub(crate) fn copy_all(from: &Path, to: &Path) {
     fs::create_dir(to).unwrap();
     for entry in fs::read_dir(from).unwrap() {
         let entry = entry.unwrap();

@@ -5,7 +5,7 @@ use std::thread;
 
 use serde_json::Value;
 
-use super::cluster::{Cluster, free_ports, in_time, numbers, read, run};
+use super::cluster::{Cluster, copy_all, free_ports, in_time, numbers, read, run};
 use super::serving::{Broker, plimsoll, text};
 
 fn asked(broker: &Broker, line: &str) -> (Option<i32>, String, String) {
@@ -278,4 +278,66 @@ fn a_broker_that_drains_and_leads_all_the_same_is_not_let_go() {
     assert_eq!(code, Some(2), "{said}{why}");
     assert!(why.contains(&format!("node {goes} leads shard")), "{said}{why}");
     assert!(why.contains("drain --undo"), "{why}");
+}
+
+/// What `join` printed for the second of two was refused by the broker that was started with it.
+#[test]
+fn a_broker_that_is_alone_becomes_three_one_after_the_other() {
+    let cluster = Cluster::founded_by(|dir, members| {
+        let only = members.split(',').next().unwrap();
+        let founded = plimsoll(&["cluster", "init", "--members", only, "--dir"])
+            .arg(dir.join("data-1"))
+            .output()
+            .unwrap();
+        assert!(founded.status.success(), "{}", text(&founded.stderr));
+        text(&founded.stdout)
+    });
+    let first = cluster.start(1);
+    until_these_vote(&first, &[1]);
+    in_time("a topic", || run(&first, "topic create first --if-not-exists", ""));
+    in_time("records", || run(&first, "produce first", &numbers(0..100)));
+    let ports = free_ports(2);
+    let mut others = Vec::new();
+    for node in [2, 3] {
+        let join = format!("join --address 127.0.0.1:{}", ports[node - 2]);
+        let settings = in_time("it may come", || match asked(&first, &join) {
+            (Some(0), said, _) => Ok(said),
+            (_, _, why) => Err(why),
+        });
+        others.push(cluster.start_with(node, &settings));
+        in_time("it is there", || match asked(&first, "status --json").1 {
+            said if said.contains(&format!("\"node\": {node},")) => Ok(()),
+            said => Err(said + &others.last().unwrap().news()),
+        });
+    }
+    until_these_vote(&first, &[1, 2, 3]);
+    drop(first);
+    in_time("two go on", || run(&others[0], "produce first", &numbers(100..200)));
+    let found = in_time("all is there", || read(&others[1]));
+    assert_eq!(found, (0..200).collect::<Vec<_>>());
+}
+
+/// Those that had met the empty directory under the founder's number refused the founder ever after.
+#[test]
+fn a_founder_that_was_started_in_a_mistyped_directory_first_founds_all_the_same() {
+    let cluster = Cluster::found();
+    let (data, founded) = (cluster.data(1), cluster.data(1).with_extension("founded"));
+    copy_all(&data, &founded);
+    fs::remove_dir_all(&data).unwrap();
+    let mistyped = cluster.start(1);
+    let (second, _third) = (cluster.start(2), cluster.start(3));
+    in_time("all three are there", || {
+        let (code, said, why) = asked(&second, "status");
+        assert_eq!(code, Some(1), "{said}");
+        let are_there = said.contains("no vote: 1, 2, 3")
+            && said.contains("in whose directory `plimsoll cluster init`");
+        if are_there { Ok(()) } else { Err(said + &why) }
+    });
+    assert_eq!(mistyped.stop(), Some(0));
+    fs::remove_dir_all(&data).unwrap();
+    copy_all(&founded, &data);
+    let first = cluster.start(1);
+    until_these_vote(&first, &[1, 2, 3]);
+    in_time("a topic", || run(&first, "topic create first --if-not-exists", ""));
+    in_time("records", || run(&second, "produce first", &numbers(0..10)));
 }

@@ -27,7 +27,7 @@ use crate::cluster::{
     self, Answered, Apply, Begin, Carrier, Group, Membership, Receiver, Testimony, Unreached,
 };
 use crate::peer::{self, Connected, Handler, Limits, Options, Peer, Peers, Priority};
-use crate::run::Run;
+use crate::run::{Begun, Run};
 
 /// How often it is looked who is there.
 const LOOK: Duration = Duration::from_millis(100);
@@ -146,6 +146,8 @@ impl Carrier for Line {
 struct Reception {
     company: Arc<Company>,
     met: Arc<Met>,
+    /// Whether this node knows of a cluster that was founded.
+    is_founded: Box<dyn Fn() -> bool + Send + Sync>,
     runtime: Handle,
 }
 
@@ -159,11 +161,13 @@ impl Handler for Reception {
     }
 
     fn admits(&self, peer: Peer, hello: &Bytes) -> bool {
-        self.met.admits(peer, drawn(hello))
+        !(self.is_founded)() || self.met.admits(peer, &starts(hello))
     }
 
     fn connected(&self, peer: Peer, hello: Bytes) -> bool {
-        let Some(is_new) = self.met.meets(peer, drawn(&hello)) else { return false };
+        let Some(is_new) = self.met.meets(peer, &starts(&hello), (self.is_founded)()) else {
+            return false;
+        };
         if is_new {
             let met = Arc::clone(&self.met);
             self.runtime.spawn_blocking(move || {
@@ -315,14 +319,15 @@ impl Company {
         (cluster, incarnation): (u128, u64),
         member: Member,
         members: Arc<Members>,
-        (met, runtime): (Met, &Handle),
+        (met, is_founded): (Met, Box<dyn Fn() -> bool + Send + Sync>),
+        runtime: &Handle,
     ) -> Result<Task, Failed> {
         let (node, hello, limits) = (self.node, member.hello(), Limits::default());
         let options = Options { cluster, node, incarnation, hello, limits };
         let met = Arc::new(met);
         self.met.set(Arc::clone(&met)).expect("it meets them once");
         let (company, with) = (Arc::clone(self), runtime.clone());
-        let reception = Arc::new(Reception { company, met, runtime: with });
+        let reception = Arc::new(Reception { company, met, is_founded, runtime: with });
         let peers = Peers::start(listener, options, reception, runtime)
             .map_err(|why| Failed::Peers(Arc::new(why)))?;
         peers.set_addresses(self.told.clone());
@@ -413,9 +418,9 @@ impl Others for Company {
     }
 }
 
-/// What a start of another node has drawn, by what it tells of itself.
-fn drawn(hello: &Bytes) -> u64 {
-    Member::told(hello).map_or(0, |member| member.drawn)
+/// What another node tells of its starts.
+fn starts(hello: &Bytes) -> Vec<Begun> {
+    Member::told(hello).map_or(Vec::new(), |member| member.starts)
 }
 
 /// The id of the node that has this seat, or none.

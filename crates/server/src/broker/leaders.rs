@@ -448,7 +448,7 @@ impl Leaders {
             {
                 let _one = self.giving.lock().await;
                 if !shard.leads() {
-                    return Ok(shard.votes().leader());
+                    return Ok(self.other_leader(shard));
                 }
                 match self.give_away(shard).await {
                     Ok(to) => return Ok(Some(to)),
@@ -456,7 +456,13 @@ impl Leaders {
                 }
             }
         }
-        if shard.leads() { Err(whys) } else { Ok(shard.votes().leader()) }
+        if shard.leads() { Err(whys) } else { Ok(self.other_leader(shard)) }
+    }
+
+    /// Who leads it, if that is another that is there.
+    fn other_leader(&self, shard: &dyn Led) -> Option<u64> {
+        let leader = shard.votes().leader()?;
+        (leader != self.company.node() && self.company.has(leader)).then_some(leader)
     }
 
     /// To the one that is preferred among the others, or the next that takes it.

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::options::Seat;
 use crate::control::LEVEL;
-use crate::random;
+use crate::run::{Begun, Starts};
 
 /// The nodes that clients are told of, by their ids. It may change while the node runs.
 #[derive(Debug)]
@@ -31,16 +31,19 @@ pub struct Member {
     pub version: String,
     /// The highest level of changes that it knows.
     pub level: u32,
-    /// Drawn by this start of it; 0 of a version that draws nothing.
-    pub drawn: u64,
+    /// The newest starts of its directory, this one last: incarnations, and what they drew; none of a version that keeps none.
+    pub starts: Vec<Begun>,
 }
+
+/// So many are told at most: a greeting has room for them.
+const STARTS_MAX: usize = 32;
 
 impl Member {
     /// The node that sits there.
-    pub(super) fn of(seat: &Seat) -> Self {
+    pub(super) fn of(seat: &Seat, starts: &Starts) -> Self {
         let (host, port) = seat.clients.clone();
-        let drawn = random::word();
-        Self { host: Some(host), port, rack: seat.rack.clone(), drawn, ..Self::own() }
+        let starts = starts.newest(STARTS_MAX).to_vec();
+        Self { host: Some(host), port, rack: seat.rack.clone(), starts, ..Self::own() }
     }
 
     /// This node, wherever it is.

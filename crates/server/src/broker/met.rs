@@ -11,8 +11,9 @@
 //!  …checksum u64   XXH3-64 of all before it
 //! ```
 //!
-//! Little-endian. A start that comes from an earlier state counts its incarnation once more: it is the number that
-//! it draws that tells it from the one that was met. A file that cannot be read is no evidence, and is written anew.
+//! Little-endian. A start that comes from an earlier state counts its incarnation once more, and the next counts it higher: it
+//! is by the numbers that starts draw that it is told from one that remembers the start that was met. A file that
+//! cannot be read is no evidence, and is written anew.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -22,6 +23,7 @@ use twox_hash::XxHash3_64;
 
 use super::layout::MET;
 use crate::peer::Peer;
+use crate::run::{Begun, lack};
 use crate::whole;
 
 const MAGIC: [u8; 8] = *b"PLIMSMET";
@@ -41,7 +43,7 @@ pub(super) struct Met {
 }
 
 /// Of each node the highest incarnation, and what that start drew; 0: it is of a version that draws nothing.
-type Starts = BTreeMap<u64, (u64, u64)>;
+type Starts = BTreeMap<u64, Begun>;
 
 impl Met {
     /// Those that were met before.
@@ -50,20 +52,23 @@ impl Met {
         Self { dir: Arc::clone(dir), starts, writing: Mutex::default() }
     }
 
-    /// Whether no later start of that node was met, nor another of this incarnation.
-    pub(super) fn admits(&self, peer: Peer, drawn: u64) -> bool {
-        self.lock().get(&peer.node).is_none_or(|then| is_as_late((peer.incarnation, drawn), *then))
+    /// Whether no later start of that node was met, nor one that it does not know of, by what it tells of its starts.
+    pub(super) fn admits(&self, peer: Peer, told: &[Begun]) -> bool {
+        self.lock().get(&peer.node).is_none_or(|then| remembers(peer.incarnation, told, *then))
     }
 
-    /// It is met: whether that is new, and [to be kept](Self::keep). `None`: it is not admitted.
-    pub(super) fn meets(&self, peer: Peer, drawn: u64) -> Option<bool> {
-        let (mut starts, now) = (self.lock(), (peer.incarnation, drawn));
+    /// It is met: whether that is new, and [to be kept](Self::keep). `None`: it is not admitted. Where no cluster is founded yet, as far as
+    /// this node knows, nobody has anything to forget, and whoever comes last is met.
+    pub(super) fn meets(&self, peer: Peer, told: &[Begun], is_founded: bool) -> Option<bool> {
+        let own = told.last().filter(|(incarnation, _)| *incarnation == peer.incarnation);
+        let now = (peer.incarnation, own.map_or(0, |(_, drawn)| *drawn));
+        let mut starts = self.lock();
         let then = starts.get(&peer.node).copied();
-        if then.is_some_and(|then| !is_as_late(now, then)) {
+        if is_founded && then.is_some_and(|then| !remembers(peer.incarnation, told, then)) {
             return None;
         }
         let has_room = starts.len() < NODES_MAX || then.is_some();
-        let is_new = then.is_none_or(|then| now > then) && has_room;
+        let is_new = then.is_none_or(|then| now > then || !is_founded && now != then) && has_room;
         if is_new {
             starts.insert(peer.node, now);
         }
@@ -88,10 +93,9 @@ impl Met {
     }
 }
 
-/// Whether the one is the other, or a later one.
-fn is_as_late((incarnation, drawn): (u64, u64), then: (u64, u64)) -> bool {
-    let is_same = drawn == then.1 || drawn == 0 || then.1 == 0;
-    incarnation > then.0 || incarnation == then.0 && is_same
+/// Whether a start that tells this is the one that was met, or comes behind it.
+fn remembers(incarnation: u64, told: &[Begun], then: Begun) -> bool {
+    incarnation >= then.0 && (then.1 == 0 || !lack(told, then))
 }
 
 fn read(dir: &dyn Dir) -> Option<Starts> {
@@ -145,21 +149,41 @@ mod tests {
     }
 
     /// One whose directory went back by one start counted the same incarnation again, and was taken for the one that was met:
-    /// it voted and acknowledged with what it had then.
+    /// it voted and acknowledged with what it had then. Refused, it was started again, counted higher, and was admitted.
     #[test]
-    fn another_start_of_the_incarnation_that_was_met_is_not_admitted() {
+    fn a_start_that_does_not_know_of_the_one_that_was_met_is_not_admitted() {
         let dir: Arc<dyn Dir> = Arc::new(SimDir::new());
         let met = Met::open(&dir);
-        assert!(met.admits(start(3, 1), 7));
-        assert_eq!(met.meets(start(3, 2), 7), Some(true));
-        assert!(met.admits(start(3, 2), 7), "it connects again");
-        assert_eq!(met.meets(start(3, 2), 7), Some(false), "that is known");
-        assert!(!met.admits(start(3, 2), 8));
+        assert!(met.admits(start(3, 1), &[(1, 7)]));
+        assert_eq!(met.meets(start(3, 2), &[(1, 5), (2, 7)], true), Some(true));
+        assert!(met.admits(start(3, 2), &[(1, 5), (2, 7)]), "it connects again");
+        assert_eq!(met.meets(start(3, 2), &[(1, 5), (2, 7)], true), Some(false), "that is known");
+        assert!(!met.admits(start(3, 2), &[(1, 5), (2, 8)]));
         // Both may have been admitted before either was met.
-        assert_eq!(met.meets(start(3, 2), 8), None);
-        assert!(!met.admits(start(3, 1), 7));
-        assert!(met.admits(start(3, 3), 8) && met.admits(start(2, 1), 8));
-        assert!(met.admits(start(3, 2), 0), "an older version draws nothing");
+        assert_eq!(met.meets(start(3, 2), &[(1, 5), (2, 8)], true), None);
+        assert!(!met.admits(start(3, 1), &[(1, 5)]));
+        for refused in [&[(1, 5), (2, 8), (3, 9)][..], &[(1, 5), (3, 9)], &[(2, 8), (3, 9), (4, 1)]]
+        {
+            let incarnation = refused.last().unwrap().0;
+            assert!(!met.admits(start(3, incarnation), refused), "{refused:?}");
+            assert_eq!(met.meets(start(3, incarnation), refused, true), None);
+        }
+        assert!(met.admits(start(3, 4), &[(2, 7), (3, 9), (4, 1)]), "it comes behind it");
+        assert!(met.admits(start(3, 90), &[(80, 3), (90, 8)]), "that does not reach back so far");
+        assert!(met.admits(start(2, 1), &[(1, 8)]));
+        assert!(met.admits(start(3, 2), &[]), "an older version tells nothing");
+        assert!(!met.admits(start(3, 1), &[]));
+    }
+
+    /// A cluster whose founder was started in a mistyped directory first could never be founded any more.
+    #[test]
+    fn before_a_cluster_is_founded_whoever_comes_last_is_met() {
+        let dir: Arc<dyn Dir> = Arc::new(SimDir::new());
+        let met = Met::open(&dir);
+        assert_eq!(met.meets(start(1, 1), &[(1, 7)], false), Some(true));
+        assert_eq!(met.meets(start(1, 1), &[(1, 8)], false), Some(true));
+        assert_eq!(met.meets(start(1, 1), &[(1, 8)], true), Some(false));
+        assert_eq!(met.meets(start(1, 2), &[(1, 7), (2, 9)], true), None);
     }
 
     #[test]
@@ -168,14 +192,14 @@ mod tests {
         let dir: Arc<dyn Dir> = Arc::clone(&disk) as _;
         let met = Met::open(&dir);
         for node in [2, 9] {
-            assert_eq!(met.meets(start(node, node + 40), node), Some(true));
+            assert_eq!(met.meets(start(node, node + 40), &[(node + 40, node)], true), Some(true));
             met.keep().unwrap();
         }
         for seed in 0..20 {
             let dir: Arc<dyn Dir> = Arc::new(disk.power_cut(seed));
             let met = Met::open(&dir);
             assert_eq!(met.nodes(), BTreeSet::from([2, 9]));
-            assert!(!met.admits(start(9, 49), 8) && met.admits(start(9, 49), 9));
+            assert!(!met.admits(start(9, 49), &[(49, 8)]) && met.admits(start(9, 49), &[(49, 9)]));
         }
     }
 
@@ -183,7 +207,7 @@ mod tests {
     fn a_damaged_file_says_nothing_and_is_written_anew() {
         let dir: Arc<dyn Dir> = Arc::new(SimDir::new());
         let met = Met::open(&dir);
-        met.meets(start(3, 2), 7);
+        met.meets(start(3, 2), &[(2, 7)], true);
         met.keep().unwrap();
         let length = encode(&met.lock()).len();
         for at in 0..length as u64 {
@@ -203,10 +227,10 @@ mod tests {
         let dir: Arc<dyn Dir> = Arc::new(SimDir::new());
         let met = Met::open(&dir);
         for node in 0..NODES_MAX as u64 {
-            assert_eq!(met.meets(start(node, 1), 1), Some(true));
+            assert_eq!(met.meets(start(node, 1), &[(1, 1)], true), Some(true));
         }
-        assert_eq!(met.meets(start(u64::MAX, 1), 1), Some(false));
-        assert_eq!(met.meets(start(0, 2), 1), Some(true));
+        assert_eq!(met.meets(start(u64::MAX, 1), &[(1, 1)], true), Some(false));
+        assert_eq!(met.meets(start(0, 2), &[(1, 1), (2, 1)], true), Some(true));
         met.keep().unwrap();
         assert_eq!(Met::open(&dir).nodes().len(), NODES_MAX);
     }

@@ -30,7 +30,7 @@ use super::task::Task;
 use super::topics::Topics;
 use crate::cluster::{Lack, Needed};
 use crate::peer;
-use crate::run::{Ends, Run};
+use crate::run::{Ends, Run, Starts};
 
 /// A node: alone, or one of a cluster. Dropping it is as a crash of the process, but that what was acknowledged is written if
 /// that is possible; [`Node::close`] ends it in order.
@@ -199,6 +199,16 @@ impl Node {
         }
         let lost = self.lost.get().map(|number| Failed::Lost { node, number: *number });
         lost.or_else(|| self.company.is_outdated().then_some(Failed::WentBack { node }))
+    }
+
+    /// Where the others have refused this directory no later start of it is begun: one that is told so is not admitted because it counts
+    /// higher. Durable on return, where that can be written.
+    pub(crate) fn keep_refusal(&self) {
+        if self.company.is_outdated()
+            && let Err(why) = Starts::refuse(&*self.root)
+        {
+            tracing::error!(%why, "that the others refuse this directory is not kept");
+        }
     }
 
     fn disk_failed(&self, why: &str) -> Failed {

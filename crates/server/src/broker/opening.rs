@@ -50,7 +50,7 @@ use crate::cluster::{self, Identity};
 use crate::control::{Catalog, Topic};
 use crate::groups::Answer;
 use crate::random;
-use crate::run::{Ends, Loss, Run, Start, Verdict};
+use crate::run::{Ends, Loss, Run, Start, Starts, Verdict};
 
 impl Node {
     /// Opens a node in a directory, which is made if it is not there. On return it leads all its shards,
@@ -163,6 +163,9 @@ impl<'a> Place<'a> {
         let node = node_of(seat);
         // Before anything is made in memory for it: the rings there are of the node that it is not.
         check_node(&**dir, node)?;
+        if seat.is_some() && Starts::read(&**dir).is_refused() {
+            return Err(Failed::WentBack { node });
+        }
         let memory = memory(&options, &**dir, &cluster_id, node)?;
         if let Some(memory) = memory.as_ref().filter(|memory| Run::went_back(&**dir, *memory)) {
             let is_alone = seat.is_none();
@@ -310,6 +313,7 @@ impl<'a> Place<'a> {
             boot: plimsoll_sync::boot_id(),
             fresh_id: u128::from_le_bytes(random::bytes()),
             now_ms: now(),
+            drawn: random::word(),
         };
         let known = damaged.keys().chain(&self.given).copied().collect();
         let (run, verdict) = Run::begin_beside(start, ends, &known)?;
@@ -464,14 +468,18 @@ fn meet(node: &Node, listener: TcpListener, in_doubt: BTreeSet<u32>) -> Result<V
     let cluster = u128::from_str_radix(&node.cluster_id, 16);
     let cluster = cluster.map_err(|_why| Failed::Damaged("cluster".to_owned()))?;
     let seat = options.seat.as_ref().expect("who listens for others has a seat");
-    let (whose, hello) = ((cluster, node.run.incarnation()), Member::of(seat));
+    let (whose, hello) = ((cluster, node.run.incarnation()), Member::of(seat, node.run.starts()));
     let runtime = topics.shard(SHARED[0]).group.runtime();
     let (of, and) = (Arc::downgrade(topics), Arc::downgrade(groups));
     let met = Met::open(root);
+    let control = of.clone();
+    let is_founded = Box::new(move || {
+        control.upgrade().is_none_or(|topics| !topics.group().voters().is_empty())
+    });
     let ailing = ailing::watch(of.clone(), and.clone(), Arc::clone(&node.failed));
     let spread = Arc::clone(&node.leaders).spread(options.spreads_leaders);
     let mut meeting = vec![
-        company.meet(listener, whose, hello, Arc::clone(members), (met, runtime))?,
+        company.meet(listener, whose, hello, Arc::clone(members), (met, is_founded), runtime)?,
         Task::spawn(runtime, Arc::clone(&node.registrar).keep()),
         Task::spawn(groups.group.runtime(), ailing),
         Task::spawn(runtime, spread),

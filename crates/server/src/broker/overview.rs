@@ -253,6 +253,11 @@ impl Node {
             let said = "nobody leads it, as far as this node has heard";
             (leader == Leader::Unknown).then(|| said.to_owned())
         };
+        // It was elected, be it that it has begun to lead or not.
+        let stuck = || {
+            let said = "what this node appended as its leader is not agreed on: too few of its voters take that";
+            group.is_stuck().then(|| said.to_owned())
+        };
         let (log_healed, log_damaged) = group.healed();
         ShardOverview {
             number,
@@ -267,6 +272,7 @@ impl Node {
             offline: why_failed(group)
                 .map(|why| sentence(&why))
                 .or_else(|| self.recovery.fenced(number).filter(|_| leader == Leader::Unknown))
+                .or_else(stuck)
                 .or_else(nobody),
             seeding: self.seeding(number),
             committed,

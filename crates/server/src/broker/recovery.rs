@@ -172,12 +172,18 @@ impl Recovery {
             return Vec::new();
         };
         let mut outlines = vec![
-            (CONTROL, topics.group().outline(), false, false),
-            (GROUPS, groups.group.outline(), groups.group.lack().is_some(), false),
+            (CONTROL, topics.group().outline(), false, topics.group().is_stuck()),
+            (
+                GROUPS,
+                groups.group.outline(),
+                groups.group.lack().is_some(),
+                groups.group.is_stuck(),
+            ),
         ];
         outlines.extend(topics.shards().iter().map(|shard| {
             let group = &shard.group;
-            (shard.number, group.outline(), group.lack().is_some(), shard.refuses())
+            let refuses = group.is_stuck() || shard.refuses();
+            (shard.number, group.outline(), group.lack().is_some(), refuses)
         }));
         let row = |(shard, outline, lacks, refuses): (u32, Outline, bool, bool)| {
             let whose = (shard, self.company.node(), self.own.incarnation);

@@ -6,7 +6,7 @@
 //!  1 flags       u8   1: in doubt, 2: its vote was granted, 4: it leads,
 //!                  8: it began anew, and has not caught up since,
 //!                 16: it lacks what the others have let go of,
-//!                 32: it leads, and refuses records for want of room on disks
+//!                 32: it leads, and takes nothing
 //!  2 shard       u32
 //!  6 node        u64
 //! 14 incarnation u64
@@ -64,7 +64,7 @@ pub struct Row {
     pub is_anew: bool,
     /// Whether it lacks what the others have let go of, and is to be given it.
     pub lacks: bool,
-    /// Whether it leads, and refuses records: too few of the disks have room.
+    /// Whether it leads, and takes nothing: too few of its voters take what it appends, or their disks have no room.
     pub refuses: bool,
     /// The term of its vote.
     pub vote_term: u64,

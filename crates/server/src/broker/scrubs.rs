@@ -231,7 +231,7 @@ fn said(topics: &Topics, scrubber: &Scrubber) -> Scrubbed {
     let of_log = scrubber.damaged_of_log();
     let said_of_log = (of_log > 0).then(|| {
         let are = if of_log == 1 { "place in" } else { "places in" };
-        format!("{of_log} {are} its log (shard-{shard}): no broker has given what was there yet")
+        format!("{of_log} {are} its log (shard-{shard}), not healed yet: what it logs says why")
     });
     let heads_left = pass.heads_left.min(pass.heads);
     let said_of_heads = (heads_left > 0)

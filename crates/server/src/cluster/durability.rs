@@ -28,7 +28,7 @@ use plimsoll_log::Ack;
 use tokio::time::{Instant, sleep_until};
 
 use super::apply::Apply;
-use super::level::Level;
+use super::level::{Level, Named};
 use super::message::{Answer, AskDurable, Fitness, Request};
 use super::network::Network;
 use super::quorum;
@@ -67,6 +67,8 @@ pub(crate) struct Durability {
     unwell: Mutex<BTreeMap<u64, Unwell>>,
     /// No majority is there and has room for records.
     lacks_room: AtomicBool,
+    /// What this leader appended seconds ago is not agreed on.
+    is_stuck: AtomicBool,
 }
 
 /// Which other voters are level.
@@ -107,8 +109,9 @@ impl fmt::Display for Unwell {
 impl Default for Durability {
     fn default() -> Self {
         let (known, wanted) = (watch::Sender::new(None), watch::Sender::new(None));
-        let (calm_in, is_exposed, level, unwell, lacks_room) = Default::default();
-        Self { known, wanted, calm_in, is_exposed, level, unwell, lacks_room }
+        let (calm_in, is_exposed, level, unwell) = Default::default();
+        let (lacks_room, is_stuck) = Default::default();
+        Self { known, wanted, calm_in, is_exposed, level, unwell, lacks_room, is_stuck }
     }
 }
 
@@ -175,6 +178,11 @@ impl Durability {
         self.lacks_room.load(Ordering::Relaxed)
     }
 
+    /// Whether this replica leads, and what it appended seconds ago is not agreed on.
+    pub(crate) fn is_stuck(&self) -> bool {
+        self.is_stuck.load(Ordering::Relaxed)
+    }
+
     /// How the voters are, of each set of which a majority must agree; nothing where this replica does not lead.
     fn found(&self, unwell: BTreeMap<u64, Unwell>, voters: &[BTreeSet<u64>]) {
         let are = |set: &BTreeSet<u64>, how| {
@@ -216,6 +224,8 @@ struct Leading {
     under_way: BTreeSet<u64>,
     calm_since: Option<Instant>,
     level: Level,
+    /// An end that its log had, which is to be agreed on.
+    own: Named,
 }
 
 impl Leading {
@@ -364,6 +374,7 @@ pub(crate) async fn find<S: Apply>(
             leading = Leading::default();
             *durability.level() = AtLevel::default();
             durability.calm_in.store(0, Ordering::Relaxed);
+            durability.is_stuck.store(false, Ordering::Relaxed);
             durability.found(BTreeMap::new(), &[]);
             continue;
         };
@@ -391,6 +402,8 @@ pub(crate) async fn find<S: Apply>(
         let is_calm = !leading.is_guarded(&unwell, &voters, now);
         durability.found(unwell, &voters);
         durability.calm_in.store(if is_calm { leading.term } else { 0 }, Ordering::Relaxed);
+        leading.own.hears(last.index, committed);
+        durability.is_stuck.store(leading.own.is_behind(committed), Ordering::Relaxed);
         leading.level.turn(committed, now);
         let is_level = |voter: &u64| {
             let is_healthy = *voter != node && leading.is_healthy(*voter, now);

@@ -179,6 +179,12 @@ impl<S: Apply> Group<S> {
         self.durability.lacks_room()
     }
 
+    /// Whether this replica leads, and what it appended seconds ago is not agreed on: too few of its voters take that.
+    #[must_use]
+    pub fn is_stuck(&self) -> bool {
+        self.durability.is_stuck()
+    }
+
     /// Whether what is committed is durable before anybody is told, as the leader's quorum is so thin, or [exposed](Group::expose).
     #[must_use]
     pub fn is_guarded(&self) -> bool {

@@ -46,7 +46,7 @@ impl Level {
     }
 }
 
-/// The end of its leader's log, as a follower heard it.
+/// The end of its leader's log, as a follower heard it; or of its own, as a leader has it agreed on.
 #[derive(Debug, Default)]
 pub(crate) struct Named(Mutex<Option<(u64, Instant)>>);
 

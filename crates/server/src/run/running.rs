@@ -18,8 +18,9 @@ use plimsoll_sync::Dir;
 
 use super::error::{Error, Result};
 use super::mark::{Ends, Mark, MarkFile, SHARDS_MAX, State};
+use super::starts::Starts;
 use super::verdict::{Verdict, verdict};
-use super::witness::{Witness, WitnessFile, has_later, memory};
+use super::witness::{Witness, WitnessFile, begun, memory};
 
 /// What a start finds.
 #[derive(Debug, Clone, Copy)]
@@ -35,12 +36,15 @@ pub struct Start<'a> {
     pub fresh_id: u128,
     /// The time, in ms since 1970.
     pub now_ms: u64,
+    /// Drawn at random by this start; not 0.
+    pub drawn: u64,
 }
 
 /// A run of the broker.
 #[derive(Debug)]
 pub struct Run {
     incarnation: u64,
+    starts: Starts,
     marks: Mutex<Marks>,
     acknowledged: Mutex<Acknowledged>,
     /// Whether the durable mark may say that nothing beyond its ends is acknowledged. Set under
@@ -68,7 +72,12 @@ impl Run {
     #[must_use]
     pub fn went_back(data: &dyn Dir, in_memory: &dyn Dir) -> bool {
         let marked = memory(Some(in_memory)).zip(MarkFile::look(data));
-        marked.is_some_and(|(memory, mark)| has_later(memory, mark.data, mark.incarnation))
+        let Some((memory, mark)) = marked else { return false };
+        let starts = Starts::read(data);
+        let last = if starts.last() > 0 { starts.last() } else { mark.incarnation };
+        begun(memory, mark.data).into_iter().any(|(incarnation, drawn)| {
+            incarnation > last || drawn.is_some_and(|drawn| starts.lack((incarnation, drawn)))
+        })
     }
 
     /// Begins a run, and says what is known of the one before. `ends` are the last indexes, after
@@ -107,9 +116,11 @@ impl Run {
             Verdict::MayHaveLost(loss) => (State::Doubtful, loss.since_ms, &loss.guaranteed),
         };
         check_count(durable)?;
+        let starts = Starts::read(data);
+        let incarnation = last.map_or(0, |last| last.incarnation).max(starts.last()) + 1;
         let mark = Mark {
             data: last.map_or(start.fresh_id, |last| last.data),
-            incarnation: last.map_or(0, |last| last.incarnation) + 1,
+            incarnation,
             boot,
             state,
             when_ms,
@@ -124,11 +135,13 @@ impl Run {
             }
             None => MarkFile::create(data, &mark)?,
         };
+        let starts = starts.add(data, incarnation, start.drawn)?;
         if let Some(memory) = memory {
-            WitnessFile::begins(memory, mark.incarnation)?;
+            WitnessFile::begins(memory, incarnation, start.drawn)?;
         }
         let run = Self {
-            incarnation: mark.incarnation,
+            incarnation,
+            starts,
             marks: Mutex::new(Marks { file, mark }),
             acknowledged: Mutex::new(acknowledged),
             rests: AtomicBool::new(state == State::Quiesced),
@@ -140,6 +153,12 @@ impl Run {
     #[must_use]
     pub fn incarnation(&self) -> u64 {
         self.incarnation
+    }
+
+    /// The starts of this directory, this one last.
+    #[must_use]
+    pub fn starts(&self) -> &Starts {
+        &self.starts
     }
 
     /// A fence stands in every log that needs one, and the logs are durable up to `ends`: the doubt

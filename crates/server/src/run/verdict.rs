@@ -221,7 +221,7 @@ impl fmt::Display for Doubt {
         let Short { shard, end, wanted } = short;
         write!(f, "the log of shard {shard} ends at {end}, and was {what} up to {wanted}")?;
         // Its marks may be as old, and so may what clears other shards.
-        f.write_str(": what else is on a disk that lost this is not believed either")
+        f.write_str(": no shard that acknowledges before it is durable is believed on a disk that lost this")
     }
 }
 

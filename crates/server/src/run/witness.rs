@@ -1,6 +1,7 @@
 //! [`Witness`]: what was acknowledged, in memory that outlives the process and not the system.
 //!
-//! A file `witness-N` for incarnation N, and an empty one, `begun-N`, once the mark of that is durable, in a directory on tmpfs(5):
+//! A file `witness-N` for incarnation N, in a directory on tmpfs(5), and `begun-N` with what that start drew, u64, and the XXH3-64 of
+//! these 8 bytes, once the directory knows of it durably:
 //!
 //! ```text
 //!  byte offset  bytes
@@ -33,7 +34,7 @@ use super::mark::{Ends, SHARDS_MAX};
 use crate::cursor::{Cursor, Malformed};
 
 const PREFIX: &str = "witness-";
-/// Says that the mark of a run was durable: a start that dies before leaves a witness only.
+/// Says that the directory knew of a run: a start that dies before leaves a witness only.
 const BEGUN: &str = "begun-";
 const MAGIC: [u8; 8] = *b"PLIMWITN";
 const VERSION: u32 = 1;
@@ -60,12 +61,21 @@ pub(super) fn memory(dir: Option<&dyn Dir>) -> Option<&dyn Dir> {
     dir.filter(|dir| dir.overwrite() == Overwrite::Memory)
 }
 
-/// Whether a run of this directory that is later than this one came to be, as memory has it.
-pub(super) fn has_later(dir: &dyn Dir, data: u128, incarnation: u64) -> bool {
+/// The runs of a directory that came to be, as memory has it: what they drew, of which it knows that.
+pub(super) fn begun(dir: &dyn Dir, data: u128) -> Vec<(u64, Option<u64>)> {
     let names = dir.list().unwrap_or_default();
-    let begun = names.iter().filter_map(|name| name.strip_prefix(BEGUN)?.parse().ok());
-    let mut later = begun.filter(|number: &u64| *number > incarnation);
-    later.any(|number| Witness::read(dir, number).is_some_and(|said| said.data == data))
+    let numbers = names.iter().filter_map(|name| name.strip_prefix(BEGUN)?.parse().ok());
+    let is_its = |number: &u64| Witness::read(dir, *number).is_some_and(|said| said.data == data);
+    numbers.filter(is_its).map(|number| (number, drawn(dir, number))).collect()
+}
+
+fn drawn(dir: &dyn Dir, incarnation: u64) -> Option<u64> {
+    let file = dir.open(&begun_name(incarnation), SyncMethod::None.access()).ok()?;
+    let mut bytes = [0; 16];
+    let length = file.read_at(&mut bytes, 0).ok()?;
+    let (drawn, checksum) = bytes.split_first_chunk::<8>()?;
+    let is_whole = length == bytes.len() && XxHash3_64::oneshot(drawn).to_le_bytes() == *checksum;
+    is_whole.then(|| u64::from_le_bytes(*drawn))
 }
 
 impl Witness {
@@ -136,6 +146,10 @@ fn name(incarnation: u64) -> String {
     format!("{PREFIX}{incarnation}")
 }
 
+fn begun_name(incarnation: u64) -> String {
+    format!("{BEGUN}{incarnation}")
+}
+
 fn place(seed: u64, shard: u32, index: u64) -> [u8; PLACE_BYTES] {
     let mut bytes = [0; PLACE_BYTES];
     bytes[..4].copy_from_slice(&shard.to_le_bytes());
@@ -169,13 +183,15 @@ impl WitnessFile {
         Ok(Self { file, seed, places: witness.acknowledged.keys().copied().collect() })
     }
 
-    /// The mark of its run is durable: from here on a directory that does not know of the run went back. Removes what earlier runs
-    /// left.
-    pub(super) fn begins(dir: &dyn Dir, incarnation: u64) -> Result<()> {
-        let own = [name(incarnation), format!("{BEGUN}{incarnation}")];
-        if !dir.list()?.contains(&own[1]) {
-            dir.create(&own[1], SyncMethod::None.access())?;
+    /// The directory knows of its run, durably: from here on one that does not went back. Removes what earlier runs left.
+    pub(super) fn begins(dir: &dyn Dir, incarnation: u64, drawn: u64) -> Result<()> {
+        let own = [name(incarnation), begun_name(incarnation)];
+        if dir.list()?.contains(&own[1]) {
+            dir.remove(&own[1])?;
         }
+        let drawn = drawn.to_le_bytes();
+        let bytes = [drawn, XxHash3_64::oneshot(&drawn).to_le_bytes()].concat();
+        dir.create(&own[1], SyncMethod::None.access())?.write_at(&bytes, 0)?;
         let is_its = |name: &str| name.starts_with(PREFIX) || name.starts_with(BEGUN);
         let is_other = |name: &String| is_its(name) && !own.contains(name);
         Ok(dir

@@ -103,6 +103,8 @@ async fn seed(node: Arc<Node>, ends: Arc<AtomicBool>, ready: watch::Sender<bool>
     while !ends.load(Ordering::Relaxed) {
         sleep(LOOK).await;
         if node.lost().is_some() || node.recovery.reopens() {
+            let of = Arc::clone(&node);
+            spawn_blocking(move || of.keep_refusal()).await.ok();
             ready.send_replace(true);
             return;
         }

@@ -1,8 +1,10 @@
-//! Bytes that are no mark and no witness: an error or a doubt, never a panic, and never innocence.
+//! Bytes that are no mark, no witness and no list of starts: an error or a doubt, never a panic, and never innocence.
 
 use std::collections::BTreeMap;
 
-use plimsoll_server::run::{Doubt, Error, Mark, Run, SHARDS_MAX, SLOT_BYTES, State, Verdict};
+use plimsoll_server::run::{
+    Doubt, Error, Mark, Run, SHARDS_MAX, SLOT_BYTES, Starts, State, Verdict,
+};
 use plimsoll_simdisk::SimDir;
 use plimsoll_sync::{Crash, Dir, SyncMethod};
 use proptest::prelude::*;
@@ -91,6 +93,36 @@ fn a_witness_that_is_short_or_goes_on_is_none() {
     }
 }
 
+/// What it says is no evidence then, and the next start goes on behind the mark.
+#[test]
+fn a_list_of_starts_with_one_changed_byte_is_none_and_is_begun_anew() {
+    for at in 0..64 {
+        let (data, memory) = (SimDir::new(), memory());
+        drop((begin(&data, &memory, &ends([])), begin(&data, &memory, &ends([]))));
+        change(&data, "starts", at, |byte| byte ^ 0x10);
+        assert_eq!(Starts::read(&data), Starts::default(), "byte {at}");
+        assert!(!Run::went_back(&data, &memory), "byte {at}");
+        let (run, verdict) = begin(&data, &memory, &ends([]));
+        assert_eq!((run.incarnation(), doubt(&verdict)), (3, None), "byte {at}");
+        assert_eq!(run.starts().newest(9), [(3, 9)]);
+    }
+}
+
+/// One slot of a copy's mark was damaged: it counted one more, as the run that memory knew of, and was believed.
+#[test]
+fn a_directory_that_went_back_is_found_out_though_its_mark_is_damaged() {
+    for slot in [0, SLOT_BYTES as u64] {
+        let (data, memory) = (SimDir::new(), memory());
+        drop(begin(&data, &memory, &ends([])));
+        let copy = data.crash(Crash::Process, 0);
+        drop(begin(&data, &memory, &ends([])));
+        change(&copy, "run", slot + 100, |byte| byte ^ 0x10);
+        assert!(Run::went_back(&copy, &memory), "slot at {slot}");
+        change(&data, "run", slot + 100, |byte| byte ^ 0x10);
+        assert!(!Run::went_back(&data, &memory), "slot at {slot}");
+    }
+}
+
 #[test]
 fn more_shards_than_there_is_room_for_are_refused() {
     let (data, memory) = (SimDir::new(), memory());
@@ -107,6 +139,19 @@ fn more_shards_than_there_is_room_for_are_refused() {
 }
 
 proptest! {
+    #[test]
+    fn a_list_of_starts_that_can_be_read_is_written_as_it_was(place in 0_usize..56, value: u8) {
+        let (data, memory) = (SimDir::new(), memory());
+        drop((begin(&data, &memory, &ends([])), begin(&data, &memory, &ends([]))));
+        let mut bytes = Starts::read(&data).encode();
+        bytes[place] = value;
+        let (body, checksum) = bytes.split_last_chunk_mut::<8>().unwrap();
+        *checksum = XxHash3_64::oneshot(body).to_le_bytes();
+        if let Ok(starts) = Starts::decode(&bytes) {
+            prop_assert_eq!(starts.encode(), bytes);
+        }
+    }
+
     /// With a checksum that is right.
     #[test]
     fn a_mark_that_can_be_read_is_written_as_it_was(

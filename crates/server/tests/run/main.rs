@@ -26,5 +26,5 @@ fn begin(data: &SimDir, memory: &SimDir, ends: &Ends) -> (Run, Verdict) {
 }
 
 fn start<'a>(data: &'a SimDir, memory: &'a SimDir) -> Start<'a> {
-    Start { data, memory: Some(memory), boot: Some(7), fresh_id: 42, now_ms: 1000 }
+    Start { data, memory: Some(memory), boot: Some(7), fresh_id: 42, now_ms: 1000, drawn: 9 }
 }

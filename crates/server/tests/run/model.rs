@@ -165,6 +165,7 @@ impl World {
             boot: Some(self.boot),
             fresh_id: 42,
             now_ms: self.now_ms,
+            drawn: self.rng.random::<u64>() | 1,
         };
         let begun = Run::begin(start, &ends);
         if let Ok((_, verdict)) = &begun {

@@ -202,7 +202,8 @@ fn on_a_real_tmpfs_a_process_that_dies_is_told_from_a_system_that_does() {
     };
     let disk = tempfile::tempdir().unwrap();
     let (data, memory) = (OsDir::open(disk.path()).unwrap(), OsDir::open(shm.path()).unwrap());
-    let start = Start { data: &data, memory: Some(&memory), boot, fresh_id: 42, now_ms: 1000 };
+    let start =
+        Start { data: &data, memory: Some(&memory), boot, fresh_id: 42, now_ms: 1000, drawn: 9 };
     let (run, verdict) = Run::begin(start, &ends([])).unwrap();
     assert_eq!(verdict, Verdict::NothingLost(How::New));
     run.acknowledged(3, 5).unwrap();

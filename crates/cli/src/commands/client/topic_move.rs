@@ -15,9 +15,12 @@ use serde_json::json;
 
 use super::BROKER_TIMEOUT_MS;
 use crate::client_args::{MoveArgs, NamedTopic};
+use crate::output;
 
 /// How long it is waited until they are led there.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// When it is said that it is waited for.
+const SAID: Duration = Duration::from_secs(2);
 /// How often an election is asked for.
 const ELECTED: Duration = Duration::from_secs(2);
 /// The kind of election after which the preferred replica leads.
@@ -37,7 +40,10 @@ pub(super) fn run(args: &MoveArgs) -> Result<()> {
     }
     let brokers = cluster.brokers()?;
     if let Some(nobody) = args.to.iter().find(|to| !brokers.contains(to)) {
-        bail!("there is no broker {nobody}: they are {brokers:?}");
+        bail!(
+            "broker {nobody} is not there: brokers {} are; `plimsoll cluster status` says whether it is away, or was never one",
+            brokers.iter().map(i32::to_string).collect::<Vec<_>>().join(", ")
+        );
     }
     let is_wanted = |partition: &&MetadataPartition| {
         wanted.is_empty() || wanted.contains(&partition.partition_index)
@@ -80,7 +86,7 @@ fn ask(cluster: &mut Cluster, name: &str, moved: &Moved) -> Result<()> {
 
 /// Waits until none is on its way, and each is led as it was asked: whoever is to lead is elected, if it does not yet.
 fn wait(cluster: &mut Cluster, name: &str, moved: &Moved) -> Result<()> {
-    let begun = Instant::now();
+    let (begun, mut is_said) = (Instant::now(), false);
     let partition_indexes: Vec<i32> = moved.keys().copied().collect();
     let asked = ListedReassignments { name: name.to_owned(), partition_indexes };
     let mut elected = None;
@@ -102,6 +108,12 @@ fn wait(cluster: &mut Cluster, name: &str, moved: &Moved) -> Result<()> {
                 if is_moved && elected.is_none_or(|at: Instant| at.elapsed() > ELECTED) {
                     elected = Some(Instant::now());
                     elect(cluster, name, &lacks)?;
+                }
+                if begun.elapsed() > SAID && !std::mem::replace(&mut is_said, true) {
+                    output::news(&format!(
+                        "it is agreed on; waiting until that is done, for {} s at most…",
+                        PATIENCE.as_secs()
+                    ));
                 }
                 thread::park_timeout(LOOK);
             }

@@ -12,6 +12,8 @@ use crate::output;
 
 /// Digits of a boot id that tell it from others.
 const BOOT_DIGITS: usize = 8;
+/// The shard of topics, in which it is decided who is in the cluster.
+const CONTROL: u32 = 0;
 
 /// What is known of a shard. A newer broker may say more.
 #[derive(Debug, Deserialize)]
@@ -45,9 +47,14 @@ impl Roll {
         self.shard < 2
     }
 
-    /// Whether whoever leads it takes no records: too few of the disks have room.
+    /// Whether whoever leads it takes nothing: too few voters take what it appends, or too few disks have room.
     fn refuses(&self) -> bool {
         self.rows.iter().any(|row| row.refuses && self.leader == Some(row.node))
+    }
+
+    /// Whether nobody who answers knows who votes: the cluster was never founded, or the shard began anew everywhere.
+    fn is_unknown(&self) -> bool {
+        self.voters.is_empty()
     }
 
     /// Whether enough of its voters have what they had, be they here or not.
@@ -123,8 +130,8 @@ fn said(rolls: &[Roll]) -> String {
         rolls.iter().filter(|roll| roll.condition == "fenced").partition(|roll| roll.steers());
     if rolls.iter().any(Roll::refuses) {
         said.push(
-            "make room where a disk is full (/health of a shard's leader says where), or have topics keep less: records are \
-             taken again by themselves\n"
+            "/health of a leader that takes nothing says why, and which nodes are not well: where disks are full make room, or \
+             have topics keep less\n"
                 .to_owned(),
         );
     }
@@ -134,9 +141,25 @@ fn said(rolls: &[Roll]) -> String {
                 .to_owned(),
         );
     }
-    let unreached = rolls.iter().filter(|roll| roll.condition == "unreached");
+    let (unknown, unreached): (Vec<&Roll>, Vec<&Roll>) = rolls
+        .iter()
+        .filter(|roll| roll.condition == "unreached")
+        .partition(|roll| roll.is_unknown());
+    if unknown.iter().any(|roll| roll.shard == CONTROL) {
+        said.push(
+            "no node that answers knows of a cluster that was founded: start the one in whose directory `plimsoll cluster init` \
+             founded it\n"
+                .to_owned(),
+        );
+    } else if !unknown.is_empty() {
+        said.push(format!(
+            "no node that answers has anything of shard {}: bring back those that do not, or restore a backup; what was set aside as damaged \
+             lies in the brokers' directories, as damaged-SHARD\n",
+            listed(unknown.iter().map(|roll| &roll.shard))
+        ));
+    }
     let (waiting, gone): (Vec<&Roll>, Vec<&Roll>) =
-        unreached.partition(|roll| roll.may_come_back());
+        unreached.into_iter().partition(|roll| roll.may_come_back());
     let missing: BTreeSet<&u64> = waiting.iter().flat_map(|roll| &roll.missing).collect();
     if !missing.is_empty() {
         said.push(format!(
@@ -175,6 +198,9 @@ fn one(roll: &Roll) -> String {
     let how = match (roll.leader, &*roll.condition) {
         (Some(leader), _) => format!("led by node {leader}"),
         (None, "fenced") => "FENCED: nobody leads it, and too many may have forgotten".to_owned(),
+        (None, "unreached") if roll.is_unknown() => {
+            "unreached: no node that answers knows who votes on it".to_owned()
+        }
         (None, "unreached") if !roll.empty.is_empty() => {
             "unreached: of its voters too few answer that did not begin it anew".to_owned()
         }
@@ -188,7 +214,11 @@ fn one(roll: &Roll) -> String {
     let has_no_vote = |node: &&u64| !roll.voters.contains(node);
     let others = listed(roll.rows.iter().map(|row| &row.node).filter(has_no_vote));
     let others = if others.is_empty() { others } else { format!("; no vote: {others}") };
-    line(format_args!("shard {shard}: {how}{after}; nodes {} vote{others}", listed(&roll.voters)));
+    let votes = match &roll.voters[..] {
+        [] => String::new(),
+        voters => format!("; nodes {} vote", listed(voters)),
+    };
+    line(format_args!("shard {shard}: {how}{after}{votes}{others}"));
     if !roll.missing.is_empty() {
         line(format_args!("  no answer of node {}", listed(&roll.missing)));
     }
@@ -209,7 +239,9 @@ fn one(roll: &Roll) -> String {
         ));
     }
     if roll.refuses() {
-        line(format_args!("  its leader takes no records: too few disks have room for them"));
+        line(format_args!(
+            "  its leader takes nothing: too few of its voters do, or have room on their disks"
+        ));
     }
     if roll.leader.is_some() && roll.level.is_none() && roll.voters.len() > 1 {
         line(format_args!("  its leader does not say yet who has what was committed a moment ago"));
@@ -376,7 +408,7 @@ mod tests {
 
     /// It was said to be led, and took nothing.
     #[test]
-    fn a_shard_whose_leader_takes_no_records_is_told_from_one_that_takes_them() {
+    fn a_shard_whose_leader_takes_nothing_is_told_from_one_that_is_well() {
         let roll = |refuses: u64| Roll {
             shard: 2,
             condition: "led".to_owned(),
@@ -396,8 +428,11 @@ mod tests {
             rows: [1, 2, 3].map(|node| Row { refuses: node == refuses, ..row(node, false) }).into(),
         };
         let told = said(&[roll(1)]);
-        assert!(told.contains("its leader takes no records: too few disks have room"), "{told}");
-        assert!(told.contains("make room where a disk is full"), "{told}");
+        assert!(
+            told.contains("its leader takes nothing: too few of its voters do, or have room"),
+            "{told}"
+        );
+        assert!(told.contains("where disks are full make room"), "{told}");
         // One that leads no more speaks for nobody.
         assert!(!said(&[roll(2), roll(0)]).contains("room"));
     }
@@ -426,6 +461,13 @@ mod tests {
         assert!(away.contains("unreached: fewer than a majority of its voters answer;"), "{away}");
         assert!(away.contains("too few answer that did not begin it anew;"), "{away}");
         assert!(away.contains("\nbring back node 1, 3, or as many as make a majority"), "{away}");
+        let unknown = |shard| Roll { shard, voters: Vec::new(), ..roll(Vec::new(), Vec::new()) };
+        let unfounded = said(&[unknown(0), unknown(2)]);
+        assert!(unfounded.contains("no node that answers knows who votes on it\n"), "{unfounded}");
+        assert!(unfounded.contains("in whose directory `plimsoll cluster init`"), "{unfounded}");
+        assert!(!unfounded.contains("backup") && !unfounded.contains("bring back"), "{unfounded}");
+        let anew = said(&[unknown(3)]);
+        assert!(anew.contains("has anything of shard 3: bring back those that do not"), "{anew}");
         let gone = said(&[roll(vec![2], vec![1, 3])]);
         assert!(gone.contains("shard 1, of which too few") && !gone.contains("bring"), "{gone}");
     }
