@@ -249,4 +249,5 @@ ONCE = {
     "catches-up": Cell(away(215), ("plimsoll",)),
 }
 # Between network namespaces.
-FAR = {name: Cell(CELLS[name].measure) for name in ("one", "producers")}
+FAR = {name: Cell(CELLS[name].measure) for name in ("one", "producers", "over-1000", "durable")}
+FAR_FELT = FELT

@@ -481,7 +481,40 @@ pub(crate) async fn answer(
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use tokio::time::{sleep, timeout};
+
     use super::*;
+    use crate::cluster::trio::{Net, PATIENCE, payload, tell, three};
+
+    /// All was green while a leader had nobody who took what it appended.
+    #[test]
+    fn a_leader_that_has_nothing_agreed_on_is_known_to_stand_still() {
+        let net = Net::default();
+        tell(async {
+            let ([leader, other, last], _) = three(&net).await;
+            let leadership = leader.group.leadership().unwrap();
+            let are_full = Arc::new(AtomicBool::new(true));
+            other.group.refuses_while(Arc::clone(&are_full));
+            last.group.refuses_while(Arc::clone(&are_full));
+            let proposed = leader.group.propose(leadership, payload(1));
+            assert!(!leader.group.is_stuck());
+            let stands = async |is_stuck: bool| {
+                while leader.group.is_stuck() != is_stuck {
+                    sleep(Duration::from_millis(5)).await;
+                }
+            };
+            let goes_on = async {
+                timeout(PATIENCE, stands(true)).await.expect("it is known");
+                are_full.store(false, Ordering::Relaxed);
+            };
+            let (proposed, ()) = tokio::join!(proposed, goes_on);
+            proposed.unwrap();
+            timeout(PATIENCE, stands(false)).await.expect("it goes on");
+        });
+        net.heard().clear();
+    }
 
     const SLOW_AFTER: Option<Duration> = Some(Duration::from_secs(3));
     const WELL: Fitness = Fitness { votes: true, has_room: true };
