@@ -249,7 +249,7 @@ fn a_directory_that_went_back_by_a_start_is_refused_by_whoever_met_that_one() {
         third.ended().ok_or_else(|| third.news()).map(|code| assert_eq!(code, 2))
     });
     assert!(
-        third.news().contains("the others know of a later start of node 3"),
+        third.news().contains("the others know of a start of node 3 that this directory does not"),
         "{}",
         third.news()
     );
@@ -259,7 +259,10 @@ fn a_directory_that_went_back_by_a_start_is_refused_by_whoever_met_that_one() {
     again.args(["--listen", "127.0.0.1:19999", "--until-stdin-ends", "--config"]).arg(config);
     let again = again.arg("--dir").arg(&data).output().unwrap();
     assert_eq!(again.status.code(), Some(2), "{}", text(&again.stderr));
-    assert!(text(&again.stderr).contains("the others know of a later start of node 3"));
+    assert!(
+        text(&again.stderr)
+            .contains("the others know of a start of node 3 that this directory does not")
+    );
     let first = cluster.start(1);
     in_time("two go on", || run(&first, "produce first", &numbers(200..300)));
     let found = in_time("all is there", || read(&second));

@@ -341,3 +341,35 @@ fn a_founder_that_was_started_in_a_mistyped_directory_first_founds_all_the_same(
     in_time("a topic", || run(&first, "topic create first --if-not-exists", ""));
     in_time("records", || run(&second, "produce first", &numbers(0..10)));
 }
+
+/// It was refused by its right directory ever after, and that kept it.
+#[test]
+fn one_that_was_started_twice_in_a_mistyped_directory_comes_once_the_others_are_started_again() {
+    let cluster = Cluster::found();
+    let first = cluster.start(1);
+    for times in 1..=2 {
+        let mistyped = cluster.start(3);
+        in_time("it is there", || match first.news() {
+            news if news.matches("another broker is here node=3").count() == times => Ok(()),
+            news => Err(news),
+        });
+        assert_eq!(mistyped.stop(), Some(0));
+        in_time("it is gone", || match first.news() {
+            news if news.matches("another broker is away node=3").count() == times => Ok(()),
+            news => Err(news),
+        });
+    }
+    fs::remove_dir_all(cluster.data(3)).unwrap();
+    let mut refused = cluster.start(3);
+    in_time("it ends", || {
+        refused.ended().ok_or_else(|| refused.news()).map(|code| assert_eq!(code, 2))
+    });
+    in_time("it says what to do", || match refused.news() {
+        news if news.contains("start the others again as well") => Ok(()),
+        news => Err(news),
+    });
+    assert_eq!(first.stop(), Some(0));
+    let (first, _second, third) = (cluster.start(1), cluster.start(2), cluster.start(3));
+    until_these_vote(&first, &[1, 2, 3]);
+    in_time("a topic", || run(&third, "topic create first --if-not-exists", ""));
+}

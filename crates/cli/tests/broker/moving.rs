@@ -35,7 +35,7 @@ fn a_topic_moves_to_the_brokers_that_are_named_and_keeps_its_records() {
     });
     for (wrong, says) in [
         ("topic move first --partition 9 --to 2", "has no partition 9: they are 0 to 2"),
-        ("topic move first --to 9", "broker 9 is not there: brokers 1, 2, 3 are"),
+        ("topic move first --to 9", "broker 9 is not there, of brokers there are 1, 2, 3"),
         ("topic move none --to 2", "there is no such topic"),
     ] {
         let why = run(first, wrong, "").unwrap_err();

@@ -13,6 +13,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::future::{BoxFuture, FutureExt, join_all};
 use tokio::runtime::Handle;
+use tokio::task::spawn_blocking;
 use tokio::time::{sleep, timeout};
 
 use super::error::Failed;
@@ -27,7 +28,7 @@ use crate::cluster::{
     self, Answered, Apply, Begin, Carrier, Group, Membership, Receiver, Testimony, Unreached,
 };
 use crate::peer::{self, Connected, Handler, Limits, Options, Peer, Peers, Priority};
-use crate::run::{Begun, Run};
+use crate::run::{Run, Starts};
 
 /// How often it is looked who is there.
 const LOOK: Duration = Duration::from_millis(100);
@@ -41,6 +42,8 @@ pub(super) const OPERATORS: u32 = u32::MAX - 4;
 const REPAIR: u32 = u32::MAX - 2;
 /// How long such an answer is waited for.
 const REPAIR_PATIENCE: Duration = Duration::from_secs(5);
+/// When who was met is written again, where that failed.
+const KEEPS_AGAIN: Duration = Duration::from_secs(5);
 
 /// The nodes of a cluster, as one of them meets them.
 #[derive(Debug)]
@@ -128,11 +131,11 @@ impl Carrier for Line {
         request: Vec<Bytes>,
     ) -> BoxFuture<'static, Result<Answered, Unreached>> {
         let priority = if urgent { Priority::Urgent } else { Priority::Bulk };
-        let asked = self.company.peers.get();
+        let asked = self.company.peers.get().filter(|_| !self.company.is_outdated());
         let asked = asked.map(|peers| peers.ask(to, priority, self.number, request));
         async move {
             let Some(asked) = asked else {
-                let why = "this node has not begun to talk".to_owned();
+                let why = "this node does not talk yet, or not any more".to_owned();
                 return Err(Unreached { to, why });
             };
             let answer = asked.await.map_err(|why| Unreached { to, why: why.to_string() })?;
@@ -153,7 +156,9 @@ struct Reception {
 
 impl Handler for Reception {
     fn handle(&self, from: Peer, shard: u32, request: Bytes) -> BoxFuture<'static, Vec<Bytes>> {
-        match self.company.doors().get(&shard) {
+        // One that has forgotten what others know votes and acknowledges no more, however long it takes to end.
+        let is_outdated = self.company.is_outdated();
+        match self.company.doors().get(&shard).filter(|_| !is_outdated) {
             Some(door) => door.answer(from, &request),
             // No answer can be read out of it.
             None => std::future::ready(Vec::new()).boxed(),
@@ -161,20 +166,16 @@ impl Handler for Reception {
     }
 
     fn admits(&self, peer: Peer, hello: &Bytes) -> bool {
-        !(self.is_founded)() || self.met.admits(peer, &starts(hello))
+        !(self.is_founded)() || self.met.admits(peer, &Member::starts(hello))
     }
 
     fn connected(&self, peer: Peer, hello: Bytes) -> bool {
-        let Some(is_new) = self.met.meets(peer, &starts(&hello), (self.is_founded)()) else {
+        let Some(is_new) = self.met.meets(peer, &Member::starts(&hello), (self.is_founded)())
+        else {
             return false;
         };
         if is_new {
-            let met = Arc::clone(&self.met);
-            self.runtime.spawn_blocking(move || {
-                if let Err(why) = met.keep() {
-                    tracing::error!(%why, "that a broker was met is not kept");
-                }
-            });
+            self.runtime.spawn(keep(Arc::clone(&self.met)));
         }
         true
     }
@@ -317,12 +318,12 @@ impl Company {
         self: &Arc<Self>,
         listener: TcpListener,
         (cluster, incarnation): (u128, u64),
-        member: Member,
+        (member, starts): (Member, &Starts),
         members: Arc<Members>,
         (met, is_founded): (Met, Box<dyn Fn() -> bool + Send + Sync>),
         runtime: &Handle,
     ) -> Result<Task, Failed> {
-        let (node, hello, limits) = (self.node, member.hello(), Limits::default());
+        let (node, hello, limits) = (self.node, member.hello(starts), Limits::default());
         let options = Options { cluster, node, incarnation, hello, limits };
         let met = Arc::new(met);
         self.met.set(Arc::clone(&met)).expect("it meets them once");
@@ -418,9 +419,17 @@ impl Others for Company {
     }
 }
 
-/// What another node tells of its starts.
-fn starts(hello: &Bytes) -> Vec<Begun> {
-    Member::told(hello).map_or(Vec::new(), |member| member.starts)
+/// Has it durable who was met: tried again where that fails, as for want of room.
+async fn keep(met: Arc<Met>) {
+    loop {
+        let keeps = Arc::clone(&met);
+        match spawn_blocking(move || keeps.keep()).await {
+            Ok(Err(why)) => tracing::error!(%why, "that a broker was met is not kept yet"),
+            // The runtime ends.
+            Ok(Ok(())) | Err(_) => return,
+        }
+        sleep(KEEPS_AGAIN).await;
+    }
 }
 
 /// The id of the node that has this seat, or none.

@@ -49,18 +49,25 @@ pub enum Failed {
 
     /// The node has forgotten starts that others know of.
     #[error(
-        "the others know of a later start of node {node}: its directory is a new one, its disk went back to an earlier \
-         state, or this is a copy; it may have forgotten what it voted, so it does not come back under its number: `plimsoll \
-         cluster join` has another come in its place"
+        "the others know of a start of node {node} that this directory does not: {}",
+        if *is_founded {
+            "it is a new one, its disk went back to an earlier state, or it is a copy; it may have forgotten what it voted, so it \
+             does not come back under its number: `plimsoll cluster join` has another come in its place"
+        } else {
+            "it was started in another one before; no cluster is founded yet, as far as this node knows: if that is so, start the \
+             others again as well"
+        }
     )]
     WentBack {
         /// The number under which it was started.
         node: u64,
+        /// Whether others vote, as far as it knows.
+        is_founded: bool,
     },
 
     /// The directory has forgotten runs that memory knows of.
     #[error(
-        "memory ({rings}) knows of a later run of this directory than it does itself: it went back to an earlier state, as a copy or a \
+        "memory ({rings}) knows of a run of this directory that it does not know itself: it went back to an earlier state, as a copy or a \
          snapshot of its volume does, or another copy was started. What was acknowledged since is not in it, {}",
         if *is_alone {
             "nor what was durable: put the directory back as the last run left it; or, to go on without that, remove what memory has"

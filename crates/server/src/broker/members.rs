@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::options::Seat;
 use crate::control::LEVEL;
+use crate::peer::HELLO_BYTES_MAX;
 use crate::run::{Begun, Starts};
 
 /// The nodes that clients are told of, by their ids. It may change while the node runs.
@@ -31,19 +32,31 @@ pub struct Member {
     pub version: String,
     /// The highest level of changes that it knows.
     pub level: u32,
-    /// The newest starts of its directory, this one last: incarnations, and what they drew; none of a version that keeps none.
-    pub starts: Vec<Begun>,
 }
 
-/// So many are told at most: a greeting has room for them.
+/// So many starts are told at most.
 const STARTS_MAX: usize = 32;
+
+/// What is told of a node in a greeting, to those that only hear it once.
+#[derive(Serialize)]
+struct Hello<'a> {
+    #[serde(flatten)]
+    member: &'a Member,
+    /// The newest starts of its directory, this one last; none of a version that keeps none.
+    starts: &'a [Begun],
+}
+
+#[derive(Deserialize)]
+struct Told {
+    #[serde(default)]
+    starts: Vec<Begun>,
+}
 
 impl Member {
     /// The node that sits there.
-    pub(super) fn of(seat: &Seat, starts: &Starts) -> Self {
+    pub(super) fn of(seat: &Seat) -> Self {
         let (host, port) = seat.clients.clone();
-        let starts = starts.newest(STARTS_MAX).to_vec();
-        Self { host: Some(host), port, rack: seat.rack.clone(), starts, ..Self::own() }
+        Self { host: Some(host), port, rack: seat.rack.clone(), ..Self::own() }
     }
 
     /// This node, wherever it is.
@@ -52,9 +65,19 @@ impl Member {
         Self { version: env!("CARGO_PKG_VERSION").to_owned(), level: LEVEL, ..Self::default() }
     }
 
-    /// What a node tells others of itself when they meet; JSON.
-    pub(super) fn hello(&self) -> Bytes {
-        serde_json::to_vec(self).expect("a host, a port and a rack are JSON").into()
+    /// What a node tells others of itself when they meet; JSON. Of its starts as many as there is room for.
+    pub(super) fn hello(&self, starts: &Starts) -> Bytes {
+        let told = |most| {
+            let hello = Hello { member: self, starts: starts.newest(most) };
+            serde_json::to_vec(&hello).expect("a host, a port, a rack and numbers are JSON")
+        };
+        let fits = (0..=STARTS_MAX).rev().map(told).find(|told| told.len() <= HELLO_BYTES_MAX);
+        fits.unwrap_or_else(|| told(0)).into()
+    }
+
+    /// What another told of its starts.
+    pub(super) fn starts(hello: &[u8]) -> Vec<Begun> {
+        serde_json::from_slice(hello).map_or(Vec::new(), |told: Told| told.starts)
     }
 
     /// What another told.
@@ -106,5 +129,24 @@ mod tests {
             (Some("r"), "9.0.0", 9)
         );
         assert_eq!(Member::told(br#"{"port":9092}"#), None, "it says not where it is");
+        assert_eq!(Member::starts(older), []);
+    }
+
+    #[test]
+    fn the_starts_that_a_greeting_has_no_room_for_are_not_told() {
+        let dir = plimsoll_simdisk::SimDir::new();
+        let mut starts = Starts::default();
+        for incarnation in 1..=40 {
+            starts = starts.add(&dir, incarnation, u64::MAX - incarnation).unwrap();
+        }
+        let member = Member { host: Some("a".to_owned()), ..Member::own() };
+        let told = member.hello(&starts);
+        assert_eq!(Member::starts(&told), starts.newest(32));
+        assert_eq!(Member::told(&told), Some(member.clone()));
+        let far = Member { rack: Some("r".repeat(3400)), ..member };
+        let told = far.hello(&starts);
+        assert!(told.len() <= HELLO_BYTES_MAX);
+        let (few, all) = (Member::starts(&told), starts.newest(32));
+        assert!(!few.is_empty() && few.len() < all.len() && all.ends_with(&few), "{few:?}");
     }
 }

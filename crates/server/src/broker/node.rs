@@ -21,6 +21,7 @@ use super::leaders::{Drained, Leaders};
 use super::leadership::Leader;
 use super::members::Members;
 use super::memory::ring;
+use super::opening::others_vote;
 use super::options::{Options, Promise};
 use super::recovery::Recovery;
 use super::registrar::Registrar;
@@ -198,13 +199,16 @@ impl Node {
             return Some(self.disk_failed(why));
         }
         let lost = self.lost.get().map(|number| Failed::Lost { node, number: *number });
-        lost.or_else(|| self.company.is_outdated().then_some(Failed::WentBack { node }))
+        let is_founded = others_vote(self.topics.group());
+        let went_back = || Failed::WentBack { node, is_founded };
+        lost.or_else(|| self.company.is_outdated().then(went_back))
     }
 
-    /// Where the others have refused this directory no later start of it is begun: one that is told so is not admitted because it counts
-    /// higher. Durable on return, where that can be written.
+    /// Where the others have refused this directory no later start of it is begun: one that counts higher would be admitted some
+    /// day. Durable on return, where that can be written.
     pub(crate) fn keep_refusal(&self) {
         if self.company.is_outdated()
+            && others_vote(self.topics.group())
             && let Err(why) = Starts::refuse(&*self.root)
         {
             tracing::error!(%why, "that the others refuse this directory is not kept");

@@ -46,7 +46,7 @@ use super::scrubs::Scrubs;
 use super::seeded::{Stage, put_in_place};
 use super::task::Task;
 use super::topics::{Control, Topics};
-use crate::cluster::{self, Identity};
+use crate::cluster::{self, Apply, Group, Identity};
 use crate::control::{Catalog, Topic};
 use crate::groups::Answer;
 use crate::random;
@@ -163,11 +163,13 @@ impl<'a> Place<'a> {
         let node = node_of(seat);
         // Before anything is made in memory for it: the rings there are of the node that it is not.
         check_node(&**dir, node)?;
-        if seat.is_some() && Starts::read(&**dir).is_refused() {
-            return Err(Failed::WentBack { node });
+        if seat.is_some() && Starts::read(&**dir)?.is_refused() {
+            return Err(Failed::WentBack { node, is_founded: true });
         }
         let memory = memory(&options, &**dir, &cluster_id, node)?;
-        if let Some(memory) = memory.as_ref().filter(|memory| Run::went_back(&**dir, *memory)) {
+        if let Some(memory) = &memory
+            && Run::went_back(&**dir, memory)?
+        {
             let is_alone = seat.is_none();
             return Err(Failed::Older { is_alone, rings: memory.path().display().to_string() });
         }
@@ -468,14 +470,13 @@ fn meet(node: &Node, listener: TcpListener, in_doubt: BTreeSet<u32>) -> Result<V
     let cluster = u128::from_str_radix(&node.cluster_id, 16);
     let cluster = cluster.map_err(|_why| Failed::Damaged("cluster".to_owned()))?;
     let seat = options.seat.as_ref().expect("who listens for others has a seat");
-    let (whose, hello) = ((cluster, node.run.incarnation()), Member::of(seat, node.run.starts()));
+    let (whose, hello) = ((cluster, node.run.incarnation()), (Member::of(seat), node.run.starts()));
     let runtime = topics.shard(SHARED[0]).group.runtime();
     let (of, and) = (Arc::downgrade(topics), Arc::downgrade(groups));
     let met = Met::open(root);
     let control = of.clone();
-    let is_founded = Box::new(move || {
-        control.upgrade().is_none_or(|topics| !topics.group().voters().is_empty())
-    });
+    let is_founded =
+        Box::new(move || control.upgrade().is_none_or(|topics| others_vote(topics.group())));
     let ailing = ailing::watch(of.clone(), and.clone(), Arc::clone(&node.failed));
     let spread = Arc::clone(&node.leaders).spread(options.spreads_leaders);
     let mut meeting = vec![
@@ -500,6 +501,11 @@ fn meet(node: &Node, listener: TcpListener, in_doubt: BTreeSet<u32>) -> Result<V
         meeting.push(Task::spawn(runtime, trusted));
     }
     Ok(meeting)
+}
+
+/// Whether the cluster is founded, as far as this node knows: before others vote nobody has anything to forget.
+pub(super) fn others_vote<S: Apply>(control: &Group<S>) -> bool {
+    control.voters().iter().any(|voter| *voter != control.node())
 }
 
 /// Whether no broker ever had a shard of records in this directory.

@@ -232,7 +232,21 @@ impl Node {
             shard.chapters = Some(data.chapters());
             shards.push(shard);
         }
+        // What is known better was said.
+        for shard in shards.iter_mut().filter(|shard| self.is_stuck(shard.number)) {
+            let said = || "what this leader appended seconds ago is not agreed on yet".to_owned();
+            shard.offline = shard.offline.take().or_else(|| Some(said()));
+        }
         shards
+    }
+
+    fn is_stuck(&self, number: u32) -> bool {
+        let data = self.topics.shards.iter().find(|data| data.number == number);
+        match (number, data) {
+            (CONTROL, _) => self.topics.group().is_stuck(),
+            (GROUPS, _) => self.groups.group.is_stuck(),
+            (_, data) => data.is_some_and(|data| data.group.is_stuck()),
+        }
     }
 
     fn of_group<S: Apply>(
@@ -251,12 +265,8 @@ impl Node {
         let at_risk = if committed > durable { (bytes, millis(age)) } else { (0, 0) };
         let nobody = || {
             let said = "nobody leads it, as far as this node has heard";
-            (leader == Leader::Unknown).then(|| said.to_owned())
-        };
-        // It was elected, be it that it has begun to lead or not.
-        let stuck = || {
-            let said = "what this node appended as its leader is not agreed on: too few of its voters take that";
-            group.is_stuck().then(|| said.to_owned())
+            // It may have been elected, and not have begun to lead.
+            (leader == Leader::Unknown && !group.is_stuck()).then(|| said.to_owned())
         };
         let (log_healed, log_damaged) = group.healed();
         ShardOverview {
@@ -272,7 +282,6 @@ impl Node {
             offline: why_failed(group)
                 .map(|why| sentence(&why))
                 .or_else(|| self.recovery.fenced(number).filter(|_| leader == Leader::Unknown))
-                .or_else(stuck)
                 .or_else(nobody),
             seeding: self.seeding(number),
             committed,

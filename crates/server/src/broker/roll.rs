@@ -6,7 +6,7 @@
 //!  1 flags       u8   1: in doubt, 2: its vote was granted, 4: it leads,
 //!                  8: it began anew, and has not caught up since,
 //!                 16: it lacks what the others have let go of,
-//!                 32: it leads, and takes nothing
+//!                 32: it leads, and takes nothing; a newer version may set others
 //!  2 shard       u32
 //!  6 node        u64
 //! 14 incarnation u64
@@ -219,9 +219,6 @@ impl Row {
         let [version, flags] = from.array()?;
         if version != VERSION {
             return Err(Malformed::Field("the version of a row", version.into()));
-        }
-        if flags & !(IN_DOUBT | GRANTED | LEADS | ANEW | LACKS | REFUSES) != 0 {
-            return Err(Malformed::Field("flags of a row", flags.into()));
         }
         let has = |flag| flags & flag != 0;
         let (shard, node, incarnation) = (from.u32()?, from.u64()?, from.u64()?);

@@ -33,7 +33,7 @@ use super::{Peer, Priority};
 use crate::cursor::{Cursor, Malformed};
 
 /// The most that a node tells of itself.
-pub(super) const HELLO_BYTES_MAX: usize = 4096;
+pub(crate) const HELLO_BYTES_MAX: usize = 4096;
 /// All before the hello.
 pub(super) const HEAD_BYTES: usize = 80;
 const CHECKSUM_BYTES: usize = 8;

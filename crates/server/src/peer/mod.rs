@@ -56,6 +56,7 @@ mod tests;
 
 pub use self::counters::Counters;
 pub use self::error::{Error, Refusal};
+pub(crate) use self::greeting::HELLO_BYTES_MAX;
 pub use self::judge::Reason;
 pub use self::options::{Limits, Options};
 pub use self::peers::{Connected, Peers};

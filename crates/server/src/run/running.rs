@@ -10,6 +10,7 @@
 //! Locks are taken in the order of the fields.
 
 use std::collections::BTreeSet;
+use std::io::ErrorKind;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Acquire, Release};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -69,15 +70,21 @@ struct Acknowledged {
 impl Run {
     /// Whether memory knows of a run of this directory that it does not know of itself: it went back to an earlier state, with all that was
     /// durable and all that it votes by. Nothing is changed. To be asked before a run begins, which takes what memory knows for its own.
-    #[must_use]
-    pub fn went_back(data: &dyn Dir, in_memory: &dyn Dir) -> bool {
+    ///
+    /// # Errors
+    /// What the directory knows cannot be read just now.
+    pub fn went_back(data: &dyn Dir, in_memory: &dyn Dir) -> Result<bool> {
         let marked = memory(Some(in_memory)).zip(MarkFile::look(data));
-        let Some((memory, mark)) = marked else { return false };
-        let starts = Starts::read(data);
-        let last = if starts.last() > 0 { starts.last() } else { mark.incarnation };
-        begun(memory, mark.data).into_iter().any(|(incarnation, drawn)| {
-            incarnation > last || drawn.is_some_and(|drawn| starts.lack((incarnation, drawn)))
-        })
+        let Some((memory, mark)) = marked else { return Ok(false) };
+        let starts = Starts::read(data)?;
+        let is_forgotten = |(incarnation, drawn): (u64, Option<u64>)| match drawn {
+            Some(drawn) if starts.last() > 0 => {
+                incarnation > starts.last() || starts.lack((incarnation, drawn))
+            }
+            // Of a start that could not note what it drew, or of a version that drew nothing.
+            _ => incarnation > mark.incarnation,
+        };
+        Ok(begun(memory, mark.data).into_iter().any(is_forgotten))
     }
 
     /// Begins a run, and says what is known of the one before. `ends` are the last indexes, after
@@ -116,7 +123,7 @@ impl Run {
             Verdict::MayHaveLost(loss) => (State::Doubtful, loss.since_ms, &loss.guaranteed),
         };
         check_count(durable)?;
-        let starts = Starts::read(data);
+        let starts = Starts::read(data)?;
         let incarnation = last.map_or(0, |last| last.incarnation).max(starts.last()) + 1;
         let mark = Mark {
             data: last.map_or(start.fresh_id, |last| last.data),
@@ -135,9 +142,14 @@ impl Run {
             }
             None => MarkFile::create(data, &mark)?,
         };
-        let starts = starts.add(data, incarnation, start.drawn)?;
+        let (starts, drawn) = match starts.clone().add(data, incarnation, start.drawn) {
+            Ok(starts) => (starts, Some(start.drawn)),
+            // It begins all the same, and is known by its incarnation only.
+            Err(Error::Disk(why)) if is_full(&why) => (starts, None),
+            Err(why) => return Err(why),
+        };
         if let Some(memory) = memory {
-            WitnessFile::begins(memory, incarnation, start.drawn)?;
+            WitnessFile::begins(memory, incarnation, drawn)?;
         }
         let run = Self {
             incarnation,
@@ -155,7 +167,7 @@ impl Run {
         self.incarnation
     }
 
-    /// The starts of this directory, this one last.
+    /// The starts of this directory, this one last; it is not there where there was no room to note it.
     #[must_use]
     pub fn starts(&self) -> &Starts {
         &self.starts
@@ -295,6 +307,10 @@ fn testify(memory: &dyn Dir, mark: &Mark, boot: u128, ends: &Ends) -> Result<Wit
     let Mark { data, incarnation, .. } = *mark;
     let acknowledged = ends.clone();
     WitnessFile::create(memory, &Witness { data, incarnation, boot, acknowledged })
+}
+
+fn is_full(why: &plimsoll_sync::Error) -> bool {
+    matches!(why.kind(), Some(ErrorKind::StorageFull | ErrorKind::QuotaExceeded))
 }
 
 fn check_count(ends: &Ends) -> Result<()> {

@@ -15,6 +15,8 @@
 //! and the one behind that higher: it is by what that start drew that it is told from one that remembers it, and by all that
 //! starts drew that every later one is.
 
+use std::io::ErrorKind;
+
 use plimsoll_sync::{Dir, File, SyncMethod};
 use twox_hash::XxHash3_64;
 
@@ -43,25 +45,25 @@ pub struct Starts {
 }
 
 impl Starts {
-    /// Those of a directory; none if it is new, of a version that kept none, or what it kept cannot be read.
-    #[must_use]
-    pub fn read(dir: &dyn Dir) -> Self {
-        let Ok(file) = dir.open(STARTS, SyncMethod::ORDINARY.access()) else {
-            return Self::default();
+    /// Those of a directory; none if it is new, of a version that kept none, or what it kept is damaged.
+    ///
+    /// # Errors
+    /// It cannot be read just now.
+    pub fn read(dir: &dyn Dir) -> Result<Self> {
+        let file = match dir.open(STARTS, SyncMethod::ORDINARY.access()) {
+            Err(why) if why.kind() == Some(ErrorKind::NotFound) => return Ok(Self::default()),
+            opened => opened?,
         };
         let mut bytes = vec![0; HEAD_BYTES + STARTS_MAX * START_BYTES + CHECKSUM_BYTES + 1];
-        let read = file.read_at(&mut bytes, 0).map_err(|why| why.to_string());
-        let starts = read.and_then(|length| {
-            Self::decode(&bytes[..length]).map_err(|why: Malformed| why.to_string())
-        });
-        starts.unwrap_or_else(|why| {
+        let length = file.read_at(&mut bytes, 0)?;
+        Ok(Self::decode(&bytes[..length]).unwrap_or_else(|why| {
             tracing::warn!(%why, "the file 'starts' is damaged: what earlier starts drew is not known");
             Self::default()
-        })
+        }))
     }
 
     /// Adds one. Durable on return.
-    pub(super) fn add(mut self, dir: &dyn Dir, incarnation: u64, drawn: u64) -> Result<Self> {
+    pub(crate) fn add(mut self, dir: &dyn Dir, incarnation: u64, drawn: u64) -> Result<Self> {
         self.drew.retain(|(earlier, _)| *earlier < incarnation);
         self.drew.push((incarnation, drawn));
         self.drew.drain(..self.drew.len().saturating_sub(STARTS_MAX));
@@ -71,7 +73,7 @@ impl Starts {
 
     /// Others have refused the directory: it is not to be begun with any more. Durable on return.
     pub(crate) fn refuse(dir: &dyn Dir) -> Result<()> {
-        Self { is_refused: true, ..Self::read(dir) }.write(dir)
+        Self { is_refused: true, ..Self::read(dir)? }.write(dir)
     }
 
     /// Whether others have refused the directory.

@@ -1,7 +1,7 @@
 //! [`Witness`]: what was acknowledged, in memory that outlives the process and not the system.
 //!
 //! A file `witness-N` for incarnation N, in a directory on tmpfs(5), and `begun-N` with what that start drew, u64, and the XXH3-64 of
-//! these 8 bytes, once the directory knows of it durably:
+//! these 8 bytes, once the directory knows of it durably (empty where it has no room to know):
 //!
 //! ```text
 //!  byte offset  bytes
@@ -184,14 +184,15 @@ impl WitnessFile {
     }
 
     /// The directory knows of its run, durably: from here on one that does not went back. Removes what earlier runs left.
-    pub(super) fn begins(dir: &dyn Dir, incarnation: u64, drawn: u64) -> Result<()> {
+    pub(super) fn begins(dir: &dyn Dir, incarnation: u64, drawn: Option<u64>) -> Result<()> {
         let own = [name(incarnation), begun_name(incarnation)];
         if dir.list()?.contains(&own[1]) {
             dir.remove(&own[1])?;
         }
-        let drawn = drawn.to_le_bytes();
-        let bytes = [drawn, XxHash3_64::oneshot(&drawn).to_le_bytes()].concat();
-        dir.create(&own[1], SyncMethod::None.access())?.write_at(&bytes, 0)?;
+        let file = dir.create(&own[1], SyncMethod::None.access())?;
+        if let Some(drawn) = drawn.map(u64::to_le_bytes) {
+            file.write_at(&[drawn, XxHash3_64::oneshot(&drawn).to_le_bytes()].concat(), 0)?;
+        }
         let is_its = |name: &str| name.starts_with(PREFIX) || name.starts_with(BEGUN);
         let is_other = |name: &String| is_its(name) && !own.contains(name);
         Ok(dir

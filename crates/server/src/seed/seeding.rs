@@ -155,7 +155,7 @@ async fn give(node: &Arc<Node>, number: u32, lack: Lack, ends: &Arc<AtomicBool>)
                 node.say_seeding(number, "given, and to be put in place".to_owned());
                 return true;
             }
-            Ok(Err(_)) if ends.load(Ordering::Relaxed) => return false,
+            Ok(Err(_)) if ends.load(Ordering::Relaxed) || node.lost().is_some() => return false,
             Ok(Err(Error::Stopped)) => {
                 why = "the disk has no room for what it lacks beside what it has".to_owned();
             }
@@ -191,7 +191,7 @@ fn from_one(giver: Giver, number: u32) -> Result<(), Error> {
             tracing::info!(shard = number, from, %far, "it is being seeded");
             node.say_seeding(number, format!("being seeded by node {from}: {far}"));
         }
-        !ends.load(Ordering::Relaxed) && !node.is_short_of_room()
+        !ends.load(Ordering::Relaxed) && !node.is_short_of_room() && node.lost().is_none()
     };
     fetch(&remote, node.root(), number, &|| node.needed(number), &mut tell)
 }

@@ -151,7 +151,7 @@ impl World {
             self.data.stop_at(self.data.operations() + self.rng.random_range(0..40));
         }
         let ends = logs.ends();
-        let went_back = Run::went_back(&self.data, &self.memory);
+        let went_back = Run::went_back(&self.data, &self.memory)?;
         assert_eq!(went_back, std::mem::take(&mut self.went_back));
         if went_back {
             // A person has it go on with what it has.

@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use plimsoll_server::run::{Doubt, How, Loss, Run, Start, Verdict};
-use plimsoll_simdisk::SimDir;
-use plimsoll_sync::{Crash, Dir};
+use plimsoll_simdisk::{DiskOptions, SimDir};
+use plimsoll_sync::{Access, Allocation, Crash, Dir};
 
 use super::{begin, ends, memory, start};
 
@@ -35,16 +35,40 @@ fn a_directory_that_went_back_behind_a_run_of_this_system_is_found_out() {
     run.acknowledged(3, 5).unwrap();
     assert!(run.close(&ends([(3, 5)]), 2000).unwrap());
     let copy = data.crash(Crash::Process, 0);
-    assert!(!Run::went_back(&data, &memory));
+    assert!(!Run::went_back(&data, &memory).unwrap());
     let (run, _) = begin(&data, &memory, &ends([(3, 5)]));
-    assert!(Run::went_back(&copy, &memory), "though nothing was acknowledged: it may have voted");
+    assert!(
+        Run::went_back(&copy, &memory).unwrap(),
+        "though nothing was acknowledged: it may have voted"
+    );
     assert!(run.close(&ends([(3, 5)]), 3000).unwrap());
-    assert!(Run::went_back(&copy, &memory) && !Run::went_back(&data, &memory));
+    assert!(Run::went_back(&copy, &memory).unwrap() && !Run::went_back(&data, &memory).unwrap());
     let of_another = super::memory();
     drop(begin(&SimDir::new(), &of_another, &ends([])));
-    assert!(!Run::went_back(&copy, &of_another));
+    assert!(!Run::went_back(&copy, &of_another).unwrap());
     let disk = SimDir::new();
-    assert!(!Run::went_back(&copy, &disk), "a disk is no memory");
+    assert!(!Run::went_back(&copy, &disk).unwrap(), "a disk is no memory");
+}
+
+/// A broker whose disk others had filled to the last block would not start any more.
+#[test]
+fn a_start_that_has_no_room_for_what_it_drew_begins_and_is_suspected_by_nobody() {
+    let capacity_bytes = Some(1 << 20);
+    let data = SimDir::with(DiskOptions { capacity_bytes, ..DiskOptions::default() });
+    let memory = memory();
+    drop(begin(&data, &memory, &ends([])));
+    let others = data.create("others", Access::default()).unwrap();
+    let free_bytes = data.space().unwrap().free_bytes;
+    others.allocate(0, free_bytes, Allocation::Reserved).unwrap();
+    let (run, _) = begin(&data, &memory, &ends([]));
+    assert_eq!((run.incarnation(), run.starts().newest(9)), (2, &[(1, 9)][..]));
+    assert!(!Run::went_back(&data, &memory).unwrap());
+    drop((run, others));
+    data.remove("others").unwrap();
+    data.sync().unwrap();
+    let (run, _) = begin(&data, &memory, &ends([]));
+    assert_eq!((run.incarnation(), run.starts().newest(9)), (3, &[(1, 9), (3, 9)][..]));
+    assert!(!Run::went_back(&data, &memory).unwrap());
 }
 
 /// Its witness was there, and the mark was not: nobody had heard of it.
@@ -60,7 +84,7 @@ fn a_start_that_died_before_its_mark_was_there_is_no_later_run() {
         died += u32::from(Run::begin(start(&data, &memory), &ends([(3, 5)])).is_err());
         for seed in 0..10 {
             let after = data.crash(Crash::PowerCut, seed);
-            assert!(!Run::went_back(&after, &memory), "stopped at {stop}");
+            assert!(!Run::went_back(&after, &memory).unwrap(), "stopped at {stop}");
         }
     }
     assert!(died > 0);

@@ -41,7 +41,7 @@ pub(super) fn run(args: &MoveArgs) -> Result<()> {
     let brokers = cluster.brokers()?;
     if let Some(nobody) = args.to.iter().find(|to| !brokers.contains(to)) {
         bail!(
-            "broker {nobody} is not there: brokers {} are; `plimsoll cluster status` says whether it is away, or was never one",
+            "broker {nobody} is not there, of brokers there are {}; `plimsoll cluster status` says whether it is away, or was never one",
             brokers.iter().map(i32::to_string).collect::<Vec<_>>().join(", ")
         );
     }

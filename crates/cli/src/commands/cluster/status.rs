@@ -47,7 +47,7 @@ impl Roll {
         self.shard < 2
     }
 
-    /// Whether whoever leads it takes nothing: too few voters take what it appends, or too few disks have room.
+    /// Whether whoever leads it takes nothing: too few voters take what it appends, or disks have no room.
     fn refuses(&self) -> bool {
         self.rows.iter().any(|row| row.refuses && self.leader == Some(row.node))
     }
@@ -147,8 +147,8 @@ fn said(rolls: &[Roll]) -> String {
         .partition(|roll| roll.is_unknown());
     if unknown.iter().any(|roll| roll.shard == CONTROL) {
         said.push(
-            "no node that answers knows of a cluster that was founded: start the one in whose directory `plimsoll cluster init` \
-             founded it\n"
+            "no node that answers knows who is in the cluster: start the one in whose directory `plimsoll cluster init` \
+             founded it; or, if others were in it before, bring those back\n"
                 .to_owned(),
         );
     } else if !unknown.is_empty() {
@@ -239,9 +239,7 @@ fn one(roll: &Roll) -> String {
         ));
     }
     if roll.refuses() {
-        line(format_args!(
-            "  its leader takes nothing: too few of its voters do, or have room on their disks"
-        ));
+        line(format_args!("  its leader takes nothing just now"));
     }
     if roll.leader.is_some() && roll.level.is_none() && roll.voters.len() > 1 {
         line(format_args!("  its leader does not say yet who has what was committed a moment ago"));
@@ -428,10 +426,7 @@ mod tests {
             rows: [1, 2, 3].map(|node| Row { refuses: node == refuses, ..row(node, false) }).into(),
         };
         let told = said(&[roll(1)]);
-        assert!(
-            told.contains("its leader takes nothing: too few of its voters do, or have room"),
-            "{told}"
-        );
+        assert!(told.contains("its leader takes nothing just now\n"), "{told}");
         assert!(told.contains("where disks are full make room"), "{told}");
         // One that leads no more speaks for nobody.
         assert!(!said(&[roll(2), roll(0)]).contains("room"));
@@ -465,7 +460,10 @@ mod tests {
         let unfounded = said(&[unknown(0), unknown(2)]);
         assert!(unfounded.contains("no node that answers knows who votes on it\n"), "{unfounded}");
         assert!(unfounded.contains("in whose directory `plimsoll cluster init`"), "{unfounded}");
-        assert!(!unfounded.contains("backup") && !unfounded.contains("bring back"), "{unfounded}");
+        assert!(
+            !unfounded.contains("backup") && !unfounded.contains("bring back node"),
+            "{unfounded}"
+        );
         let anew = said(&[unknown(3)]);
         assert!(anew.contains("has anything of shard 3: bring back those that do not"), "{anew}");
         let gone = said(&[roll(vec![2], vec![1, 3])]);
