@@ -54,8 +54,9 @@ pub enum Failed {
             "it is a new one, its disk went back to an earlier state, or it is a copy; it may have forgotten what it voted, so it \
              does not come back under its number: `plimsoll cluster join` has another come in its place"
         } else {
-            "it was started in another one before; no cluster is founded yet, as far as this node knows: if that is so, start the \
-             others again as well"
+            "it is a new one, as far as it knows. If what it had is lost, it does not come back under its number: `plimsoll \
+             cluster join` has another come in its place; if it was started in another directory before the cluster was \
+             founded, by mistake, start the others again as well"
         }
     )]
     WentBack {

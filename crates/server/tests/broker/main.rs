@@ -7,6 +7,7 @@ mod bounds;
 mod chapters;
 mod damage;
 mod disks;
+mod forgotten;
 mod forwarded;
 mod full;
 mod gate;
