@@ -21,7 +21,6 @@ use super::leaders::{Drained, Leaders};
 use super::leadership::Leader;
 use super::members::Members;
 use super::memory::ring;
-use super::opening::others_vote;
 use super::options::{Options, Promise};
 use super::recovery::Recovery;
 use super::registrar::Registrar;
@@ -199,7 +198,7 @@ impl Node {
             return Some(self.disk_failed(why));
         }
         let lost = self.lost.get().map(|number| Failed::Lost { node, number: *number });
-        let is_founded = others_vote(self.topics.group());
+        let is_founded = self.topics.group().others_vote();
         let went_back = || Failed::WentBack { node, is_founded };
         lost.or_else(|| self.company.is_outdated().then(went_back))
     }
@@ -208,7 +207,7 @@ impl Node {
     /// day. Durable on return, where that can be written.
     pub(crate) fn keep_refusal(&self) {
         if self.company.is_outdated()
-            && others_vote(self.topics.group())
+            && self.topics.group().others_vote()
             && let Err(why) = Starts::refuse(&*self.root)
         {
             tracing::error!(%why, "that the others refuse this directory is not kept");

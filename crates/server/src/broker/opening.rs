@@ -46,7 +46,7 @@ use super::scrubs::Scrubs;
 use super::seeded::{Stage, put_in_place};
 use super::task::Task;
 use super::topics::{Control, Topics};
-use crate::cluster::{self, Apply, Group, Identity};
+use crate::cluster::{self, Identity};
 use crate::control::{Catalog, Topic};
 use crate::groups::Answer;
 use crate::random;
@@ -476,7 +476,7 @@ fn meet(node: &Node, listener: TcpListener, in_doubt: BTreeSet<u32>) -> Result<V
     let met = Met::open(root);
     let control = of.clone();
     let is_founded =
-        Box::new(move || control.upgrade().is_none_or(|topics| others_vote(topics.group())));
+        Box::new(move || control.upgrade().is_none_or(|topics| topics.group().others_vote()));
     let ailing = ailing::watch(of.clone(), and.clone(), Arc::clone(&node.failed));
     let spread = Arc::clone(&node.leaders).spread(options.spreads_leaders);
     let mut meeting = vec![
@@ -501,11 +501,6 @@ fn meet(node: &Node, listener: TcpListener, in_doubt: BTreeSet<u32>) -> Result<V
         meeting.push(Task::spawn(runtime, trusted));
     }
     Ok(meeting)
-}
-
-/// Whether the cluster is founded, as far as this node knows: before others vote nobody has anything to forget.
-pub(super) fn others_vote<S: Apply>(control: &Group<S>) -> bool {
-    control.voters().iter().any(|voter| *voter != control.node())
 }
 
 /// Whether no broker ever had a shard of records in this directory.

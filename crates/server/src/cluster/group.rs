@@ -117,6 +117,12 @@ impl<S: Apply> Group<S> {
         voters.into_iter().collect()
     }
 
+    /// Whether any other replica votes, as far as this one knows: before, nobody has anything to forget.
+    #[must_use]
+    pub fn others_vote(&self) -> bool {
+        self.voters().iter().any(|voter| *voter != self.node)
+    }
+
     /// Whether this replica is the only one that votes.
     #[must_use]
     pub fn is_alone(&self) -> bool {

@@ -111,7 +111,7 @@ fn wait(cluster: &mut Cluster, name: &str, moved: &Moved) -> Result<()> {
                 }
                 if begun.elapsed() > SAID && !std::mem::replace(&mut is_said, true) {
                     output::news(&format!(
-                        "it is agreed on; waiting until that is done, for {} s at most…",
+                        "it is agreed on; waiting until that is done, {} s at most in all…",
                         PATIENCE.as_secs()
                     ));
                 }

@@ -333,6 +333,28 @@ mod tests {
         }
     }
 
+    /// One that is led, and of which all is well.
+    fn led() -> Roll {
+        Roll {
+            shard: 2,
+            condition: "led".to_owned(),
+            leader: Some(1),
+            generation: 0,
+            guaranteed: 120,
+            durable: 120,
+            best_tail: (4, 200),
+            committed: 180,
+            voters: vec![1, 2, 3],
+            missing: Vec::new(),
+            empty: Vec::new(),
+            absent: Vec::new(),
+            level: Some(BTreeSet::from([1, 2, 3])),
+            drained: BTreeSet::new(),
+            digest: "5f0c".to_owned(),
+            rows: [1, 2, 3].map(|node| row(node, false)).into(),
+        }
+    }
+
     #[test]
     fn a_fenced_shard_shows_what_is_guaranteed_left_and_in_doubt() {
         let row = |node| Row { lacks: node == 3, last: 200 - node, ..row(node, node != 2) };
@@ -379,22 +401,9 @@ mod tests {
     #[test]
     fn a_voter_that_lacks_what_was_committed_a_moment_ago_is_told_from_the_others() {
         let roll = |level: Option<&[u64]>| Roll {
-            shard: 2,
-            condition: "led".to_owned(),
-            leader: Some(1),
-            generation: 0,
-            guaranteed: 120,
-            durable: 120,
-            best_tail: (4, 200),
-            committed: 180,
-            voters: vec![1, 2, 3],
-            missing: Vec::new(),
-            empty: Vec::new(),
-            absent: Vec::new(),
             level: level.map(|level| level.iter().copied().collect()),
-            drained: BTreeSet::new(),
-            digest: "5f0c".to_owned(),
             rows: vec![row(1, false), row(2, false), row(3, true), row(4, false)],
+            ..led()
         };
         let lags = "it is not level: it lacks what was committed a moment ago";
         let unknown = "its leader does not say yet who has what was committed a moment ago";
@@ -407,23 +416,9 @@ mod tests {
     /// It was said to be led, and took nothing.
     #[test]
     fn a_shard_whose_leader_takes_nothing_is_told_from_one_that_is_well() {
-        let roll = |refuses: u64| Roll {
-            shard: 2,
-            condition: "led".to_owned(),
-            leader: Some(1),
-            generation: 0,
-            guaranteed: 120,
-            durable: 120,
-            best_tail: (4, 200),
-            committed: 180,
-            voters: vec![1, 2, 3],
-            missing: Vec::new(),
-            empty: Vec::new(),
-            absent: Vec::new(),
-            level: Some(BTreeSet::from([1, 2, 3])),
-            drained: BTreeSet::new(),
-            digest: "5f0c".to_owned(),
-            rows: [1, 2, 3].map(|node| Row { refuses: node == refuses, ..row(node, false) }).into(),
+        let roll = |refuses: u64| {
+            let row = |node| Row { refuses: node == refuses, ..row(node, false) };
+            Roll { rows: [1, 2, 3].map(row).into(), ..led() }
         };
         let told = said(&[roll(1)]);
         assert!(told.contains("its leader takes nothing just now\n"), "{told}");
