@@ -94,6 +94,10 @@ pub struct Options {
     /// Open although durable records are lost: cut the log before the first of them. Whoever sets
     /// this has looked at `plimsoll log verify`.
     pub accept_loss: bool,
+    /// Open although durable records are damaged, if one behind them can be read and the segment's head: they are kept as they are,
+    /// readers meet them, and whoever has them elsewhere puts them back ([`crate::Log::heal`]). Where the log cannot be opened so it is
+    /// an error, or cut off, as without this.
+    pub keep_damaged: bool,
     /// Is told of what the log does.
     pub observer: Option<Arc<dyn Observer>>,
     /// Whether the log runs threads of its own. Without them the caller drives it:
@@ -240,6 +244,7 @@ impl Default for Options {
             direct: true,
             first_index: 1,
             accept_loss: false,
+            keep_damaged: false,
             observer: None,
             threads: true,
             clock: Clock::default(),
@@ -257,6 +262,7 @@ impl fmt::Debug for Options {
             .field("direct", &self.direct)
             .field("first_index", &self.first_index)
             .field("accept_loss", &self.accept_loss)
+            .field("keep_damaged", &self.keep_damaged)
             .field("threads", &self.threads)
             .finish_non_exhaustive()
     }

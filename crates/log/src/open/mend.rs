@@ -54,6 +54,8 @@ pub struct Recovery {
     pub ring_ignored: Option<String>,
     /// Durable records that are lost, given up by [`crate::Options::accept_loss`].
     pub lost: Option<Corruption>,
+    /// Durable records that are damaged, and were kept ([`crate::Options::keep_damaged`]): the first, to where the log was durable.
+    pub damaged: Option<Corruption>,
 }
 
 /// Where an unfinished last write was cut off, or what looks like one: nothing in the log says that what
@@ -101,7 +103,14 @@ pub(crate) fn open(
         return Err(Error::Corrupt(Box::new(wrong.clone())));
     }
     survey.chain.give_up_what_is_wrong();
-    let end = read_end(&place, &survey)?;
+    let mut end = read_end(&place, &survey)?;
+    let mut damaged = None;
+    if let Some(lost) = end.verdict.lost.clone()
+        && options.keep_damaged
+    {
+        end.read_around_damage(&place, &survey)?;
+        damaged = Some(lost).filter(|_| end.verdict.lost.is_none());
+    }
     if let Some(lost) = &end.verdict.lost
         && !options.accept_loss
     {
@@ -122,6 +131,7 @@ pub(crate) fn open(
         clean: end.verdict.is_clean,
         torn_tail: torn_tail(&end),
         lost: survey.chain.wrong.first().or(end.verdict.lost.as_ref()).cloned(),
+        damaged,
         ..Recovery::default()
     };
     Opening { options, survey, end, files, recovery, crew }.run()

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use plimsoll_sync::{AlignedBuf, Dir, Error as DiskError, File, SyncMethod};
 
-use super::judge::{self, Chain, Piece, Reading, Verdict};
+use super::judge::{self, Chain, Part, Piece, Reading, Verdict};
 use crate::error::Result;
 use crate::files::notes::{self, CUTTING};
 use crate::files::place::{PROBE, Place};
@@ -16,7 +16,7 @@ use crate::files::spares::SPARE;
 use crate::segment::damage::Damage;
 use crate::segment::format::BLOCK;
 use crate::segment::head::{Head, first_index_of, segment_name};
-use crate::segment::scan::{Closed, Scanned, scan, scan_closed};
+use crate::segment::scan::{Closed, Scanned, scan, scan_around, scan_closed};
 
 /// What a directory holds.
 #[derive(Debug, Clone, Default)]
@@ -140,6 +140,26 @@ pub(crate) fn read_end(place: &Place, survey: &Survey) -> Result<End> {
     readings.reverse();
     let verdict = judge::judge(&survey.chain, &readings, closed, also_durable);
     Ok(End { verdict, readings, newest })
+}
+
+impl End {
+    /// Reads the segments again that lack durable records, around those that are damaged ([`crate::Options::keep_damaged`]).
+    pub(crate) fn read_around_damage(&mut self, place: &Place, survey: &Survey) -> Result<()> {
+        let durable = self.verdict.durable;
+        for (reading, part) in self.readings.iter_mut().zip(&self.verdict.parts) {
+            let (Part::Corrupt(_), Ok(Head { header, link: Some(link) })) = (part, reading.head)
+            else {
+                continue;
+            };
+            let file = OnDisk::open(place, reading.first_index)?.file;
+            let until = reading.until.unwrap_or(u64::MAX);
+            let scanned = scan_around(file, header, link, until, durable.min(until))?;
+            reading.scanned = Some(scanned);
+        }
+        let closed = survey.closed.as_ref();
+        self.verdict = judge::judge(&survey.chain, &self.readings, closed, durable);
+        Ok(())
+    }
 }
 
 impl OnDisk {

@@ -11,7 +11,7 @@ use crate::files::opened::Opened;
 use crate::options::Ack;
 use crate::segment::cursor::Cursor;
 use crate::segment::damage::Damage;
-use crate::segment::format::{Decoded, Frame, Kind};
+use crate::segment::format::{BLOCK_BYTES, Decoded, Frame, Kind};
 use crate::segment::head::segment_name;
 
 /// A record, as it was read.
@@ -275,7 +275,7 @@ impl Reader {
                 return Ok(true);
             }
         }
-        if self.pass_damage()? {
+        if self.pass_damage(damage)? {
             return Ok(true);
         }
         let last_index = self.source.span(expected).and_then(|span| span.last_index);
@@ -284,23 +284,28 @@ impl Reader {
         Err(Error::corrupt(name, at, damage, expected..=last_index.max(expected)))
     }
 
-    /// Goes on behind what is damaged where that is before the record which comes next: nobody asked for it. Stays where it is
-    /// if that cannot be told.
-    fn pass_damage(&mut self) -> Result<bool> {
+    /// Goes on behind what is damaged where that is before the record which comes next: nobody asked for it, and a mark is no record.
+    /// Stays where it is if that cannot be told.
+    fn pass_damage(&mut self, damage: Damage) -> Result<bool> {
         let wanted = self.next_index;
         let open = self.open.as_mut().expect("something was read");
         let (at, damaged) = (open.cursor.at(), open.next_index);
-        if damaged >= wanted {
+        // A segment whose link is damaged may not be of this log, nor one that has other records.
+        let may_be_a_mark =
+            at > BLOCK_BYTES && !matches!(damage, Damage::Batch | Damage::Order | Damage::Missing);
+        if damaged > wanted || damaged == wanted && !may_be_a_mark {
             return Ok(false);
         }
-        let plausible = |frame: &Frame| {
-            frame.kind == Kind::Record && (damaged + 1..=wanted).contains(&frame.index)
-        };
-        match open.cursor.hunt(plausible, &mut false)? {
+        let plausible =
+            |frame: &Frame| frame.kind == Kind::Record && (damaged..=wanted).contains(&frame.index);
+        // What is no record is no longer than a block.
+        let before = if damaged == wanted { at + BLOCK_BYTES } else { u64::MAX };
+        let found = open.cursor.hunt_before(before, plausible, &mut false)?;
+        match found {
             Some(frame) => open.next_index = frame.index,
             None => open.cursor.seek(at),
         }
-        Ok(open.next_index > damaged)
+        Ok(found.is_some())
     }
 
     /// Goes on in the segment that has `index` now, if that is another one than before.

@@ -106,13 +106,23 @@ impl Cursor {
     /// then `gave_up` is set.
     pub(crate) fn hunt(
         &mut self,
+        plausible: impl FnMut(&Frame) -> bool,
+        gave_up: &mut bool,
+    ) -> Result<Option<Frame>> {
+        self.hunt_before(u64::MAX, plausible, gave_up)
+    }
+
+    /// The same, of those that begin before this place.
+    pub(crate) fn hunt_before(
+        &mut self,
+        before: u64,
         mut plausible: impl FnMut(&Frame) -> bool,
         gave_up: &mut bool,
     ) -> Result<Option<Frame>> {
         let end = self.window.file_bytes()?.min(self.header.segment_bytes);
         self.window.believe_nothing();
         let mut budget = 4 * end;
-        while self.at + FRAME_BYTES as u64 <= end {
+        while self.at < before && self.at + FRAME_BYTES as u64 <= end {
             self.window.fill(self.at, FRAME_BYTES)?;
             let bytes = self.bytes();
             // Zeros are the rule: whole words of them are passed over at once.

@@ -1,6 +1,7 @@
 //! Reads a segment and says what is in it: its records, where they end and why, and what stands behind
 //! that. From its beginning, or from near its end where it was [closed](Closed).
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use plimsoll_sync::File;
@@ -62,6 +63,25 @@ pub(crate) enum Stop {
 }
 
 impl Scanned {
+    fn nothing(link: Link) -> Self {
+        Self {
+            last_index: link.first_index - 1,
+            records_end: BLOCK_BYTES,
+            frames_end: BLOCK_BYTES,
+            records: 0,
+            durable: link.durable,
+            generation_bits: None,
+            sparse: SparseIndex::default(),
+            stop: Stop::Empty,
+            more_behind: false,
+        }
+    }
+
+    /// All up to this record is behind the cursor, or damaged.
+    fn reaches(&mut self, last_index: u64, at: u64) {
+        (self.last_index, self.records_end, self.frames_end) = (last_index, at, at);
+    }
+
     fn meet_mark(&mut self, mark: &Frame) {
         self.durable = self.durable.max(mark.index);
         self.generation_bits = Some(mark.more);
@@ -81,23 +101,72 @@ const CHECKED_BYTES: u64 = 128 << 10;
 
 /// Reads the segment, no further than record `until`.
 pub(crate) fn scan(file: Arc<dyn File>, header: Header, link: Link, until: u64) -> Result<Scanned> {
+    let scanned = Scanned::nothing(link);
+    scan_on(&mut Cursor::new(file, header), scanned, header, link, until)
+}
+
+/// The same, and passes over what is damaged of the records up to `durable`, if one behind that can be read.
+pub(crate) fn scan_around(
+    file: Arc<dyn File>,
+    header: Header,
+    link: Link,
+    until: u64,
+    durable: u64,
+) -> Result<Scanned> {
     let mut cursor = Cursor::new(file, header);
-    let mut scanned = Scanned {
-        last_index: link.first_index - 1,
-        records_end: BLOCK_BYTES,
-        frames_end: BLOCK_BYTES,
-        records: 0,
-        durable: link.durable,
-        generation_bits: None,
-        sparse: SparseIndex::default(),
-        stop: Stop::Empty,
-        more_behind: false,
-    };
-    walk(&mut cursor, &mut scanned, link, until)?;
+    let mut scanned = Scanned::nothing(link);
+    while scanned.last_index < durable {
+        match cursor.peek()? {
+            Decoded::Frame(frame)
+                if frame.kind == Kind::Record && frame.index == scanned.last_index + 1 =>
+            {
+                scanned.sparse.note(frame.index, cursor.at());
+                scanned.records += 1;
+                cursor.skip(&frame);
+                scanned.reaches(frame.index, cursor.at());
+            }
+            Decoded::Frame(frame) if matches!(frame.kind, Kind::Link | Kind::Mark | Kind::Pad) => {
+                if frame.kind == Kind::Mark {
+                    scanned.meet_mark(&frame);
+                }
+                cursor.skip(&frame);
+                scanned.frames_end = cursor.at();
+            }
+            _ => {
+                let missing = scanned.last_index + 1;
+                let Some(behind) = record_behind(&mut cursor, missing..=durable + 1)? else {
+                    break;
+                };
+                scanned.reaches(behind - 1, cursor.at());
+                // It is not written on.
+                scanned.more_behind = true;
+            }
+        }
+    }
+    cursor.seek(scanned.frames_end);
+    scan_on(&mut cursor, scanned, header, link, until)
+}
+
+/// The next of these records that can be read, at which the cursor is then.
+fn record_behind(cursor: &mut Cursor, wanted: RangeInclusive<u64>) -> Result<Option<u64>> {
+    let is_one = |frame: &Frame| frame.kind == Kind::Record && wanted.contains(&frame.index);
+    let found = cursor.hunt(is_one, &mut false)?;
+    Ok(found.map(|frame| frame.index))
+}
+
+/// Reads on from where the cursor is.
+fn scan_on(
+    cursor: &mut Cursor,
+    mut scanned: Scanned,
+    header: Header,
+    link: Link,
+    until: u64,
+) -> Result<Scanned> {
+    walk(cursor, &mut scanned, link, until)?;
     // Also where nothing seems to be missing: the first block of several that were written may be the
     // one that was lost.
     if !matches!(scanned.stop, Stop::Superseded | Stop::Sealed) {
-        look_behind(&mut cursor, &mut scanned, header)?;
+        look_behind(cursor, &mut scanned, header)?;
     }
     Ok(scanned)
 }

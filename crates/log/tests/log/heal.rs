@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use plimsoll_log::{Dumped, Error, Kind, Log, SegmentState, View};
+use plimsoll_log::{Dumped, Error, Kind, Log, Options, SegmentState, View};
 use plimsoll_simdisk::{Fault, FaultKind, Moment, Operation, SimDir};
 use plimsoll_sync::{Access, Crash, Dir};
 
@@ -329,4 +329,97 @@ fn a_check_reads_all_that_is_full_and_says_what_of_it_is_damaged() {
     overwrite(&dir, FIRST, 0, &[0x5a; 64]);
     let found = log.check(1).unwrap().unwrap();
     assert_eq!(found.damaged, [found.records]);
+}
+
+/// One byte of the segment that was written last kept a log from being opened, or had all behind it cut off.
+#[test]
+fn durable_records_that_are_damaged_at_an_open_are_kept_with_what_is_behind_them() {
+    let [crashed, closed] = [false, true].map(|closes| {
+        let written = Arc::new(SimDir::new());
+        let log = filled(&written);
+        append_to(&log, LAST + 30);
+        log.sync().unwrap();
+        if closes {
+            log.close().unwrap();
+            return written;
+        }
+        Arc::new(written.crash(Crash::Process, 0))
+    });
+    assert!(kept_of(&crashed) > 20);
+    // It is read from near its end, so what is damaged before that is found by who reads it.
+    assert!(kept_of(&closed) > 10);
+}
+
+/// In how many places a log was opened with something damaged in the segment that was written last.
+fn kept_of(written: &SimDir) -> u64 {
+    let name = names(written, ".seg").pop().unwrap();
+    let bytes = bytes_of(written, &name);
+    let end = bytes.iter().rposition(|byte| *byte != 0).unwrap() as u64;
+    let open = |dir: &SimDir, keep_damaged| {
+        // What is opened is its own.
+        let dir = Arc::new(dir.crash(Crash::Process, 0));
+        let options = Options { keep_damaged, ..driven() };
+        let opened = Log::open_in(Arc::clone(&dir) as Arc<dyn Dir>, options);
+        opened.map(|(log, recovery)| (log, recovery, dir))
+    };
+    let (mut kept, mut at_the_end) = (0, 0);
+    for at in (4096 + 80..end).step_by(37) {
+        let dir = written.crash(Crash::Process, 0);
+        flip(&dir, &name, at);
+        let Err(Error::Corrupt(lost)) = open(&dir, false) else { continue };
+        let (log, recovery, dir) = match open(&dir, true) {
+            Ok(opened) => opened,
+            // Where nothing behind it can be read the log ends nowhere.
+            Err(Error::Corrupt(still)) if still == lost => {
+                at_the_end += 1;
+                continue;
+            }
+            Err(why) => panic!("{at}: {why}"),
+        };
+        kept += 1;
+        assert_eq!((&recovery.lost, recovery.damaged.as_ref()), (&None, Some(&*lost)), "{at}");
+        let last = recovery.last_index;
+        assert!(last >= *lost.records.end(), "{at}: {last}, {lost}");
+        let damaged = log.find_damage(*lost.records.start()).unwrap();
+        // Where it is a mark no record is.
+        let first = damaged.first().map_or(*lost.records.start(), |records| *records.start());
+        assert!(damaged.len() <= 1 && first == *lost.records.start(), "{at}: {damaged:?}, {lost}");
+        if damaged.is_empty() {
+            expect(&log, 1, last);
+        }
+        heal(&log, *lost.records.start()).unwrap();
+        expect(&log, 1, last);
+        append_to(&log, last + 3);
+        log.close().unwrap();
+        let (log, recovery) = Log::open_in(dir as Arc<dyn Dir>, driven()).unwrap();
+        assert_eq!((recovery.last_index, recovery.lost), (last + 3, None), "{at}");
+        expect(&log, 1, last + 3);
+    }
+    assert!(at_the_end < kept, "{kept}, {at_the_end}");
+    kept
+}
+
+/// Whoever read the log from its beginning stopped there, for ever: no record was missing that anybody could have given.
+#[test]
+fn a_reader_goes_on_behind_a_mark_that_is_damaged() {
+    let dir = Arc::new(SimDir::new());
+    let log = filled(&dir);
+    let view = View::of(Arc::clone(&dir) as Arc<dyn Dir>).unwrap();
+    let mut marks = Vec::new();
+    let segment = view.outline().unwrap().remove(0);
+    view.dump(&segment, |dumped| {
+        if let Dumped::Frame { byte_offset, frame, .. } = dumped
+            && frame.kind == Kind::Mark
+        {
+            marks.push(byte_offset);
+        }
+        Ok::<(), Error>(())
+    })
+    .unwrap();
+    assert!(marks.len() > 2);
+    for at in marks {
+        flip(&dir, FIRST, at + 8);
+        expect(&log, 1, LAST);
+        assert_eq!(log.find_damage(1).unwrap(), []);
+    }
 }
