@@ -68,7 +68,7 @@ fn serve(config: &Config, until_stdin_ends: bool) -> Result<Exit> {
     });
     let mut addresses = Addresses { clients: config.listen, http };
     while run_once(config, &options, advertised.as_ref(), &mut addresses, &asked)? {
-        output::news("it opens again, with what it was given or what was decided");
+        output::news("it opens again, with what it was given, or what was decided or healed");
     }
     output::news("stopped: everything is durable");
     Ok(Exit::Ok)

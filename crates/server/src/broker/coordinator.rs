@@ -151,8 +151,7 @@ impl Coordinator {
                 log: small_log(),
                 crew: Some(Arc::clone(crew)),
             };
-            let (recovered, lost) = recover(dir, NUMBER, &options, 0)?;
-            recovered.let_go_of_damage(covered).map_err(failed)?;
+            let (recovered, lost) = recover(dir, NUMBER, &options, 0, covered)?;
             Ok((recovered, if is_anew { Some(Lost::All) } else { lost }, (store, covered)))
         };
         let (recovered, lost, (store, covered)) =

@@ -1,7 +1,10 @@
 //! [`recover`]: what a disk has lost of a log, and is met at the start.
 //!
-//! While a replica runs, a damaged record of its log is healed by another's (`cluster/heal.rs`). At its start nobody can be asked: the
-//! engine must first have read what follows its snapshot. So the log is cut before the first entry that is damaged, and the
+//! While a replica runs, a damaged record of its log is healed by another's (`cluster/heal.rs`). At its start nobody can be asked. What a
+//! snapshot covers is let go of. Where others vote, the rest is borne: it is healed once the engine runs, which needs to know of
+//! such an entry only what those beside it tell (`cluster/holes.rs`).
+//!
+//! Where they do not tell it, and where the log does not open, it is cut before the first entry that is damaged, and the
 //! replica is in doubt like any that may have forgotten what it acknowledged: it gets the rest back from the others before it
 //! votes, and if too many are in doubt at once, an operator is asked. That is where others vote by what stays of the log and by all of it that
 //! can be read, and for damage behind the snapshot and what is in chapters. Otherwise it is an error, and where
@@ -64,13 +67,23 @@ pub(super) fn said((number, lost): (&u32, &Lost)) -> String {
     )
 }
 
+/// That a shard has lost so many entries, and goes on: a part of a sentence.
+pub(super) fn said_of_borne(number: u32, missed: u64) -> String {
+    let (entries, them) =
+        if missed == 1 { ("an entry", "it") } else { (&*format!("{missed} entries"), "them") };
+    format!(
+        "; the disk has lost {entries} of shard {number}: the other brokers are asked for {them}"
+    )
+}
+
 /// What is found of a log, and what was cut off of it as its disk had lost that. The chapters have the first
-/// `settled` entries.
+/// `settled` entries, and up to `covered` nobody needs any.
 pub(super) fn recover(
     root: &Arc<dyn Dir>,
     number: u32,
     options: &cluster::Options,
     settled: u64,
+    covered: Option<u64>,
 ) -> Result<(Recovered, Option<Lost>), Failed> {
     let failed = |why| Failed::Shard { number, why };
     let dir = root.open_dir(&layout::shard(number)).map_err(Failed::Directory)?;
@@ -91,7 +104,7 @@ pub(super) fn recover(
         cut = Some(end);
     }
     loop {
-        let why = match read_all(&dir, options) {
+        let why = match open(&dir, options, covered) {
             // The shard counts from 1.
             Ok(recovered) => return Ok((recovered, cut.map(|cut| Lost::From(cut + 1)))),
             Err(cluster::Error::Gap { first_index, wanted: 0, .. }) if start.is_none() => {
@@ -123,13 +136,20 @@ fn missed(root: &dyn Dir, number: u32, log: &Arc<dyn Dir>) -> Result<Option<(u64
     Ok(end.map(|end| (end, durable)))
 }
 
-/// What is found of a log, once all that the engine reads first was read. Who is alone by its snapshot has nobody to get anything
-/// from, and its engine says what is damaged.
-fn read_all(dir: &Arc<dyn Dir>, options: &cluster::Options) -> cluster::Result<Recovered> {
+/// What is found of a log. What is damaged was let go of, or is borne.
+fn open(
+    dir: &Arc<dyn Dir>,
+    options: &cluster::Options,
+    covered: Option<u64>,
+) -> cluster::Result<Recovered> {
+    let mut options = options.clone();
+    // Who is alone by its snapshot has nobody to get anything from.
+    options.log.keep_damaged =
+        options.start.as_ref().is_none_or(|start| start.has_others(options.node));
     let recovered = Recovered::open(dir, options.clone())?;
-    if options.start.as_ref().is_none_or(|start| start.has_others(options.node)) {
-        recovered.check_readable()?;
-    }
+    recovered.let_go_of_damage(covered)?;
+    recovered
+        .bear_damage(|| cluster::others_vote_now(dir, options.start.as_ref(), options.node))?;
     Ok(recovered)
 }
 

@@ -148,9 +148,7 @@ impl Found {
         let covered = start.as_ref().and_then(|start| covered(start, needs_from(&state)));
         let options = cluster::Options { node, promise, must_sync, start, log, crew };
         let end = shelf.settled().end;
-        let (recovered, lost) = recover(root, number, &options, end)?;
-        let let_go = recovered.let_go_of_damage(covered);
-        let_go.map_err(|why| Failed::Shard { number, why })?;
+        let (recovered, lost) = recover(root, number, &options, end, covered)?;
         let lost = if is_anew { Some(Lost::All) } else { lost };
         let last = recovered.recovery().last_index;
         if last < end {

@@ -231,6 +231,15 @@ impl Node {
         all.filter_map(|(number, lack)| Some((number, lack?))).collect()
     }
 
+    /// Whether it is to be opened again: after a loss a shard goes on, or who votes in one was damaged when it was opened, and is not now.
+    pub(crate) fn must_open_again(&self) -> bool {
+        let mut records = self.topics.shards.iter();
+        self.recovery.reopens()
+            || self.topics.group().must_open_again()
+            || self.groups.group.must_open_again()
+            || records.any(|shard| shard.group.must_open_again())
+    }
+
     /// How far another must have a shard that this node is given by it; `None`: not now.
     pub(crate) fn needed(&self, number: u32) -> Option<Needed> {
         if number == GROUPS {

@@ -76,8 +76,12 @@ impl Node {
         let (mut past, records) = place.begin()?;
         let serving = Serving::begin(&place, &mut past, records)?;
         let own = past.own(&place)?;
-        let (verdict, in_doubt) = (past.said(&place), past.in_doubt(&place));
+        let (mut verdict, in_doubt) = (past.said(&place), past.in_doubt(&place));
         let Serving { tasks, heard, topics, groups } = serving;
+        let records = topics.shards.iter().map(|shard| (shard.number, shard.group.missed()));
+        let shared = [(CONTROL, topics.group().missed()), (GROUPS, groups.group.missed())];
+        let missed = shared.into_iter().chain(records).filter(|(_, missed)| *missed > 0);
+        verdict.extend(missed.map(|(number, missed)| damaged::said_of_borne(number, missed)));
         let Place { lock, cluster_id, company, memory, promise, options, .. } = place;
         let leaders = Leaders::new(&company, &topics, &groups);
         let recovery = Recovery::new(&company, &topics, &groups, dir, own);

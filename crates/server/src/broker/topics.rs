@@ -104,7 +104,7 @@ impl Control {
         };
         let intended = Arc::<Intended>::default();
         let intentions = Intentions(Arc::clone(&intended));
-        let (recovered, lost) = recover(dir, NUMBER, &options, 0)?;
+        let (recovered, lost) = recover(dir, NUMBER, &options, 0, None)?;
         let begin = company.begin(NUMBER, lost.is_some(), None);
         let group = recovered.start_as(begin, intentions).map_err(failed)?;
         company.admit(NUMBER, &group);

@@ -240,8 +240,8 @@ async fn begin<S: Apply>(setting: Setting<S>) -> Result<(Engine<S>, Vec<AbortHan
         };
         beside.push(tokio::spawn(yielding).abort_handle());
     } else {
-        // The membership that it campaigns under is durable.
-        engine.runtime_config().elect(true);
+        // The membership that it campaigns under is durable. Who has lost some of its log campaigns once that is healed.
+        engine.runtime_config().elect(storage.is_whole());
     }
     let finding =
         durability::find(node, engine.clone(), Arc::downgrade(&storage), network, durability);

@@ -302,6 +302,9 @@ impl<S: Apply> Healing<S> {
                 }
             };
             first += entries.len() as u64;
+            if let Some(holes) = self.storage()?.holes.get() {
+                holes.see(&entries);
+            }
             if !self.storage()?.wounds.give(entries, cuts) {
                 return Err(Error::NotHealed {
                     why: "some of the log was cut off meanwhile".to_owned(),

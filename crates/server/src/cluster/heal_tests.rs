@@ -11,7 +11,9 @@ use tokio::time::timeout;
 use super::*;
 use crate::cluster::log_store::LogStore;
 use crate::cluster::message::{AskDurable, Fitness, Refusal};
-use crate::cluster::trio::{ENTRIES, Net, PATIENCE, payload, propose, start, tell, three};
+use crate::cluster::trio::{
+    ENTRIES, Net, One, PATIENCE, damage, payload, propose, start, start_needing, tell, three,
+};
 use crate::cluster::types::Vote;
 
 /// A block that rotted in a log was an error for ever, for whoever read it, and for whoever was to be sent it.
@@ -47,6 +49,103 @@ fn three_replicas_with_different_bad_blocks_in_their_logs_heal_each_other() {
                 assert_eq!(node.read(first + number).unwrap(), Some(payload(number)));
             }
         }
+    });
+    net.heard().clear();
+}
+
+/// Ends all three in order, has their disks lose this, and starts them again, with or without a snapshot, which covers nothing.
+async fn again(nodes: [One; 3], net: &Net, has_snapshot: bool, lost: &[(usize, u64)]) -> [One; 3] {
+    let mut ended = Vec::new();
+    for (node, one) in (1..).zip(nodes) {
+        let snapshot = one.group.snapshot(|_| ()).await.unwrap();
+        let place = snapshot.map(|(place, ())| place).filter(|_| has_snapshot);
+        ended.push((node, one.close(node, net).await, place));
+    }
+    for (nth, entry) in lost {
+        damage(&ended[*nth].1, *entry, 30, &[0xa5; 4]);
+    }
+    let begun = ended.into_iter().map(|(node, disk, place)| {
+        let one = start_needing(disk, node, net, place, None);
+        net.heard().insert(node, one.group.receiver());
+        one
+    });
+    begun.collect::<Vec<_>>().try_into().unwrap()
+}
+
+async fn leader(nodes: &[One; 3]) -> &One {
+    let leads = async {
+        loop {
+            if let Some(one) = nodes.iter().find(|one| one.group.leadership().is_some()) {
+                return one;
+            }
+            sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(PATIENCE, leads).await.expect("one of them leads")
+}
+
+/// A start set all of a log aside for one entry before its snapshot, or cut it there. Where two had lost the same, and the third something
+/// else, nobody could give all of it (a trial of damage and stops in order).
+#[test]
+fn three_replicas_that_start_with_bad_blocks_heal_each_other_and_are_in_doubt_of_nothing() {
+    for has_snapshot in [false, true] {
+        let net = Net::default();
+        tell(async {
+            let (nodes, first_last) = three(&net).await;
+            // Which begins another term.
+            let nodes = again(nodes, &net, has_snapshot, &[]).await;
+            let last = propose(&leader(&nodes).await.group).await;
+            for node in &nodes {
+                node.reaches(last).await;
+            }
+            let first = first_last + 1 - ENTRIES;
+            // Each is whole on one.
+            let lost = [
+                (0, first),
+                (1, first),
+                (1, last - 3),
+                (2, last - 3),
+                (2, first + 5),
+                (0, first + 5),
+            ];
+            let nodes = again(nodes, &net, has_snapshot, &lost).await;
+            for node in &nodes {
+                node.until_healed(2).await;
+                assert!(node.is_whole() && !node.group.is_dirty());
+                assert_eq!(node.read(first + 5).unwrap(), Some(payload(5)));
+            }
+            let last = propose(&leader(&nodes).await.group).await;
+            for node in &nodes {
+                node.reaches(last).await;
+                assert!(!node.group.must_open_again());
+            }
+        });
+        net.heard().clear();
+    }
+}
+
+/// What was missing said who votes: the engine would have gone by those who voted before.
+#[test]
+fn a_replica_that_could_not_read_who_votes_is_to_be_opened_again_and_does_not_lead_before() {
+    let net = Net::default();
+    tell(async {
+        let (nodes, last) = three(&net).await;
+        // The newest of those that say so.
+        let members = last - ENTRIES;
+        let nodes = again(nodes, &net, false, &[(1, members)]).await;
+        let [one, two, three] = &nodes;
+        two.until_healed(1).await;
+        assert!(two.group.must_open_again() && !one.group.must_open_again());
+        let take_over = |to| {
+            let last = two.group.storage.tail().last();
+            TransferLeaderRequest::new(Vote::new_committed(1, 1), to, last)
+        };
+        let refused = two.act(Request::TakeOver(take_over(2))).await;
+        assert_eq!(refused.unwrap_err(), Refusal::DoesNotVote);
+        assert_eq!(three.group.voters(), [1, 2, 3]);
+        let nodes = again(nodes, &net, false, &[]).await;
+        assert!(!nodes[1].group.must_open_again());
+        assert_eq!(nodes[1].group.voters(), [1, 2, 3]);
     });
     net.heard().clear();
 }

@@ -23,6 +23,7 @@
 //! | `newcomer` | whether a replica that has nothing is new, or has lost it |
 //! | `behind` | whether a replica lacks what its leader has let go of |
 //! | `gone` | how far the log was let go of, and may be |
+//! | `holes` | what a start cannot read of the log, and goes on without for a while |
 //! | `heal`, `wounds` | what a disk has lost of the log, fetched from another replica and put back |
 //! | `durability`, `quorum` | D, and whether the quorum is so thin that all waits for it |
 //! | `state`, `apply` | committed entries on their way to the shard |
@@ -73,6 +74,7 @@ mod handing;
 mod handover;
 mod heal;
 mod heard;
+mod holes;
 mod identity;
 mod level;
 mod log_reader;
@@ -129,7 +131,7 @@ pub(crate) use self::record::payload;
 #[cfg(fuzzing)]
 pub use self::record::record_again;
 pub use self::recovered::Recovered;
-pub(crate) use self::recovered::{cut_from, others_vote, others_voted_last};
+pub(crate) use self::recovered::{cut_from, others_vote, others_vote_now, others_voted_last};
 pub use self::runtime::draw_from;
 pub use self::slot::Identity;
 #[cfg(fuzzing)]

@@ -9,6 +9,7 @@ use openraft::EntryPayload;
 use super::apply::Apply;
 use super::error::{Error, Result};
 use super::group::Group;
+use super::holes::Holes;
 use super::record::{from_log, to_log};
 use super::types::Entry;
 
@@ -102,6 +103,18 @@ impl<S: Apply> Group<S> {
     #[must_use]
     pub fn is_damaged(&self) -> bool {
         self.storage.wounds.are_lasting()
+    }
+
+    /// How many entries its disk had lost when it was opened, of which the others are asked.
+    #[must_use]
+    pub fn missed(&self) -> u64 {
+        self.storage.holes.get().map_or(0, Holes::count)
+    }
+
+    /// Whether it could not read who votes when it was opened, and can now: it is to be opened again.
+    #[must_use]
+    pub fn must_open_again(&self) -> bool {
+        self.storage.hid_members() && !self.storage.wounds.are_open()
     }
 
     /// How many damaged stretches are not in the log any more, and were not healed before: let go of, or cut off.

@@ -82,7 +82,8 @@ impl<S: Apply> Receiver<S> {
             }
             return Err(Refusal::DiskFailed);
         }
-        let is_wounded = self.storage.upgrade().is_some_and(|storage| storage.wounds.are_open());
+        let storage = self.storage.upgrade();
+        let is_wounded = storage.is_some_and(|s| s.wounds.are_open() || s.hid_members());
         let (needs_vote, needs_log) = match request {
             Request::Append(_) | Request::Durable(_) | Request::Give(_) => (false, false),
             // Its log may be damaged: what it ends with is known all the same.

@@ -16,6 +16,7 @@ use super::gone::Gone;
 use super::group::Group;
 use super::handing::Handing;
 use super::heard::Heard;
+use super::holes::Holes;
 use super::level::Named;
 use super::network::Network;
 use super::newcomer::Newcomer;
@@ -27,9 +28,6 @@ use super::state::{Engine, Progress, State};
 use super::storage::Storage;
 use super::types::LogId;
 use super::watch;
-
-/// Bytes of entries that are read at once.
-const PIECE_BYTES: usize = 1 << 20;
 
 /// Cuts the log in a directory off before this entry, the first that its disk has lost. Durable on return.
 pub(crate) fn cut_from(dir: &Arc<dyn Dir>, options: Options, damaged: u64) -> Result<()> {
@@ -62,6 +60,17 @@ pub(crate) fn others_vote(
     let by_snapshot = start.is_some_and(|start| start.has_others(node));
     let left = left.map_or(by_snapshot, |(_, has_others)| has_others);
     Ok(left && newest.map_or(by_snapshot, |(_, has_others)| has_others))
+}
+
+/// Whether others vote beside this node by the newest that can be read of its log or its snapshot.
+pub(crate) fn others_vote_now(
+    dir: &Arc<dyn Dir>,
+    start: Option<&Place>,
+    node: u64,
+) -> Result<bool> {
+    let by_snapshot = start.map(|start| start.others_since(node));
+    let newest = others_voted_last(dir, node)?.max(by_snapshot);
+    Ok(newest.is_some_and(|(_, others)| others))
 }
 
 /// The newest entry that can be read of a log and says who votes, if there is one: its index, and whether others do beside this node.
@@ -129,58 +138,83 @@ impl Recovered {
         &self.recovery
     }
 
-    /// Reads all that is to be applied at a start, where others cannot be asked for what is damaged.
+    /// Takes the log as it is, with what its disk has lost of it: that is asked of the others once the engine runs. What the engine
+    /// reads at its start is read here before.
     ///
     /// # Errors
-    /// The first damage.
-    pub(crate) fn check_readable(&self) -> Result<()> {
-        self.read_all(self.start.as_ref().map_or(0, |start| start.index().saturating_add(1)))
-    }
-
-    fn read_all(&self, from: u64) -> Result<()> {
-        let mut next = from;
-        loop {
-            let entries = self.storage.read(next..u64::MAX, PIECE_BYTES)?;
-            let Some(last) = entries.last() else { return Ok(()) };
-            next = last.log_id.index + 1;
-        }
-    }
-
-    /// Lets go of what is damaged before the snapshot, and all before it, as far as that is covered, up to this entry. The engine reads
-    /// the first entry that there is at its start, and where terms change, and cannot ask others. Waits for the disk.
-    ///
-    /// # Errors
-    /// [`Error::Log`], also where it may come to damage before the snapshot all the same; [`Error::Disk`].
-    pub(crate) fn let_go_of_damage(&self, covered: Option<u64>) -> Result<()> {
+    /// The first damage, where nobody is to be asked for it, or the engine cannot go on without it; [`Error::Log`].
+    pub fn bear_damage(&self, others_vote: impl Fn() -> Result<bool>) -> Result<()> {
         let storage = &self.storage;
-        let Some(applied) = self.start.as_ref().map(|start| start.applied) else { return Ok(()) };
-        let first = storage.identity.known().purged.map_or(0, |purged| purged.index + 1);
-        if first > applied.index || self.is_of_one_term(first) {
+        let purged = storage.identity.known().purged;
+        let first = purged.map_or(0, |purged| purged.index + 1);
+        let next = self.start.as_ref().map_or(0, |start| start.index().saturating_add(1));
+        let (from, term) = match self.term_of_all(first) {
+            // The engine reads no other between these.
+            Some(term) if self.recovery.damaged.is_none() => (first.max(next), Some(term)),
+            Some(term) => (first, Some(term)),
+            None => (first, purged.map(|purged| purged.leader_id.term)),
+        };
+        if from >= next && self.start.as_ref().is_some_and(|start| !start.has_others(self.node)) {
+            // Nobody is to be asked, and the engine says what is damaged.
             return Ok(());
         }
-        let within = covered.map_or(first..first, |covered| first..covered + 1);
-        let first = match storage.behind_damage(within)? {
-            None => first,
-            Some(behind) => {
-                // The snapshot says what its last is, though that cannot be read.
-                let snapshots = Some(applied).filter(|applied| covered == Some(applied.index));
-                let Some(through) = behind.or(snapshots) else { return self.read_all(first) };
-                tracing::warn!(through = through.index, "what is damaged of the log is let go of");
-                storage.purge(through)?;
-                through.index + 1
-            }
-        };
-        match self.is_of_one_term(first) {
-            true => Ok(()),
-            false => self.read_all(first),
+        let mut before = term;
+        let Some((_, why)) = storage.first_damaged(from, &mut before)? else { return Ok(()) };
+        if !others_vote()? {
+            return Err(why);
         }
+        let holes = self.holes(from, term, next)?;
+        tracing::warn!(entries = holes.count(), %why, "what the disk has lost of a log is asked of others");
+        holes.firsts().for_each(|first| storage.wounds.note(first));
+        storage.holes.set(holes).expect("it is borne once");
+        Ok(())
     }
 
-    /// Whether the entry can be read, and is of the term of the last: then the engine reads no other between them.
-    fn is_of_one_term(&self, first: u64) -> bool {
+    /// What is damaged from an entry on, which comes behind one of this term; who votes is read from `read_from` on.
+    fn holes(&self, from: u64, term: Option<u64>, read_from: u64) -> Result<Holes> {
+        let storage = &self.storage;
+        let (mut holes, mut next, mut before) = (Holes::none(read_from), from, term);
+        while let Some((first, why)) = storage.first_damaged(next, &mut before)? {
+            let Some(end) = storage.end_of_damage(first)? else { return Err(why) };
+            let Ok(Some(behind)) = storage.look_up(end) else { return Err(why) };
+            if !holes.add(first..end, before, &behind) {
+                return Err(why);
+            }
+            next = end;
+        }
+        Ok(holes)
+    }
+
+    /// Lets go of what is damaged before the snapshot, and all before it, as far as that is covered, up to this entry: nobody needs
+    /// it, so nobody is asked for it. Waits for the disk.
+    ///
+    /// # Errors
+    /// [`Error::Log`]; [`Error::Disk`].
+    pub(crate) fn let_go_of_damage(&self, covered: Option<u64>) -> Result<()> {
+        let storage = &self.storage;
+        let Some((applied, covered)) = self.start.as_ref().map(|start| start.applied).zip(covered)
+        else {
+            return Ok(());
+        };
+        let first = storage.identity.known().purged.map_or(0, |purged| purged.index + 1);
+        if first > applied.index || self.term_of_all(first).is_some() {
+            return Ok(());
+        }
+        let Some(behind) = storage.behind_damage(first..covered + 1)? else { return Ok(()) };
+        // The snapshot says what its last is, though that cannot be read.
+        let snapshots = Some(applied).filter(|applied| covered == applied.index);
+        if let Some(through) = behind.or(snapshots) {
+            tracing::warn!(through = through.index, "what is damaged of the log is let go of");
+            storage.purge(through)?;
+        }
+        Ok(())
+    }
+
+    /// The term of all entries from this one on, if it can be read and is of the term of the last.
+    fn term_of_all(&self, first: u64) -> Option<u64> {
         let term = |id: LogId| id.leader_id.term;
         let found = self.storage.look_up(first).ok().flatten().map(|entry| term(entry.log_id));
-        found.is_some() && found == self.storage.tail().last().map(term)
+        found.filter(|found| self.storage.tail().last().map(term) == Some(*found))
     }
 
     /// Waits until all that was found is durable, and asks for that.

@@ -11,6 +11,7 @@ use plimsoll_sync::Dir;
 
 use super::disk::{Disk, Listener};
 use super::error::{Error, Result};
+use super::holes::Holes;
 use super::identity::IdentityFile;
 use super::onlookers::Onlookers;
 use super::options::{Options, Testimony};
@@ -38,6 +39,8 @@ pub(crate) struct Storage {
     pub(crate) onlookers: Onlookers,
     /// What of the log cannot be read.
     pub(crate) wounds: Wounds,
+    /// What could not be when it was opened, and is borne.
+    pub(crate) holes: OnceLock<Holes>,
     pub(crate) disk: Arc<Disk>,
     /// Who keeps what is acknowledged before it is durable.
     pub(crate) testimony: OnceLock<Arc<dyn Testimony>>,
@@ -93,6 +96,7 @@ impl Storage {
             must_be_durable,
             onlookers,
             wounds,
+            holes: OnceLock::new(),
             disk: Arc::default(),
             testimony,
             is_inline,
@@ -233,9 +237,28 @@ impl Storage {
         Ok(entries)
     }
 
-    /// Whether it can give all that it has: nothing of its log is known to be damaged, and its disk has not failed.
+    /// Whether it can give all that it has, and knows who votes: nothing of its log is known to be damaged, nor was anything when its
+    /// engine read that, and its disk has not failed.
     pub(crate) fn is_whole(&self) -> bool {
-        !self.wounds.are_open() && !self.disk.has_failed()
+        !self.wounds.are_open() && !self.hid_members() && !self.disk.has_failed()
+    }
+
+    /// Whether its engine does not know who votes, until it is started again.
+    pub(crate) fn hid_members(&self) -> bool {
+        self.holes.get().is_some_and(Holes::hid_members)
+    }
+
+    /// As [`Self::read`] of all of a range, with blank entries in the place of those that could not be read when it was opened.
+    pub(crate) fn read_with_blanks(&self, range: Range<u64>) -> Result<Vec<Entry>> {
+        let range = self.tail().clip(&range);
+        let (mut entries, mut next) = (Vec::new(), range.start);
+        for blank in self.holes.get().into_iter().flat_map(|holes| holes.blanks(&range)) {
+            entries.extend(self.read(next..blank.log_id.index, usize::MAX)?);
+            next = blank.log_id.index + 1;
+            entries.push(blank);
+        }
+        entries.extend(self.read(next..range.end, usize::MAX)?);
+        Ok(entries)
     }
 
     /// An entry by itself, if it is there; nothing is noted of one that is damaged.
@@ -248,6 +271,34 @@ impl Storage {
             Some(found) => Ok(found),
             None => next_of(&mut self.log.read_from(to_log(index))?, index).map(Some),
         }
+    }
+
+    /// The first entry from here on that is damaged, and how; the term of the one before it, in `term`. Reads the disk, and nothing is noted.
+    pub(crate) fn first_damaged(
+        &self,
+        from: u64,
+        term: &mut Option<u64>,
+    ) -> Result<Option<(u64, Error)>> {
+        let end = self.tail().next_index();
+        if from >= end {
+            return Ok(None);
+        }
+        let mut reader = self.log.read_from(to_log(from))?;
+        for index in from..end {
+            match next_of(&mut reader, index) {
+                Ok(entry) => *term = Some(entry.log_id.leader_id.term),
+                Err(why) if why.damaged_from().is_some() => return Ok(Some((index, why))),
+                Err(why) => return Err(why),
+            }
+        }
+        Ok(None)
+    }
+
+    /// The first entry behind a damaged one that is not damaged with it; `None` if that one can be read after all.
+    pub(crate) fn end_of_damage(&self, index: u64) -> Result<Option<u64>> {
+        let all = self.log.find_damage(to_log(index))?;
+        // The log counts from 1.
+        Ok(all.into_iter().find(|found| found.contains(&to_log(index))).map(|found| *found.end()))
     }
 
     /// The first entry behind the last of these that are damaged, if one of these is; `None` where none is damaged. Reads the disk, and

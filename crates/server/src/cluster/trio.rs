@@ -64,6 +64,7 @@ impl Carrier for Net {
     }
 }
 
+#[derive(Debug)]
 pub(crate) struct One {
     pub(crate) dir: Arc<SimDir>,
     pub(crate) group: Arc<Group<Nothing>>,
@@ -77,15 +78,28 @@ pub(crate) fn start(node: u64, net: &Net) -> One {
 
 /// Starts on this disk, with what a snapshot covers that stands there. Nobody hears it yet.
 pub(crate) fn start_on(disk: Arc<SimDir>, node: u64, net: &Net, start: Option<Place>) -> One {
-    let dir: Arc<dyn Dir> = Arc::clone(&disk) as _;
-    let log = plimsoll_log::Options { segment_bytes: 5 << 20, ..Default::default() };
-    let (promise, must_sync) = (Ack::Buffered, |_: &[u8]| false);
     let covered = start.as_ref().map(Place::index);
+    start_needing(disk, node, net, start, covered)
+}
+
+/// Starts on this disk, with a snapshot that covers so much of the log. Nobody hears it yet.
+pub(crate) fn start_needing(
+    disk: Arc<SimDir>,
+    node: u64,
+    net: &Net,
+    start: Option<Place>,
+    covered: Option<u64>,
+) -> One {
+    let dir: Arc<dyn Dir> = Arc::clone(&disk) as _;
+    let log =
+        plimsoll_log::Options { segment_bytes: 5 << 20, keep_damaged: true, ..Default::default() };
+    let (promise, must_sync) = (Ack::Buffered, |_: &[u8]| false);
     let options = Options { node, promise, must_sync, start, log, crew: None };
     let carrier = Arc::new(Net(Arc::clone(&net.0), node, Arc::clone(&net.2)));
     let begin = Begin { carrier, founds: node == 1, ..Begin::alone() };
     let recovered = Recovered::open(&dir, options).unwrap();
     recovered.let_go_of_damage(covered).unwrap();
+    recovered.bear_damage(|| Ok(true)).unwrap();
     let group = recovered.start_as(begin, Nothing).unwrap();
     if let Some(covered) = covered {
         group.cover(covered);

@@ -50,8 +50,8 @@ impl Seeding {
         Self { task, ends, ready, runtime }
     }
 
-    /// Done once something is there that the node lacked, or it was decided that a shard goes on after a loss: it is to be closed,
-    /// and opened again, which puts that in place. Or once the node is [lost](Node::lost).
+    /// Done once something is there that the node lacked, or it was decided that a shard goes on after a loss, or who votes in one was
+    /// healed: it is to be closed, and opened again, which puts that in place. Or once the node is [lost](Node::lost).
     pub fn until_ready(&self) -> impl Future<Output = ()> + Send + use<> {
         let mut ready = self.ready.clone();
         async move {
@@ -102,7 +102,7 @@ async fn seed(node: Arc<Node>, ends: Arc<AtomicBool>, ready: watch::Sender<bool>
     let mut rests = BTreeMap::<u32, (Instant, Duration)>::new();
     while !ends.load(Ordering::Relaxed) {
         sleep(LOOK).await;
-        if node.lost().is_some() || node.recovery.reopens() {
+        if node.lost().is_some() || node.must_open_again() {
             let of = Arc::clone(&node);
             spawn_blocking(move || of.keep_refusal()).await.ok();
             ready.send_replace(true);

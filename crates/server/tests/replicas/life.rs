@@ -135,6 +135,17 @@ impl Life {
         self.leads_shards();
         self.rises().await;
         self.seeds().await;
+        self.opens_again();
+    }
+
+    /// Who could not read at its start who votes is started again, once it can.
+    fn opens_again(&mut self) {
+        for id in self.world.up() {
+            if self.world.group(id).must_open_again() {
+                self.count("a replica that was opened again, as it could not read who votes");
+                self.ends(id, End::Killed);
+            }
+        }
     }
 
     async fn calm(&mut self, time: Duration) {

@@ -129,6 +129,7 @@ fn what_a_quorum_has_stays_whoever_forgets() {
         "a record that a disk lost",
         "a damaged record that was met",
         "a damaged record that was healed",
+        "a start with a log that is damaged",
         "a log that was let go of",
         "a replica that was seeded",
     ];

@@ -1,7 +1,7 @@
-//! Disks that lose a record of a log while its node runs.
+//! Disks that lose a record of a log while its node runs, or that a start finds.
 //!
 //! Only what a majority has on its disks, never the same record twice, and not in a life in which a majority may forget: so
-//! another has it. What a start does with a damaged log is the broker's (`broker/damage.rs`): here the bytes are back by then.
+//! another has it. Where a start cannot go on with it, what becomes of the log is the broker's (`broker/damage.rs`): here the bytes are back then.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;

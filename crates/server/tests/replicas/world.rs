@@ -245,14 +245,15 @@ impl World {
                 segment_bytes: 256 << 10,
                 ring_bytes: 64 << 10,
                 threads: false,
+                keep_damaged: true,
                 clock: node.clock.clone(),
                 policy: Policy::Interval { max_age, max_bytes: 1 << 20 },
                 ..plimsoll_log::Options::default()
             },
             crew: None,
         };
-        let dir: Arc<dyn Dir> = Arc::clone(&node.disk) as _;
-        let recovered = Recovered::open(&dir, options).unwrap();
+        let recovered = self.recovered(id, &options);
+        let node = self.nodes.get_mut(&id).unwrap();
         recovered.rise(node.generation).unwrap();
         node.generation = recovered.generation();
         let records = recovered.recovery().last_index;
@@ -299,6 +300,9 @@ impl World {
         let state =
             Remembers { node: id, generation, applied, state, ledger, net: net_then, has_ended };
         let group = Arc::new(recovered.start_here(begin, state).await.unwrap());
+        if group.healed().1 > 0 {
+            net.oracle.count("a start with a log that is damaged");
+        }
         covered.into_iter().for_each(|covered| group.cover(covered));
         let (incarnation, applied) = (node.incarnation, Arc::clone(&node.applied));
         let (memory, alive) = (Arc::clone(&node.memory), Arc::downgrade(&group));
@@ -315,6 +319,22 @@ impl World {
         });
         (node.durable, node.found) = (None, records);
         node.group = Some(group);
+    }
+
+    /// What a start finds of a log. Where it cannot go on with what its disk has lost, or does not see that anything is lost, that is there
+    /// again: what the broker does then is not tested here.
+    fn recovered(&mut self, id: u64, options: &Options) -> Recovered {
+        let open = |disk: &Arc<SimDir>| {
+            let recovered = Recovered::open(&(Arc::clone(disk) as Arc<dyn Dir>), options.clone())?;
+            recovered.bear_damage(|| Ok(true)).map(|()| recovered)
+        };
+        let node = &self.nodes[&id];
+        let has_all = |found: &Recovered| found.recovery().last_index >= node.synced;
+        let copy = || Arc::new(node.disk.crash(Crash::Process, 0));
+        if !node.rotten.is_empty() && !open(&copy()).is_ok_and(|found| has_all(&found)) {
+            self.mends(id);
+        }
+        open(&self.nodes[&id].disk).unwrap()
     }
 
     /// Ends a node.
@@ -335,8 +355,6 @@ impl World {
             self.net.trace.tell(format_args!("{id}.{} did {step}", node.incarnation));
         }
         node.disk = Arc::new(node.disk.crash(crash, seed));
-        self.mends(id);
-        let node = self.nodes.get_mut(&id).unwrap();
         // What goes on of it writes to the disk and the memory that were: nobody sees it any more.
         let witnessed = node.memory.last();
         let witnessed = if how == End::Killed { witnessed } else { None };
