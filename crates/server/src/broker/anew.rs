@@ -6,7 +6,9 @@
 //! one that was away for long (`seed/`), and in doubt until it has caught up. Its vote stays, and so do its chapters: runs of them that are whole
 //! are not fetched. That is durable before anything goes, and lasts until the shard is given, over any number of starts.
 //!
-//! Only where others vote in the shard, by what can be read of it, or in the control shard where it says nothing, and where the node still
+//! The log of topics begins with its first entry everywhere: there, and in doubt as any, it is sent all of it by its leader, and needs no seed.
+//!
+//! Only where others vote in the shard, by what can be read of it, or in the control shard where it says nothing (of that one: in the groups'), and where the node still
 //! knows its vote. Otherwise it does not start, and nothing is touched: there is nobody who could give it.
 //!
 //! What another gave says nothing of what this one had: until it has caught up with a leader it does not count where a shard goes on
@@ -18,7 +20,7 @@ use plimsoll_sync::Dir;
 
 use super::error::{Failed, found, sentence};
 use super::kept;
-use super::layout::{self, CONTROL};
+use super::layout::{self, CONTROL, GROUPS};
 use super::seeded::{Stage, remove_log};
 use super::snapshot::Snapshot;
 use crate::cluster::{self, Identity};
@@ -46,23 +48,33 @@ pub(super) fn opened<T>(
     open(true)
 }
 
-/// Whether others vote in a shard. Of one that does not say so any more, whether they do in the control shard, whose log is never let go of.
+/// Whether others vote in a shard. Of one that does not say so any more, whether they do in another, whose log is let go of less, or not
+/// damaged with it: the control shard, and of that one the groups'.
 fn others_have(root: &Arc<dyn Dir>, number: u32, node: u64) -> Result<bool, Failed> {
     let log = root.open_dir(&layout::shard(number)).map_err(Failed::Directory)?;
     // Without its vote it has nothing to begin anew with.
     if !matches!(Identity::look(&*log), Ok(Some(identity)) if identity.node == node) {
         return Ok(false);
     }
+    let newest = match newest_voters(root, number, node)? {
+        None => newest_voters(root, if number == CONTROL { GROUPS } else { CONTROL }, node)?,
+        newest => newest,
+    };
+    Ok(newest.is_some_and(|(_, others)| others))
+}
+
+/// Since which entry it is so who votes in a shard, and whether that are others, by the newest that can be read.
+fn newest_voters(
+    root: &Arc<dyn Dir>,
+    number: u32,
+    node: u64,
+) -> Result<Option<(u64, bool)>, Failed> {
+    let log = found(root.open_dir(&layout::shard(number)))?;
+    // What cannot be read says nothing.
+    let by_log = log.and_then(|log| cluster::others_voted_last(&log, node).ok().flatten());
     let snapshot = Snapshot::look(&**root, number).ok().flatten();
     let by_snapshot = snapshot.map(|snapshot| snapshot.place.others_since(node));
-    // What cannot be read says nothing.
-    let by_log = |log: &Arc<dyn Dir>| cluster::others_voted_last(log, node).ok().flatten();
-    let newest = by_log(&log).max(by_snapshot);
-    if let Some((_, others)) = newest {
-        return Ok(others);
-    }
-    let control = found(root.open_dir(&layout::shard(CONTROL)))?;
-    Ok(control.and_then(|log| by_log(&log)).is_some_and(|(_, others)| others))
+    Ok(by_log.max(by_snapshot))
 }
 
 /// Keeps what a shard has. From here on it begins anew: durable on return.

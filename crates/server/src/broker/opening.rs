@@ -479,8 +479,10 @@ fn meet(node: &Node, listener: TcpListener, in_doubt: BTreeSet<u32>) -> Result<V
     let (of, and) = (Arc::downgrade(topics), Arc::downgrade(groups));
     let met = Met::open(root);
     let control = of.clone();
-    let is_founded =
-        Box::new(move || control.upgrade().is_none_or(|topics| topics.group().others_vote()));
+    // Where it is in doubt others voted, though its log may not say so yet.
+    let is_in_doubt = in_doubt.contains(&CONTROL);
+    let others_vote = move || control.upgrade().is_none_or(|topics| topics.group().others_vote());
+    let is_founded = Box::new(move || is_in_doubt || others_vote());
     let ailing = ailing::watch(of.clone(), and.clone(), Arc::clone(&node.failed));
     let spread = Arc::clone(&node.leaders).spread(options.spreads_leaders);
     let mut meeting = vec![

@@ -14,6 +14,7 @@ use tokio::sync::{Mutex, watch};
 use tokio::time::{sleep, timeout};
 
 use super::agreed::{Agreed, PRODUCERS, Refused};
+use super::anew;
 use super::company::Company;
 use super::controller::{self, Request};
 use super::damaged::{Lost, recover};
@@ -61,7 +62,7 @@ pub(crate) struct Topics {
 pub(super) struct Control {
     pub(super) group: Group<Intentions>,
     pub(super) intended: Arc<Intended>,
-    /// The first entry that its disk had lost, and that was cut off.
+    /// What its disk had lost.
     pub(super) lost: Option<Lost>,
 }
 
@@ -104,8 +105,13 @@ impl Control {
         };
         let intended = Arc::<Intended>::default();
         let intentions = Intentions(Arc::clone(&intended));
-        let (recovered, lost) = recover(dir, NUMBER, &options, 0, None)?;
+        let found = |is_anew| {
+            let (recovered, lost) = recover(dir, NUMBER, &options, 0, None)?;
+            Ok((recovered, if is_anew { Some(Lost::All) } else { lost }))
+        };
+        let (recovered, lost) = anew::opened(dir, NUMBER, company.node(), |_| Ok(()), found)?;
         let begin = company.begin(NUMBER, lost.is_some(), None);
+        let begin = if lost == Some(Lost::All) { begin.emptied() } else { begin };
         let group = recovered.start_as(begin, intentions).map_err(failed)?;
         company.admit(NUMBER, &group);
         if group.is_alone() {

@@ -72,10 +72,16 @@ impl Begin {
         }
     }
 
-    /// A replica that had a log, and can use none of it: it takes no entries, [lacks](super::Group::lack) all of it, and is in doubt.
+    /// A replica that had a log, and can use none of it: a leader that has all of its own sends it all, and until then it is in doubt.
+    #[must_use]
+    pub fn emptied(self) -> Self {
+        Self { founds: false, is_dirty: true, ..self }
+    }
+
+    /// One that takes no entries, [lacks](super::Group::lack) all of it, and is in doubt.
     #[must_use]
     pub fn anew(self) -> Self {
-        Self { founds: false, is_dirty: true, is_anew: true, ..self }
+        Self { is_anew: true, ..self.emptied() }
     }
 }
 

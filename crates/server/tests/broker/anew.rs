@@ -127,6 +127,11 @@ fn a_broker_that_can_use_nothing_of_its_shards_is_given_all_of_them() {
     let [first, second, third] = TOPICS.map(|topic| shard_of(&broker, topic));
     broker.close();
     let own = root.join(victim.to_string());
+    // Where a segment begins: nobody else knows what stands there.
+    let segment = own.join("shard-0/00000000000000000001.seg");
+    let mut bytes = fs::read(&segment).unwrap();
+    bytes[4096..4160].fill(0xa5);
+    fs::write(&segment, bytes).unwrap();
     flip(&own.join("state-1"));
     flip(&own.join(format!("chapters-{first}")).join("manifest"));
     fs::remove_file(own.join(format!("state-{second}"))).unwrap();
@@ -140,7 +145,7 @@ fn a_broker_that_can_use_nothing_of_its_shards_is_given_all_of_them() {
     let said = node.verdict().to_owned();
     // The chapters have that, and the snapshot goes further.
     assert!(!said.contains(&format!("of shard {third}")), "{said}");
-    for number in [1, first, second] {
+    for number in [0, 1, first, second] {
         assert!(said.contains(&format!("the disk has of shard {number} cannot be used")), "{said}");
         let kept = own.join(format!("damaged-{number}"));
         assert!(fs::read_dir(&kept).unwrap().next().is_some(), "what there was is kept");
@@ -159,7 +164,7 @@ fn a_broker_that_can_use_nothing_of_its_shards_is_given_all_of_them() {
 
     let broker = serve(open(root, &seats[&victim]), &seats[&victim]);
     until("it is in doubt of nothing", || in_doubt(&broker).is_empty());
-    for number in [1, first, second] {
+    for number in [0, 1, first, second] {
         let kept = own.join(format!("damaged-{number}"));
         until("what was kept goes", || fs::read_dir(&kept).unwrap().next().is_none());
     }
