@@ -94,9 +94,9 @@ pub struct Options {
     /// Open although durable records are lost: cut the log before the first of them. Whoever sets
     /// this has looked at `plimsoll log verify`.
     pub accept_loss: bool,
-    /// Open although durable records are damaged, if one behind them can be read and the segment's head: they are kept as they are,
-    /// readers meet them, and whoever has them elsewhere puts them back ([`crate::Log::heal`]). Where the log cannot be opened so it is
-    /// an error, or cut off, as without this.
+    /// Open although durable records are damaged, if the segment's head can be read and behind them a durable record, or the first that is not: they
+    /// are kept as they are, readers meet them, and whoever has them elsewhere puts them back ([`crate::Log::heal`]). Where the log cannot be
+    /// opened so it is an error that names where, or is cut there with [`Options::accept_loss`].
     pub keep_damaged: bool,
     /// Is told of what the log does.
     pub observer: Option<Arc<dyn Observer>>,

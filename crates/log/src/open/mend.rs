@@ -54,7 +54,8 @@ pub struct Recovery {
     pub ring_ignored: Option<String>,
     /// Durable records that are lost, given up by [`crate::Options::accept_loss`].
     pub lost: Option<Corruption>,
-    /// Durable records that are damaged, and were kept ([`crate::Options::keep_damaged`]): the first, to where the log was durable.
+    /// Durable records that are damaged, and were kept ([`crate::Options::keep_damaged`]): those that were met, to where the log was durable. There
+    /// may be others before them.
     pub damaged: Option<Corruption>,
 }
 
@@ -97,11 +98,6 @@ pub(crate) fn open(
     // A process that crashed may have given a name and not synced it.
     place.dir.sync()?;
     let mut survey = survey(&*place.dir)?;
-    if let Some(wrong) = survey.chain.wrong.first()
-        && !options.accept_loss
-    {
-        return Err(Error::Corrupt(Box::new(wrong.clone())));
-    }
     survey.chain.give_up_what_is_wrong();
     let mut end = read_end(&place, &survey)?;
     let mut damaged = None;
@@ -109,9 +105,14 @@ pub(crate) fn open(
         && options.keep_damaged
     {
         end.read_around_damage(&place, &survey)?;
-        damaged = Some(lost).filter(|_| end.verdict.lost.is_none());
+        let left = end.verdict.lost.as_ref().map(|left| *left.records.start());
+        damaged = Some(lost).filter(|lost| left != Some(*lost.records.start()));
     }
-    if let Some(lost) = &end.verdict.lost
+    // Where it would be cut.
+    let wrong = survey.chain.wrong.first();
+    let lost = wrong.into_iter().chain(&end.verdict.lost).min_by_key(|lost| *lost.records.start());
+    let lost = lost.cloned();
+    if let Some(lost) = &lost
         && !options.accept_loss
     {
         return Err(Error::Corrupt(Box::new(lost.clone())));
@@ -130,7 +131,7 @@ pub(crate) fn open(
         created,
         clean: end.verdict.is_clean,
         torn_tail: torn_tail(&end),
-        lost: survey.chain.wrong.first().or(end.verdict.lost.as_ref()).cloned(),
+        lost,
         damaged,
         ..Recovery::default()
     };

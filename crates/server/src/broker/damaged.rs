@@ -87,6 +87,11 @@ pub(super) fn recover(
 ) -> Result<(Recovered, Option<Lost>), Failed> {
     let failed = |why| Failed::Shard { number, why };
     let dir = root.open_dir(&layout::shard(number)).map_err(Failed::Directory)?;
+    let mut options = options.clone();
+    // Who is alone by its snapshot has nobody to get anything from. What is cut off is so around what is kept.
+    options.log.keep_damaged =
+        options.start.as_ref().is_none_or(|start| start.has_others(options.node));
+    let options = &options;
     let start = options.start.as_ref();
     let is_behind_the_rest =
         |lost: u64| lost >= settled && start.is_none_or(|start| start.index() < lost);
@@ -142,10 +147,6 @@ fn open(
     options: &cluster::Options,
     covered: Option<u64>,
 ) -> cluster::Result<Recovered> {
-    let mut options = options.clone();
-    // Who is alone by its snapshot has nobody to get anything from.
-    options.log.keep_damaged =
-        options.start.as_ref().is_none_or(|start| start.has_others(options.node));
     let recovered = Recovered::open(dir, options.clone())?;
     recovered.let_go_of_damage(covered)?;
     recovered
@@ -166,4 +167,65 @@ fn give_up(
     keep(&**root, &*log, number, is_kept).map_err(Failed::Directory)?;
     Stage::Forgot.write(&**root, number)?;
     cluster::cut_from(&log, options, damaged).map_err(|why| Failed::Shard { number, why })
+}
+
+#[cfg(test)]
+mod tests {
+    use plimsoll_log::Ack;
+    use plimsoll_simdisk::SimDir;
+    use plimsoll_sync::Access;
+
+    use super::*;
+    use crate::cluster::Begin;
+    use crate::cluster::trio::{Net, Nothing, damage, start, tell};
+
+    /// It was cut at the other, from before the others came, and led by itself: of that place nothing had been asked.
+    #[test]
+    fn a_founder_that_lost_an_entry_and_the_last_is_cut_off_at_the_last() {
+        let net = Net::default();
+        tell(async {
+            let nodes = [1, 2, 3].map(|node| start(node, &net));
+            let leader = &nodes[0].group;
+            let leadership = leader.wait_to_lead().await.unwrap();
+            let alone = leader.propose(leadership, "alone".into()).await.unwrap().index;
+            for other in [2, 3] {
+                leader.add(other, "").await.unwrap();
+            }
+            leader.set_voters([1, 2, 3]).await.unwrap();
+            let mut last = 0;
+            for number in 0..20 {
+                let payload = format!("number {number}").into();
+                last = leader.propose(leadership, payload).await.unwrap().index;
+            }
+            nodes[0].reaches(last).await;
+            let [one, ..] = nodes;
+            let disk = one.close(1, &net).await;
+            [alone, last].iter().for_each(|entry| damage(&disk, *entry, 30, &[0xa5; 4]));
+
+            let root: Arc<dyn Dir> = Arc::new(SimDir::new());
+            let log = root.create_dir(&layout::shard(0)).unwrap();
+            for name in disk.list().unwrap() {
+                let file = disk.open(&name, Access::default()).unwrap();
+                let mut bytes = vec![0; usize::try_from(file.len().unwrap()).unwrap()];
+                file.read_at(&mut bytes, 0).unwrap();
+                log.create(&name, Access::default()).unwrap().write_at(&bytes, 0).unwrap();
+            }
+            let log = plimsoll_log::Options { segment_bytes: 5 << 20, ..Default::default() };
+            let (promise, must_sync) = (Ack::Durable, |_: &[u8]| true);
+            let options =
+                cluster::Options { node: 1, promise, must_sync, start: None, log, crew: None };
+            let (recovered, lost) = recover(&root, 0, &options, 0, None).unwrap();
+            // The shard counts from 1.
+            assert_eq!(lost, Some(Lost::From(last + 1)));
+            assert_eq!(recovered.recovery().last_index, last);
+            let carrier = Arc::new(net.clone());
+            let begin = Begin { carrier, is_dirty: true, ..Begin::alone() };
+            let group = recovered.start_as(begin, Nothing).unwrap();
+            assert_eq!(
+                (group.voters(), group.is_dirty(), group.missed()),
+                (vec![1, 2, 3], true, 1)
+            );
+        });
+        net.heard().clear();
+    }
 }

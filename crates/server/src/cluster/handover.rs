@@ -23,7 +23,8 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 impl<S: Apply> Group<S> {
     /// Has the replica of another node lead in place of this one: it does on return. Meanwhile this one
-    /// [leads](Group::leadership) no more; what was submitted to it before is applied first.
+    /// [leads](Group::leadership) no more; what was submitted to it before is applied first, where that is not kept from it by what its disk
+    /// has lost.
     ///
     /// # Errors
     /// [`Error::NotLeader`]; [`Error::NotTaken`], and this one goes on; [`Error::Stopped`].
@@ -50,7 +51,13 @@ impl<S: Apply> Group<S> {
             }
             let _hands = self.handing.hands(term);
             let last = self.last().await?;
-            self.until_applied(led, last).await?;
+            let applied = self.until_applied(led, last);
+            if self.is_damaged() {
+                // What it cannot send others wait for, and it may be that no majority takes anything before another leads.
+                timeout(PATIENCE / 2, applied).await.unwrap_or(Ok(()))?;
+            } else {
+                applied.await?;
+            }
             self.until_matched(to, last).await?;
             let request = Request::TakeOver(TransferLeaderRequest::new(own, to, last));
             let taken = self.network.ask(to, &request).await;

@@ -11,7 +11,7 @@
 //! a segment cannot be without, is not healed by entry: it is soon covered here too, or, where it is there after some seconds
 //! still, the replica is seeded.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Range, RangeInclusive};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -89,7 +89,9 @@ pub(crate) async fn heal<S: Apply>(healing: Healing<S>) {
         let others: Vec<u64> = {
             let now = members.borrow_and_update();
             let nodes = now.membership_config.membership().nodes().map(|(id, _)| *id);
-            nodes.filter(|id| *id != healing.node).collect()
+            // What is damaged may say who votes: whoever leads by that has it.
+            let all: BTreeSet<u64> = nodes.chain(now.current_leader).collect();
+            all.into_iter().filter(|id| *id != healing.node).collect()
         };
         let Some(storage) = healing.storage.upgrade() else { return };
         storage.wounds.set_tended(!others.is_empty());

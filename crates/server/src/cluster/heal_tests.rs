@@ -150,6 +150,38 @@ fn a_replica_that_could_not_read_who_votes_is_to_be_opened_again_and_does_not_le
     net.heard().clear();
 }
 
+/// Those who voted before, by what it could read, were gone, and nobody else was asked.
+#[test]
+fn what_hides_who_is_left_is_asked_of_whoever_leads() {
+    let net = Net::default();
+    tell(async {
+        let nodes = [1, 2, 3].map(|node| start(node, &net));
+        let leader = &nodes[0].group;
+        let leadership = leader.wait_to_lead().await.unwrap();
+        leader.add(2, "").await.unwrap();
+        leader.set_voters([1, 2]).await.unwrap();
+        let first = leader.propose(leadership, payload(1)).await.unwrap().index + 1;
+        leader.add(3, "").await.unwrap();
+        leader.set_voters([1, 3]).await.unwrap();
+        let end = leader.propose(leadership, payload(2)).await.unwrap().index;
+        let last = propose(leader).await;
+        for node in [&nodes[0], &nodes[2]] {
+            node.reaches(last).await;
+        }
+        let [one, _gone, three] = nodes;
+        net.heard().remove(&2);
+        let disk = one.close(1, &net).await;
+        (first..end).for_each(|entry| damage(&disk, entry, 30, &[0xa5; 4]));
+        let one = start_needing(disk, 1, &net, None, None);
+        assert_eq!((one.group.missed(), one.group.voters()), (end - first, vec![1, 2]));
+        net.heard().insert(1, one.group.receiver());
+        one.until_healed(end - first).await;
+        assert!(one.group.must_open_again());
+        drop(three);
+    });
+    net.heard().clear();
+}
+
 #[test]
 fn a_replica_whose_log_is_damaged_votes_and_neither_takes_over_nor_counts_for_d_until_it_is_healed()
 {

@@ -106,7 +106,7 @@ mod storage;
 mod suite;
 mod tail;
 #[cfg(test)]
-mod trio;
+pub(crate) mod trio;
 mod types;
 mod watch;
 mod wounds;

@@ -38,10 +38,17 @@ pub(crate) fn cut_from(dir: &Arc<dyn Dir>, options: Options, damaged: u64) -> Re
         None => Log::open_in(Arc::clone(dir), accepting)?,
     };
     // The log's index is the engine's next: the last that stays.
-    if log.last_index() > damaged {
+    let last_index = log.last_index();
+    if last_index > damaged {
         log.truncate_after(damaged)?;
     }
-    Ok(log.close()?)
+    log.close()?;
+    // Who votes was asked of what stays up to there.
+    if last_index < damaged {
+        let first_index = 0;
+        return Err(Error::Gap { first_index, next_index: last_index, wanted: damaged });
+    }
+    Ok(())
 }
 
 /// Whether others vote beside this node both by what is left of its log where it is cut off before this entry, or by its snapshot,

@@ -466,7 +466,9 @@ impl Life {
             };
             let can = |set: &BTreeSet<u64>| set.iter().filter(elects).count() > set.len() / 2;
             let can = self.configs.iter().all(can);
-            if began.elapsed() > STAYS && !can {
+            // Who leads with damage hands over once that has lasted for seconds.
+            let leads = |id: &u64| self.world.group(*id).outline().leader == Some(*id);
+            if began.elapsed() > STAYS && !can && !self.world.up().iter().any(leads) {
                 let is_damaged = |id: &u64| self.world.group(*id).is_damaged();
                 if self.configs.iter().flatten().any(is_damaged) {
                     self.count("a damaged log that kept a group from electing a leader");

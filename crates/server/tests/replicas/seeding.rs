@@ -57,14 +57,24 @@ impl Life {
 
     /// Those that lack what is not to be had by entry are given what another has, sooner or later.
     pub(super) async fn seeds(&mut self) {
-        // As the broker has it: what it lacks it is given behind another.
+        // As the broker has it: what it lacks it is given behind another, which is one that may lead.
         if let Some(leader) = self.world.leads()
             && self.world.group(leader).is_damaged()
             && self.drawn.random_ratio(1, 10)
-            && let Some(to) = self.draw(&self.voters())
         {
-            self.count("a damaged leader that hands over");
-            self.hands_over(leader, to);
+            let up = self.world.up();
+            let may_lead = |id: &u64| {
+                let group = |id| self.world.group(id);
+                *id != leader
+                    && up.contains(id)
+                    && !group(*id).is_dirty()
+                    && group(*id).healed().1 == 0
+            };
+            let fit: Vec<_> = self.voters().into_iter().filter(may_lead).collect();
+            if let Some(to) = self.draw(&fit) {
+                self.count("a damaged leader that hands over");
+                self.hands_over(leader, to);
+            }
         }
         for id in self.world.up() {
             if self.world.group(id).needed().is_none() || !self.drawn.random_ratio(1, 10) {
