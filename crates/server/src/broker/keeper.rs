@@ -182,8 +182,8 @@ impl Keeper {
         }
     }
 
-    /// The node ends, and the others do not say that they have it durable: they may be ending too. The next start
-    /// applies the log.
+    /// The node ends, and its state is not to be had, or the others do not say that they have it durable: they may be ending too. The
+    /// next start applies the log.
     async fn is_given_up<S: Kept>(&self, group: &Group<S>) {
         loop {
             sleep(LOOK).await;
@@ -225,9 +225,12 @@ impl Keeper {
             let state = (state.encode(), state.needs_from());
             (state, begun.elapsed())
         });
-        let Some((place, ((state, needs_from), took))) = taken.await.map_err(failed)? else {
-            return Ok(Duration::ZERO);
+        let taken = tokio::select! {
+            taken = taken => taken.map_err(failed)?,
+            // It comes behind what is to be applied, and that may be damaged here, and nobody give it.
+            () = self.is_given_up(group) => None,
         };
+        let Some((place, ((state, needs_from), took))) = taken else { return Ok(Duration::ZERO) };
         // Never ahead of what a power cut leaves.
         let durable = tokio::select! {
             durable = group.wait_durable(place.index()) => Some(durable.map_err(failed)?),
@@ -272,4 +275,56 @@ fn free(shelf: &Shelf, number: u32, state: &[u8]) -> Result<(), Failed> {
     }
     let state = State::decode(state).expect("it was encoded just now");
     shelf.free(&state).map_err(|why| Failed::Chapters { number, why })
+}
+
+#[cfg(test)]
+mod tests {
+    use plimsoll_simdisk::SimDir;
+
+    use super::*;
+    use crate::cluster::trio::{ENTRIES, Net, Nothing, damage, start_needing, tell, three};
+
+    impl Kept for Nothing {
+        fn encode(&self) -> Vec<u8> {
+            Vec::new()
+        }
+
+        fn needs_from(&self) -> Option<u64> {
+            None
+        }
+    }
+
+    /// It waited for an entry that all others had let go of, and that only the next start could do without: SIGTERM or not, the
+    /// broker stayed in its closing (a trial).
+    #[test]
+    fn a_state_that_waits_for_what_is_damaged_is_not_kept_at_the_end() {
+        let net = Net::default();
+        tell(async {
+            let ([one, two, third], last) = three(&net).await;
+            let first = last + 1 - ENTRIES;
+            let disk = two.close(2, &net).await;
+            damage(&disk, first + 3, 30, &[0xa5; 4]);
+            for node in [&one, &third] {
+                node.purges(first + 5).await.unwrap();
+            }
+            let two = start_needing(disk, 2, &net, None, None);
+            net.heard().insert(2, two.group.receiver());
+            while two.group.applied() < Some(first + 2) {
+                sleep(Duration::from_millis(5)).await;
+            }
+            net.heard().remove(&2);
+            let root: Arc<dyn Dir> = Arc::new(SimDir::new());
+            let keeper = Keeper::new(&root, 2, Arc::new(AtomicU64::new(1)), None);
+            let group = two.group;
+            let closed = tokio::task::spawn_blocking(move || {
+                let keeping = Task::spawn(group.runtime(), std::future::ready(()));
+                let (kept, group) = keeper.close(keeping, group);
+                kept.unwrap();
+                group.close()
+            });
+            let closed = tokio::time::timeout(PATIENCE * 10, closed).await;
+            closed.expect("it comes to its end").unwrap().unwrap();
+        });
+        net.heard().clear();
+    }
 }

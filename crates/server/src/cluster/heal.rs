@@ -33,8 +33,11 @@ use super::state::Engine;
 use super::storage::Storage;
 use super::types::{Entry, LogId, Types};
 
-/// The others may have by then what they have not yet.
-const REST_AFTER_FAILURE: Duration = Duration::from_secs(2);
+/// The others may have by then what they have not yet, or be there: at first, then twice as long, up to the second.
+const REST_AFTER_FAILURE: (Duration, Duration) =
+    (Duration::from_millis(100), Duration::from_secs(2));
+/// Whoever looks is told of what is not healed so long after it was found, once.
+const TOLD_AFTER: Duration = Duration::from_secs(1);
 /// What all others have let go of is soon covered here too, most often: only after so long must the replica be seeded for it.
 pub(super) const GOES_WITHIN: Duration = Duration::from_secs(5);
 /// An engine that takes longer to say what it knows waits for the disk, or for what is healed.
@@ -85,6 +88,8 @@ pub(crate) async fn heal<S: Apply>(healing: Healing<S>) {
     // The others are tried before it is tried again.
     let mut failed = None;
     let mut since = BTreeMap::new();
+    let mut told = BTreeSet::new();
+    let (mut rest, mut was_gone) = (REST_AFTER_FAILURE.0, None);
     loop {
         let others: Vec<u64> = {
             let now = members.borrow_and_update();
@@ -103,6 +108,7 @@ pub(crate) async fn heal<S: Apply>(healing: Healing<S>) {
             }
             healing.behind.is_damaged_still(&found.open);
             since.retain(|noted, _| found.open.contains(noted));
+            told.retain(|noted| found.open.contains(noted));
             let next = failed.and_then(|failed| found.open.range(failed + 1..).next());
             next.or_else(|| found.open.first()).copied()
         };
@@ -121,7 +127,7 @@ pub(crate) async fn heal<S: Apply>(healing: Healing<S>) {
         let is_late = since.get(&noted).is_some_and(|at: &Instant| at.elapsed() >= GOES_WITHIN);
         match healing.tend(noted, &others, is_late).await {
             Ok(tended) => {
-                failed = None;
+                (failed, rest) = (None, REST_AFTER_FAILURE.0);
                 match tended {
                     Tended::Healed(records) => {
                         tracing::info!(
@@ -133,15 +139,25 @@ pub(crate) async fn heal<S: Apply>(healing: Healing<S>) {
                     }
                     Tended::Gone => {
                         tracing::info!(shard, noted, "a damaged record is not in the log any more");
+                        // Whoever reads it goes on asking.
+                        if was_gone.replace(noted) == Some(noted) {
+                            sleep(REST_AFTER_FAILURE.1).await;
+                        }
                     }
                     Tended::Already => {}
                 }
             }
             Err(why) => {
                 failed = Some(noted);
-                since.entry(noted).or_insert_with(Instant::now);
-                tracing::warn!(shard, noted, %why, "a damaged record of the log is not healed");
-                sleep(REST_AFTER_FAILURE).await;
+                let begun = *since.entry(noted).or_insert_with(Instant::now);
+                // At a start the others are not there yet.
+                if begun.elapsed() >= TOLD_AFTER && told.insert(noted) {
+                    tracing::warn!(shard, noted, %why, "a damaged record of the log is not healed, and asked for still");
+                } else {
+                    tracing::debug!(shard, noted, %why, "a damaged record of the log is not healed");
+                }
+                sleep(rest).await;
+                rest = REST_AFTER_FAILURE.1.min(2 * rest);
             }
         }
         let Some(storage) = healing.storage.upgrade() else { return };
@@ -169,7 +185,15 @@ impl<S: Apply> Healing<S> {
             self.storage()?.wounds.close_gone(noted);
             return Ok(Tended::Gone);
         }
+        // What was let go of, and is in the segment still, nobody has, nor is it needed.
+        let purged = self.storage()?.identity.known().purged.map_or(0, |last| to_log(last.index));
+        let is_kept = |found: &RangeInclusive<u64>| *found.end() > purged;
+        let found = found.map(|damaged| damaged.into_iter().filter(is_kept).collect::<Vec<_>>());
         let damaged = match found {
+            Ok(damaged) if damaged.is_empty() && to_log(noted) <= purged => {
+                self.storage()?.wounds.close_gone(noted);
+                return Ok(Tended::Gone);
+            }
             Ok(damaged) if damaged.is_empty() && self.storage()?.look_up(noted).is_ok() => {
                 self.storage()?.wounds.close(noted, 0);
                 return Ok(Tended::Already);
@@ -187,9 +211,6 @@ impl<S: Apply> Healing<S> {
                 return Err(why);
             }
         };
-        // What was let go of, and is in the segment still, nobody has, nor is it needed.
-        let purged = self.storage()?.identity.known().purged.map_or(0, |last| to_log(last.index));
-        let damaged: Vec<_> = damaged.into_iter().filter(|found| *found.end() > purged).collect();
         let mended = self.mend(noted, &damaged, others, is_late).await;
         // Of what is cut off nobody has anything.
         let last = self.storage()?.tail().last().map_or(0, |last| to_log(last.index));
