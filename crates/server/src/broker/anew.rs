@@ -9,7 +9,7 @@
 //! The log of topics begins with its first entry everywhere: there, and in doubt as any, it is sent all of it by its leader, and needs no seed.
 //!
 //! Only where others vote in the shard, by what can be read of it, or in the control shard where it says nothing (of that one: in the groups'), and where the node still
-//! knows its vote. Otherwise it does not start, and nothing is touched: there is nobody who could give it.
+//! knows its vote. Otherwise it does not start, and nothing is set aside: there is nobody who could give it.
 //!
 //! What another gave says nothing of what this one had: until it has caught up with a leader it does not count where a shard goes on
 //! after a loss (`damaged-N/anew`, `recovery.rs`).
