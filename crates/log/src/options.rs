@@ -98,6 +98,9 @@ pub struct Options {
     /// are kept as they are, readers meet them, and whoever has them elsewhere puts them back ([`crate::Log::heal`]). Where the log cannot be
     /// opened so it is an error that names where, or is cut there with [`Options::accept_loss`].
     pub keep_damaged: bool,
+    /// Records up to this one were durable, as the caller knows from elsewhere: where one of them cannot be read it is lost, and not a write that was
+    /// not finished, though nothing in the log says so (marks of that come some records later). 0 unless set.
+    pub durable: u64,
     /// Is told of what the log does.
     pub observer: Option<Arc<dyn Observer>>,
     /// Whether the log runs threads of its own. Without them the caller drives it:
@@ -245,6 +248,7 @@ impl Default for Options {
             first_index: 1,
             accept_loss: false,
             keep_damaged: false,
+            durable: 0,
             observer: None,
             threads: true,
             clock: Clock::default(),
@@ -263,6 +267,7 @@ impl fmt::Debug for Options {
             .field("first_index", &self.first_index)
             .field("accept_loss", &self.accept_loss)
             .field("keep_damaged", &self.keep_damaged)
+            .field("durable", &self.durable)
             .field("threads", &self.threads)
             .finish_non_exhaustive()
     }

@@ -99,7 +99,9 @@ pub(crate) fn open(
     place.dir.sync()?;
     let mut survey = survey(&*place.dir)?;
     survey.chain.give_up_what_is_wrong();
-    let mut end = read_end(&place, &survey)?;
+    // Of what a log begins behind, it has nothing.
+    let also_durable = if options.durable < options.first_index { 0 } else { options.durable };
+    let mut end = read_end(&place, &survey, also_durable)?;
     let mut damaged = None;
     if let Some(lost) = end.verdict.lost.clone()
         && options.keep_damaged

@@ -98,9 +98,8 @@ pub(crate) struct End {
     pub(crate) newest: Option<OnDisk>,
 }
 
-/// Reads the segments that may not be durable, as far as they are to be kept.
-pub(crate) fn read_end(place: &Place, survey: &Survey) -> Result<End> {
-    let mut also_durable = 0;
+/// Reads the segments that may not be durable, as far as they are to be kept. Up to `also_durable` somebody else says that all was.
+pub(crate) fn read_end(place: &Place, survey: &Survey, mut also_durable: u64) -> Result<End> {
     for &first_index in &survey.chain.unbegun {
         // Its name was made durable, and what was written into it was not; or a mark in it knows better.
         let on_disk = OnDisk::open(place, first_index)?;

@@ -423,3 +423,42 @@ fn a_reader_goes_on_behind_a_mark_that_is_damaged() {
         assert_eq!(log.find_damage(1).unwrap(), []);
     }
 }
+
+/// Of a small log, of which each record was synced, nothing in it says so: one damaged byte took all behind it for a write that was not finished.
+#[test]
+fn records_that_somebody_else_knows_to_be_durable_are_lost_and_not_unfinished() {
+    const LAST: u64 = 8;
+    let written = Arc::new(SimDir::new());
+    let (log, _) = Log::open_in(Arc::clone(&written) as Arc<dyn Dir>, driven()).unwrap();
+    append_to(&log, LAST);
+    log.sync().unwrap();
+    let damaged = |indexes: &[u64]| {
+        let dir = Arc::new(written.crash(Crash::Process, 0));
+        let places: Vec<_> = indexes.iter().map(|index| place_of(&dir, *index)).collect();
+        places.into_iter().for_each(|place| flip(&dir, FIRST, place + 3));
+        dir as Arc<dyn Dir>
+    };
+    let open = |dir, durable, keep_damaged| {
+        Log::open_in(dir, Options { durable, keep_damaged, ..driven() })
+    };
+    let (_, unfinished) = open(damaged(&[2]), 0, true).unwrap();
+    assert!(unfinished.torn_tail.is_some());
+    assert_eq!((unfinished.last_index, unfinished.lost), (1, None));
+    for (indexes, first) in [(&[2][..], 2), (&[LAST], LAST), (&[1, 2, LAST], 1)] {
+        let Err(Error::Corrupt(lost)) = open(damaged(indexes), LAST, false) else { panic!() };
+        assert_eq!(lost.records, first..=LAST);
+    }
+    let (log, kept) = open(damaged(&[1, 2, 5]), LAST, true).unwrap();
+    assert_eq!((kept.last_index, kept.lost, kept.torn_tail), (LAST, None, None));
+    heal(&log, 2).unwrap();
+    expect(&log, 1, LAST);
+    // The end itself cannot be kept so, and what is not durable by anybody's word is unfinished still.
+    let Err(Error::Corrupt(lost)) = open(damaged(&[1, LAST]), LAST, true) else { panic!() };
+    assert_eq!(lost.records, LAST..=LAST);
+    let (_, unfinished) = open(damaged(&[1, LAST]), LAST - 1, true).unwrap();
+    assert_eq!(unfinished.last_index, LAST - 1);
+    // Of what is gone the caller's word is all that is left.
+    let empty = || Arc::new(SimDir::new()) as Arc<dyn Dir>;
+    let Err(Error::Corrupt(lost)) = open(empty(), LAST, true) else { panic!() };
+    assert_eq!(lost.records, 1..=LAST);
+}

@@ -111,7 +111,11 @@ impl Points {
         if self.disk != Disk::Lying && self.rng.random_ratio(1, 16) {
             nothing_is_wrong(&found, self.home);
         }
-        let Some(log) = self.open(&found) else { return };
+        // Who keeps an account of that elsewhere is right, and may be behind.
+        let is_cut = model.cut_to.or(model.may_be_cut_to).is_some();
+        let known = if is_cut { 0 } else { must };
+        let known = if self.rng.random() { 0 } else { self.rng.random_range(0..=known) };
+        let Some(log) = self.open(&found, known) else { return };
         model.check_ends(&log, must, self.disk);
         // Of a disk that lied a reader may say what is missing.
         model.check_records(&log, |error| {
@@ -122,9 +126,9 @@ impl Points {
         }
     }
 
-    fn open(&mut self, found: &Arc<SimDir>) -> Option<Log> {
+    fn open(&mut self, found: &Arc<SimDir>, durable: u64) -> Option<Log> {
         let clock = Clock::manual(self.rng.random());
-        let options = Options { clock, ..self.options.clone() };
+        let options = Options { clock, durable, ..self.options.clone() };
         let dir = self.home.made(found).expect("a disk that was copied is a good one");
         match Log::open_in(dir, options) {
             Ok((log, recovery)) => {
@@ -160,7 +164,7 @@ impl Points {
         let seed = self.rng.random();
         let found = Arc::new(found.power_cut(seed));
         drop(log);
-        let Some(log) = self.open(&found) else { return };
+        let Some(log) = self.open(&found, before) else { return };
         assert!(log.last_index() >= before + appended, "what was appended after a crash is lost");
         assert!(log.last_index() <= before + appended + 1, "what was cut off came back");
         let mut reader = log.read_from(log.first_index()).unwrap();
