@@ -91,25 +91,18 @@ pub(super) fn recover(
     // Who is alone by its snapshot has nobody to get anything from. What is cut off is so around what is kept.
     options.log.keep_damaged =
         options.start.as_ref().is_none_or(|start| start.has_others(options.node));
-    let options = &options;
-    let start = options.start.as_ref();
+    let start = options.start.clone();
+    let start = start.as_ref();
     let is_behind_the_rest =
         |lost: u64| lost >= settled && start.is_none_or(|start| start.index() < lost);
-    let others_have_it =
-        |lost: u64| cluster::others_vote(&dir, start, options.node, lost).map_err(failed);
+    let node = options.node;
+    let others_have_it = |lost: u64| cluster::others_vote(&dir, start, node, lost).map_err(failed);
+    // To the log what it has lost where nothing in it says that it was durable looks like a write that was not finished.
+    let noted = noted(&**root, number)?;
+    options.log.durable = noted;
     let mut cut = None;
-    // What ends before its snapshot or its chapters is called so by whoever opens it.
-    let missed = missed(&**root, number, &dir)?.filter(|(end, _)| is_behind_the_rest(*end));
-    if let Some((end, durable)) = missed {
-        if !others_have_it(end)? {
-            return Err(Failed::TooShort { number, end, durable });
-        }
-        tracing::warn!(shard = number, entry = end + 1, "its log ends before what was durable");
-        give_up(root, number, options.clone(), end)?;
-        cut = Some(end);
-    }
     loop {
-        let why = match open(&dir, options, covered) {
+        let why = match open(&dir, number, &options, covered) {
             // The shard counts from 1.
             Ok(recovered) => return Ok((recovered, cut.map(|cut| Lost::From(cut + 1)))),
             Err(cluster::Error::Gap { first_index, wanted: 0, .. }) if start.is_none() => {
@@ -119,38 +112,55 @@ pub(super) fn recover(
         };
         // What was cut off is not met again.
         let lost = why.damaged_from().filter(|lost| cut.is_none_or(|cut| *lost < cut));
-        match lost {
-            Some(lost) if is_behind_the_rest(lost) && others_have_it(lost)? => {
-                tracing::warn!(shard = number, entry = lost + 1, %why, "its log is cut off there");
-                give_up(root, number, options.clone(), lost)?;
-                cut = Some(lost);
-            }
-            _ => return Err(failed(why)),
+        let Some(lost) = lost.filter(|lost| is_behind_the_rest(*lost)) else {
+            return Err(failed(why));
+        };
+        if !others_have_it(lost)? {
+            // Nothing of it is there: that is said as it is.
+            let ends = cluster::end_of(&dir).is_ok_and(|end| end == lost && end < noted);
+            return Err(match ends {
+                true => Failed::TooShort { number, end: lost, durable: noted },
+                false => failed(why),
+            });
         }
+        tracing::warn!(shard = number, entry = lost + 1, %why, "its log is cut off there");
+        give_up(root, number, options.clone(), lost)?;
+        options.log.durable = noted.min(lost);
+        cut = Some(lost);
     }
 }
 
-/// Where the files of a log end, if that is before what this node had noted to be durable here: to the log that looks like a
-/// write that was not finished. And what was noted. Of the shards that are synced behind their acknowledgements the run knows more.
-fn missed(root: &dyn Dir, number: u32, log: &Arc<dyn Dir>) -> Result<Option<(u64, u64)>, Failed> {
+/// Up to which entry this node had noted that its log is durable, 0 if it had not. Of the shards that are synced behind their
+/// acknowledgements the run knows more.
+fn noted(root: &dyn Dir, number: u32) -> Result<u64, Failed> {
     if SHARED.contains(&number) || Stage::read(root, number)?.is_some() {
-        return Ok(None);
+        return Ok(0);
     }
-    let Some((_, durable)) = known::read(root, number) else { return Ok(None) };
-    let end = cluster::end_of(log).ok().filter(|end| *end < durable);
-    Ok(end.map(|end| (end, durable)))
+    Ok(known::read(root, number).map_or(0, |(_, durable)| durable))
 }
 
 /// What is found of a log. What is damaged was let go of, or is borne.
 fn open(
     dir: &Arc<dyn Dir>,
+    number: u32,
     options: &cluster::Options,
     covered: Option<u64>,
 ) -> cluster::Result<Recovered> {
     let recovered = Recovered::open(dir, options.clone())?;
-    recovered.let_go_of_damage(covered)?;
-    recovered
-        .bear_damage(|| cluster::others_vote_now(dir, options.start.as_ref(), options.node))?;
+    if let Some(through) = recovered.let_go_of_damage(covered)? {
+        // The shard counts from 1.
+        let through = through + 1;
+        tracing::warn!(
+            shard = number,
+            through,
+            "what is damaged of its log is let go of: its snapshot has it"
+        );
+    }
+    let others_vote = || cluster::others_vote_now(dir, options.start.as_ref(), options.node);
+    if let Some(why) = recovered.bear_damage(others_vote)? {
+        let entries = recovered.missed();
+        tracing::warn!(shard = number, entries, %why, "what the disk has lost of its log is asked of others");
+    }
     Ok(recovered)
 }
 
@@ -173,16 +183,21 @@ fn give_up(
 mod tests {
     use plimsoll_log::Ack;
     use plimsoll_simdisk::SimDir;
-    use plimsoll_sync::Access;
+    use plimsoll_sync::{Access, Crash};
 
     use super::*;
     use crate::cluster::Begin;
     use crate::cluster::trio::{Net, Nothing, damage, start, tell};
 
-    /// It was cut at the other, from before the others came, and led by itself: of that place nothing had been asked.
-    #[test]
-    fn a_founder_that_lost_an_entry_and_the_last_is_cut_off_at_the_last() {
+    /// Founds a shard of three with some entries; has the founder end, and its disk lose those of its log that are said of the one that it had
+    /// when it was alone, and of the last. Nothing in the log of one that was killed says that all was durable.
+    fn recovered(
+        entries: u64,
+        lose: impl Fn(u64, u64) -> Vec<u64>,
+        is_closed: bool,
+    ) -> (Recovered, Option<Lost>, u64, Net) {
         let net = Net::default();
+        let mut found = None;
         tell(async {
             let nodes = [1, 2, 3].map(|node| start(node, &net));
             let leader = &nodes[0].group;
@@ -193,39 +208,64 @@ mod tests {
             }
             leader.set_voters([1, 2, 3]).await.unwrap();
             let mut last = 0;
-            for number in 0..20 {
+            for number in 0..entries {
                 let payload = format!("number {number}").into();
                 last = leader.propose(leadership, payload).await.unwrap().index;
             }
             nodes[0].reaches(last).await;
             let [one, ..] = nodes;
-            let disk = one.close(1, &net).await;
-            [alone, last].iter().for_each(|entry| damage(&disk, *entry, 30, &[0xa5; 4]));
+            let killed = Arc::new(one.dir.crash(Crash::Process, 0));
+            let closed = one.close(1, &net).await;
+            let disk = if is_closed { &closed } else { &killed };
+            lose(alone, last).iter().for_each(|entry| damage(disk, *entry, 30, &[0xa5; 4]));
 
             let root: Arc<dyn Dir> = Arc::new(SimDir::new());
             let log = root.create_dir(&layout::shard(0)).unwrap();
-            for name in disk.list().unwrap() {
-                let file = disk.open(&name, Access::default()).unwrap();
+            for name in closed.list().unwrap() {
+                // Its terms are kept beside it a moment after that.
+                let from = if name == "terms" { &closed } else { disk };
+                let Ok(file) = from.open(&name, Access::default()) else { continue };
                 let mut bytes = vec![0; usize::try_from(file.len().unwrap()).unwrap()];
                 file.read_at(&mut bytes, 0).unwrap();
                 log.create(&name, Access::default()).unwrap().write_at(&bytes, 0).unwrap();
             }
+            known::write(&*root, 0, (last + 1, last + 1)).unwrap();
             let log = plimsoll_log::Options { segment_bytes: 5 << 20, ..Default::default() };
             let (promise, must_sync) = (Ack::Durable, |_: &[u8]| true);
             let options =
                 cluster::Options { node: 1, promise, must_sync, start: None, log, crew: None };
             let (recovered, lost) = recover(&root, 0, &options, 0, None).unwrap();
-            // The shard counts from 1.
-            assert_eq!(lost, Some(Lost::From(last + 1)));
             assert_eq!(recovered.recovery().last_index, last);
-            let carrier = Arc::new(net.clone());
-            let begin = Begin { carrier, is_dirty: true, ..Begin::alone() };
-            let group = recovered.start_as(begin, Nothing).unwrap();
-            assert_eq!(
-                (group.voters(), group.is_dirty(), group.missed()),
-                (vec![1, 2, 3], true, 1)
-            );
+            found = Some((recovered, lost, last));
         });
+        let (recovered, lost, last) = found.unwrap();
+        (recovered, lost, last, net)
+    }
+
+    /// What a replica is once it begins: who votes, and how many entries it goes on without.
+    fn begun(recovered: Recovered, net: &Net) -> (Vec<u64>, u64) {
+        let carrier = Arc::new(net.clone());
+        let begin = Begin { carrier, is_dirty: true, ..Begin::alone() };
+        let group = recovered.start_as(begin, Nothing).unwrap();
         net.heard().clear();
+        (group.voters(), group.missed())
+    }
+
+    /// It was cut at the other, from before the others came, and led by itself: of that place nothing had been asked.
+    #[test]
+    fn a_founder_that_lost_an_entry_and_the_last_is_cut_off_at_the_last() {
+        let (recovered, lost, last, net) = recovered(20, |alone, last| vec![alone, last], true);
+        // The shard counts from 1.
+        assert_eq!(lost, Some(Lost::From(last + 1)));
+        assert_eq!(begun(recovered, &net), (vec![1, 2, 3], 1));
+    }
+
+    /// All of it was taken for a write that was not finished, and the broker did not start: what was left did not say who votes (a trial).
+    #[test]
+    fn a_small_log_of_which_only_the_broker_knows_that_it_was_durable_is_cut_off_at_its_last_entry_only()
+     {
+        let (recovered, lost, last, net) = recovered(1, |_, last| vec![0, 1, 2, 3, last], false);
+        assert_eq!(lost, Some(Lost::From(last + 1)));
+        assert_eq!(begun(recovered, &net), (vec![1, 2, 3], 4));
     }
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use openraft::{AsyncRuntime, BasicNode, Raft, RaftMetrics, RaftState};
 use rand_core::Rng;
 use tokio::runtime;
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 use tokio::task::AbortHandle;
 
 use super::abdication;
@@ -49,6 +49,9 @@ pub(crate) struct Core {
     /// What runs beside the engine on a runtime that is not its own.
     beside: Vec<AbortHandle>,
 }
+
+/// Terms come one behind the other where nobody leads yet.
+const TERMS_KEPT_AFTER: Duration = Duration::from_secs(1);
 
 /// How long one whose log is shorter than another's lets that campaign first: some elections.
 const YIELDS: Duration = Duration::from_secs(10);
@@ -225,6 +228,9 @@ async fn begin<S: Apply>(setting: Setting<S>) -> Result<(Engine<S>, Vec<AbortHan
     };
     beside.push(tokio::spawn(heal(healing)).abort_handle());
     beside.push(tokio::spawn(tell_gone(engine.clone(), gone)).abort_handle());
+    beside.push(
+        tokio::spawn(keep_terms(Arc::downgrade(&storage), storage.terms.changed())).abort_handle(),
+    );
     if standing.is_dirty() {
         let (engine, storage) = (engine.clone(), Arc::downgrade(&storage));
         let entering = re_enter(node, engine, storage, network.clone(), standing);
@@ -250,6 +256,22 @@ async fn begin<S: Apply>(setting: Setting<S>) -> Result<(Engine<S>, Vec<AbortHan
         engine.trigger().elect(true).await.map_err(|e| stopped(&e))?;
     }
     Ok((engine, beside))
+}
+
+/// Keeps in which terms the log's entries are, a while after each change: no vote waits for that disk then.
+async fn keep_terms(storage: Weak<Storage>, changed: Arc<Notify>) {
+    loop {
+        changed.notified().await;
+        tokio::time::sleep(TERMS_KEPT_AFTER).await;
+        let Some(now) = storage.upgrade() else { return };
+        let is_inline = now.is_inline;
+        let save = move || now.keep_terms();
+        if is_inline {
+            save();
+        } else if tokio::task::spawn_blocking(save).await.is_err() {
+            return;
+        }
+    }
 }
 
 /// Takes the steps of a log that has no threads.

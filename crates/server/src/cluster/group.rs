@@ -493,6 +493,7 @@ impl<S: Apply> Group<S> {
         let storage = alone(storage);
         // Until here it acknowledged entries to whoever leads, of which it did not hear yet that they are committed.
         let count = storage.tail().last().map_or(0, |last| last.index + 1);
+        storage.keep_terms();
         storage.log.close()?;
         Ok(count)
     }

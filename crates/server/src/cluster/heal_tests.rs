@@ -6,6 +6,7 @@ use openraft::entry::RaftEntry;
 use openraft::raft::{AppendEntriesRequest, TransferLeaderRequest, VoteRequest};
 use openraft::storage::RaftLogStorage;
 use plimsoll_simdisk::{Fault, FaultKind, Operation};
+use plimsoll_sync::Dir;
 use tokio::time::timeout;
 
 use super::*;
@@ -55,6 +56,17 @@ fn three_replicas_with_different_bad_blocks_in_their_logs_heal_each_other() {
 
 /// Ends all three in order, has their disks lose this, and starts them again, with or without a snapshot, which covers nothing.
 async fn again(nodes: [One; 3], net: &Net, has_snapshot: bool, lost: &[(usize, u64)]) -> [One; 3] {
+    again_with(nodes, net, has_snapshot, lost, |_| {}).await
+}
+
+/// The same, and what else becomes of their disks.
+async fn again_with(
+    nodes: [One; 3],
+    net: &Net,
+    has_snapshot: bool,
+    lost: &[(usize, u64)],
+    change: impl Fn(&dyn Dir),
+) -> [One; 3] {
     let mut ended = Vec::new();
     for (node, one) in (1..).zip(nodes) {
         let snapshot = one.group.snapshot(|_| ()).await.unwrap();
@@ -64,6 +76,7 @@ async fn again(nodes: [One; 3], net: &Net, has_snapshot: bool, lost: &[(usize, u
     for (nth, entry) in lost {
         damage(&ended[*nth].1, *entry, 30, &[0xa5; 4]);
     }
+    ended.iter().for_each(|(_, disk, _)| change(&**disk));
     let begun = ended.into_iter().map(|(node, disk, place)| {
         let one = start_needing(disk, node, net, place, None);
         net.heard().insert(node, one.group.receiver());
@@ -124,6 +137,52 @@ fn three_replicas_that_start_with_bad_blocks_heal_each_other_and_are_in_doubt_of
     }
 }
 
+/// What is kept of terms beside a log.
+fn forget_terms(disk: &dyn Dir) {
+    disk.remove("terms").unwrap();
+}
+
+/// A start cut the log off where a leader had changed among what was lost, and set it aside where the first entry was. Of a small log with
+/// nine places damaged on three disks nobody could give all then, for good (a trial).
+#[test]
+fn what_is_lost_where_a_leader_changed_and_at_the_beginning_is_borne_as_terms_are_kept_beside_the_log()
+ {
+    for has_snapshot in [false, true] {
+        let net = Net::default();
+        tell(async {
+            let (nodes, _) = three(&net).await;
+            let (mut nodes, mut begun) = (nodes, Vec::new());
+            for _ in 0..2 {
+                let end = nodes[0].group.storage.tail().next_index();
+                begun.push(end);
+                nodes = again(nodes, &net, has_snapshot, &[]).await;
+                let last = propose(&leader(&nodes).await.group).await;
+                for node in &nodes {
+                    node.reaches(last).await;
+                }
+            }
+            // The last of one leader, with the blank one of the next and what comes behind.
+            let around =
+                |nth: usize, begun: u64| vec![(nth, begun - 1), (nth, begun), (nth, begun + 1)];
+            let first = (0..4).map(|entry| (2, entry)).collect();
+            let lost = [around(0, begun[0]), around(1, begun[1]), first];
+            let nodes = again(nodes, &net, has_snapshot, &lost.concat()).await;
+            for (node, lost) in nodes.iter().zip(lost) {
+                assert_eq!(node.group.missed(), lost.len() as u64);
+                node.until_healed(lost.len() as u64).await;
+                assert!(node.is_whole() && !node.group.is_dirty());
+                assert!(!node.group.must_open_again());
+                assert_eq!(node.group.voters(), [1, 2, 3]);
+            }
+            let last = propose(&leader(&nodes).await.group).await;
+            for node in &nodes {
+                node.reaches(last).await;
+            }
+        });
+        net.heard().clear();
+    }
+}
+
 /// What was missing said who votes: the engine would have gone by those who voted before.
 #[test]
 fn a_replica_that_could_not_read_who_votes_is_to_be_opened_again_and_does_not_lead_before() {
@@ -132,7 +191,11 @@ fn a_replica_that_could_not_read_who_votes_is_to_be_opened_again_and_does_not_le
         let (nodes, last) = three(&net).await;
         // The newest of those that say so.
         let members = last - ENTRIES;
-        let nodes = again(nodes, &net, false, &[(1, members)]).await;
+        let nodes = again(nodes, &net, false, &[(0, members)]).await;
+        assert!(!nodes[0].group.must_open_again(), "it is kept beside the log");
+        assert_eq!(nodes[0].group.voters(), [1, 2, 3]);
+        nodes[0].until_healed(1).await;
+        let nodes = again_with(nodes, &net, false, &[(1, members)], forget_terms).await;
         let [one, two, three] = &nodes;
         two.until_healed(1).await;
         assert!(two.group.must_open_again() && !one.group.must_open_again());
@@ -172,6 +235,7 @@ fn what_hides_who_is_left_is_asked_of_whoever_leads() {
         net.heard().remove(&2);
         let disk = one.close(1, &net).await;
         (first..end).for_each(|entry| damage(&disk, entry, 30, &[0xa5; 4]));
+        forget_terms(&*disk);
         let one = start_needing(disk, 1, &net, None, None);
         assert_eq!((one.group.missed(), one.group.voters()), (end - first, vec![1, 2]));
         net.heard().insert(1, one.group.receiver());

@@ -1,14 +1,15 @@
 //! [`Holes`]: entries that a start cannot read, as their disk has lost them, and whose ids are known all the same.
 //!
 //! The engine reads at its start in which terms its entries are, and who votes. It cannot wait for what another replica gives: nobody is
-//! asked before it runs. So it is shown a blank entry where there is a hole, with the id of the one that is missing, and nothing else is
-//! (`LogReader::try_get_log_entries`). Once it runs, the hole is healed as any damage (`heal`).
+//! asked before it runs. So it is shown a blank entry where there is a hole, with the id of the one that is missing, or that entry if it says
+//! who votes and is kept beside the log (`terms`); and nothing else is (`LogReader::try_get_log_entries`). Once it runs, the hole is healed as
+//! any damage (`heal`).
 //!
-//! The id follows from what lies around: terms never fall, and each leader begins its own with a blank entry. Where that leaves a choice the
-//! damage is an error, as where the log does not open.
+//! The id follows from what lies around: terms never fall, and each leader begins its own with a blank entry. Where that leaves a choice it
+//! is as what is kept beside the log has it. Where that does not say, the damage is an error, as where the log does not open.
 //!
-//! A hole behind the snapshot may hide who votes. Then the engine goes by those before until it is started again, which it is to be
-//! once the hole is healed: until then this replica neither campaigns nor takes over.
+//! A hole behind the snapshot may hide who votes, if that is not kept. Then the engine goes by those before until it is started again, which
+//! it is to be once the hole is healed: until then this replica neither campaigns nor takes over.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,6 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use openraft::EntryPayload;
 use openraft::entry::RaftEntry;
 
+use super::terms::Terms;
 use super::types::{Entry, log_id};
 
 /// Entries that cannot be read, one behind the other, all of one term.
@@ -29,7 +31,9 @@ struct Hole {
 #[derive(Debug, Default)]
 pub(crate) struct Holes {
     all: Vec<Hole>,
-    /// From here on the engine has read who votes.
+    /// Of what is missing, what is known all the same: who votes.
+    known: Vec<Entry>,
+    /// From here on the engine goes by an entry that says who votes, and that is missing.
     read_from: u64,
     hid_members: AtomicBool,
 }
@@ -40,16 +44,39 @@ impl Holes {
         Self { read_from, ..Self::default() }
     }
 
-    /// These cannot be read, behind one of the term `before`, if there is one. Whether their ids are known.
-    pub(crate) fn add(&mut self, entries: Range<u64>, before: Option<u64>, behind: &Entry) -> bool {
-        let term = term_of(before, entries.end - entries.start, behind);
-        self.all.extend(term.map(|term| Hole { entries, term }));
-        term.is_some()
+    /// These cannot be read, behind one of the term `before`, if there is one. Whether their ids are known, by what lies around or is
+    /// kept beside the log.
+    pub(crate) fn add(
+        &mut self,
+        entries: Range<u64>,
+        before: Option<u64>,
+        behind: &Entry,
+        terms: &Terms,
+    ) -> bool {
+        let holes = match term_of(before, entries.end - entries.start, behind) {
+            Some(term) => vec![Hole { entries, term }],
+            None => {
+                let runs = terms.of(&entries, behind.log_id).unwrap_or_default();
+                runs.into_iter().map(|(entries, term)| Hole { entries, term }).collect()
+            }
+        };
+        // They are behind what lies before.
+        if holes.first().is_none_or(|first| Some(first.term) < before) {
+            return false;
+        }
+        for Hole { entries, term } in &holes {
+            self.known.extend(terms.members(entries, *term));
+        }
+        self.all.extend(holes);
+        true
     }
 
-    /// The first entry of each.
-    pub(crate) fn firsts(&self) -> impl Iterator<Item = u64> {
-        self.all.iter().map(|hole| hole.entries.start)
+    /// The engine has read this one, which is kept beside the log as the newest that says who votes, if it is in the log, as this says, or
+    /// stands in there: of those before it needs none.
+    pub(crate) fn read_members(&mut self, newest: &Entry, is_in_log: bool) {
+        if is_in_log || self.known.contains(newest) {
+            self.read_from = self.read_from.max(newest.log_id.index + 1);
+        }
     }
 
     /// How many entries they are.
@@ -62,13 +89,18 @@ impl Holes {
         let range = range.clone();
         self.all.iter().flat_map(move |Hole { entries, term }| {
             let entries = entries.start.max(range.start)..entries.end.min(range.end);
-            entries.map(|index| Entry::new_blank(log_id(*term, index)))
+            entries.map(|index| {
+                let known = self.known.iter().find(|entry| entry.log_id.index == index);
+                known.cloned().unwrap_or_else(|| Entry::new_blank(log_id(*term, index)))
+            })
         })
     }
 
     /// These were given: whether the engine should have read one that says who votes.
     pub(crate) fn see(&self, given: &[Entry]) {
-        let was_missing = |index| self.all.iter().any(|hole| hole.entries.contains(&index));
+        let is_known = |index| self.known.iter().any(|entry| entry.log_id.index == index);
+        let was_missing =
+            |index| !is_known(index) && self.all.iter().any(|hole| hole.entries.contains(&index));
         let says_who_votes = |entry: &Entry| {
             let index = entry.log_id.index;
             let members = matches!(entry.payload, EntryPayload::Membership(_));

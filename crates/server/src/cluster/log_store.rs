@@ -74,7 +74,13 @@ impl LogStore {
         if self.must_be_durable(&entry) {
             self.storage.must_be_durable.fetch_max(index, Relaxed);
         }
-        self.storage.tail().push(entry, log.written());
+        let mut tail = self.storage.tail();
+        let (term, before) = (entry.log_id.leader_id, tail.last().map(|last| last.leader_id));
+        if before != Some(term) || matches!(entry.payload, EntryPayload::Membership(_)) {
+            self.storage.terms.append(&entry);
+        }
+        tail.push(entry, log.written());
+        drop(tail);
         Ok(index)
     }
 
@@ -215,6 +221,7 @@ impl RaftLogStorage<Types> for LogStore {
             if !tail.cut_after(last) {
                 return Ok(());
             }
+            self.storage.terms.cut_from(tail.next_index());
             tail.next_index()
         };
         self.storage.must_be_durable.fetch_min(next_index, Relaxed);

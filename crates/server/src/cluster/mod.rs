@@ -24,6 +24,7 @@
 //! | `behind` | whether a replica lacks what its leader has let go of |
 //! | `gone` | how far the log was let go of, and may be |
 //! | `holes` | what a start cannot read of the log, and goes on without for a while |
+//! | `terms` | in which terms the entries of the log are, kept beside it for such a start |
 //! | `heal`, `wounds` | what a disk has lost of the log, fetched from another replica and put back |
 //! | `durability`, `quorum` | D, and whether the quorum is so thin that all waits for it |
 //! | `state`, `apply` | committed entries on their way to the shard |
@@ -105,6 +106,7 @@ mod storage;
 #[cfg(test)]
 mod suite;
 mod tail;
+mod terms;
 #[cfg(test)]
 pub(crate) mod trio;
 mod types;
@@ -137,3 +139,5 @@ pub use self::slot::Identity;
 #[cfg(fuzzing)]
 pub use self::slot::slot_again;
 pub use self::state::Leadership;
+#[cfg(fuzzing)]
+pub use self::terms::terms_again;

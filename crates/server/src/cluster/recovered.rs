@@ -26,7 +26,8 @@ use super::record::{self, from_log};
 use super::standing::Standing;
 use super::state::{Engine, Progress, State};
 use super::storage::Storage;
-use super::types::LogId;
+use super::terms;
+use super::types::{Entry, LogId};
 use super::watch;
 
 /// Cuts the log in a directory off before this entry, the first that its disk has lost. Durable on return.
@@ -85,7 +86,8 @@ pub(crate) fn others_voted_last(dir: &Arc<dyn Dir>, node: u64) -> Result<Option<
     see_voters(dir, node, |_, _| {})
 }
 
-/// Shows of each entry that says who votes its index, and whether that are others beside this node; returns those of the newest.
+/// Shows of each entry that says who votes, in a log and beside it, its index, and whether that are others beside this node; returns
+/// those of the newest.
 fn see_voters(
     dir: &Arc<dyn Dir>,
     node: u64,
@@ -93,6 +95,13 @@ fn see_voters(
 ) -> Result<Option<(u64, bool)>> {
     let view = View::of(Arc::clone(dir))?;
     let mut newest = None;
+    let mut look = |entry: &Entry| {
+        let EntryPayload::Membership(members) = &entry.payload else { return };
+        let has_others = members.voter_ids().any(|voter| voter != node);
+        newest = newest.max(Some((entry.log_id.index, has_others)));
+        see(entry.log_id.index, has_others);
+    };
+    terms::members_beside(&**dir).iter().for_each(&mut look);
     for segment in view.outline()? {
         if segment.state == SegmentState::Stale {
             continue;
@@ -101,12 +110,7 @@ fn see_voters(
             let Dumped::Frame { frame, payload, .. } = dumped else { return Ok(()) };
             let index = from_log(frame.index).filter(|_| frame.kind == Kind::Record);
             let Some(index) = index else { return Ok(()) };
-            let entry = record::decode(index, payload).ok();
-            if let Some(EntryPayload::Membership(members)) = entry.map(|entry| entry.payload) {
-                let has_others = members.voter_ids().any(|voter| voter != node);
-                newest = newest.max(Some((index, has_others)));
-                see(index, has_others);
-            }
+            record::decode(index, payload).iter().for_each(&mut look);
             Ok::<_, Error>(())
         });
         if let Err(why) = seen {
@@ -146,11 +150,11 @@ impl Recovered {
     }
 
     /// Takes the log as it is, with what its disk has lost of it: that is asked of the others once the engine runs. What the engine
-    /// reads at its start is read here before.
+    /// reads at its start is read here before. Why it cannot read what it has lost, if it has lost anything.
     ///
     /// # Errors
     /// The first damage, where nobody is to be asked for it, or the engine cannot go on without it; [`Error::Log`].
-    pub fn bear_damage(&self, others_vote: impl Fn() -> Result<bool>) -> Result<()> {
+    pub fn bear_damage(&self, others_vote: impl Fn() -> Result<bool>) -> Result<Option<Error>> {
         let storage = &self.storage;
         let purged = storage.identity.known().purged;
         let first = purged.map_or(0, |purged| purged.index + 1);
@@ -163,58 +167,80 @@ impl Recovered {
         };
         if from >= next && self.start.as_ref().is_some_and(|start| !start.has_others(self.node)) {
             // Nobody is to be asked, and the engine says what is damaged.
-            return Ok(());
+            return Ok(None);
         }
         let mut before = term;
-        let Some((_, why)) = storage.first_damaged(from, &mut before)? else { return Ok(()) };
+        let Some((_, why)) = storage.first_damaged(from, &mut before)? else { return Ok(None) };
         if !others_vote()? {
             return Err(why);
         }
-        let holes = self.holes(from, term, next)?;
-        tracing::warn!(entries = holes.count(), %why, "what the disk has lost of a log is asked of others");
-        holes.firsts().for_each(|first| storage.wounds.note(first));
+        let mut pieces = Vec::new();
+        let holes = self.holes(from, term, next, &mut pieces)?;
+        pieces.into_iter().for_each(|first| storage.wounds.note(first));
         storage.holes.set(holes).expect("it is borne once");
-        Ok(())
+        Ok(Some(why))
     }
 
-    /// What is damaged from an entry on, which comes behind one of this term; who votes is read from `read_from` on.
-    fn holes(&self, from: u64, term: Option<u64>, read_from: u64) -> Result<Holes> {
+    /// What is damaged from an entry on, which comes behind one of this term; who votes is read from `read_from` on. Adds the first
+    /// entry of each piece of it, of which a segment has all.
+    fn holes(
+        &self,
+        from: u64,
+        term: Option<u64>,
+        read_from: u64,
+        pieces: &mut Vec<u64>,
+    ) -> Result<Holes> {
         let storage = &self.storage;
         let (mut holes, mut next, mut before) = (Holes::none(read_from), from, term);
         while let Some((first, why)) = storage.first_damaged(next, &mut before)? {
-            let Some(end) = storage.end_of_damage(first)? else { return Err(why) };
-            let Ok(Some(behind)) = storage.look_up(end) else { return Err(why) };
-            if !holes.add(first..end, before, &behind) {
+            // What is damaged right behind it is another piece.
+            let mut end = first;
+            let behind = loop {
+                pieces.push(end);
+                let Some(ends) = storage.end_of_damage(end)? else { return Err(why) };
+                end = ends;
+                match storage.look_up(end) {
+                    Ok(Some(behind)) => break behind,
+                    Err(why) if why.damaged_from().is_some() => {}
+                    _ => return Err(why),
+                }
+            };
+            if !holes.add(first..end, before, &behind, &storage.terms) {
                 return Err(why);
             }
             next = end;
+        }
+        if let Some(newest) = storage.terms.newest_members() {
+            let found = storage.look_up(newest.log_id.index);
+            let is_in_log = found.is_ok_and(|found| found.as_ref() == Some(&newest));
+            holes.read_members(&newest, is_in_log);
         }
         Ok(holes)
     }
 
     /// Lets go of what is damaged before the snapshot, and all before it, as far as that is covered, up to this entry: nobody needs
-    /// it, so nobody is asked for it. Waits for the disk.
+    /// it, so nobody is asked for it. The last of it, if there was any. Waits for the disk.
     ///
     /// # Errors
     /// [`Error::Log`]; [`Error::Disk`].
-    pub(crate) fn let_go_of_damage(&self, covered: Option<u64>) -> Result<()> {
+    pub(crate) fn let_go_of_damage(&self, covered: Option<u64>) -> Result<Option<u64>> {
         let storage = &self.storage;
         let Some((applied, covered)) = self.start.as_ref().map(|start| start.applied).zip(covered)
         else {
-            return Ok(());
+            return Ok(None);
         };
         let first = storage.identity.known().purged.map_or(0, |purged| purged.index + 1);
         if first > applied.index || self.term_of_all(first).is_some() {
-            return Ok(());
+            return Ok(None);
         }
-        let Some(behind) = storage.behind_damage(first..covered + 1)? else { return Ok(()) };
+        let Some(behind) = storage.behind_damage(first..covered + 1)? else { return Ok(None) };
         // The snapshot says what its last is, though that cannot be read.
         let snapshots = Some(applied).filter(|applied| covered == applied.index);
-        if let Some(through) = behind.or(snapshots) {
-            tracing::warn!(through = through.index, "what is damaged of the log is let go of");
+        let through = behind.or(snapshots);
+        if let Some(through) = through {
             storage.purge(through)?;
         }
-        Ok(())
+        Ok(through.map(|through| through.index))
     }
 
     /// The term of all entries from this one on, if it can be read and is of the term of the last.
@@ -234,6 +260,11 @@ impl Recovered {
             log.wait(log.last_index(), Ack::Durable)?.await?;
         }
         Ok(())
+    }
+
+    /// How many entries it has lost, and goes on without for a while.
+    pub(crate) fn missed(&self) -> u64 {
+        self.storage.holes.get().map_or(0, Holes::count)
     }
 
     /// As [`Group::lacks_room`].

@@ -18,6 +18,7 @@ use super::options::{Options, Testimony};
 use super::patience::PATIENCE;
 use super::record::{self, from_log, to_log};
 use super::tail::{self, Tail};
+use super::terms::Terms;
 use super::types::{Entry, LogId};
 use super::wounds::Wounds;
 
@@ -41,6 +42,8 @@ pub(crate) struct Storage {
     pub(crate) wounds: Wounds,
     /// What could not be when it was opened, and is borne.
     pub(crate) holes: OnceLock<Holes>,
+    /// What is known beside the log of what cannot be.
+    pub(crate) terms: Terms,
     pub(crate) disk: Arc<Disk>,
     /// Who keeps what is acknowledged before it is durable.
     pub(crate) testimony: OnceLock<Arc<dyn Testimony>>,
@@ -64,12 +67,13 @@ impl Storage {
             None => Log::open_in(Arc::clone(dir), log)?,
         };
         let identity = IdentityFile::open(&**dir, node, log.last_index() == 0)?;
-        let storage = Self::of(log, identity, promise, must_sync)?;
+        let storage = Self::of(dir, log, identity, promise, must_sync)?;
         storage.check_ends()?;
         Ok((Self { is_inline, disk, slow_after, ..storage }, recovery))
     }
 
     fn of(
+        dir: &Arc<dyn Dir>,
         log: Log,
         identity: IdentityFile,
         promise: Ack,
@@ -82,7 +86,11 @@ impl Storage {
             last => Some(read_one(&log, last)?),
         };
         let first_index = from_log(log.first_index()).expect("the log counts from 1");
-        let tail = Mutex::new(Tail::new(first_index, last, identity.known().purged));
+        let purged = identity.known().purged;
+        let tail = Tail::new(first_index, last, purged);
+        let look_up = |index| read_one(&log, to_log(index)).ok();
+        let terms = Terms::open(Arc::clone(dir), purged, tail.last(), look_up);
+        let tail = Mutex::new(tail);
         let must_be_durable = AtomicU64::new(0);
         let (testimony, onlookers, is_inline) = (OnceLock::new(), Onlookers::default(), false);
         let wounds = Wounds::default();
@@ -97,6 +105,7 @@ impl Storage {
             onlookers,
             wounds,
             holes: OnceLock::new(),
+            terms,
             disk: Arc::default(),
             testimony,
             is_inline,
@@ -322,6 +331,14 @@ impl Storage {
         Ok(found)
     }
 
+    /// Keeps in which terms its entries are. Where the disk does not take that, a start may lack it; and a disk that fails has failed.
+    pub(crate) fn keep_terms(&self) {
+        if let Err(why) = self.terms.save() {
+            self.disk.see(&why);
+            tracing::debug!(%why, "in which terms the entries of a log are is not kept");
+        }
+    }
+
     /// These entries, if all are in memory.
     pub(crate) fn in_memory(&self, range: Range<u64>) -> Option<Vec<Entry>> {
         let tail = self.tail();
@@ -420,7 +437,7 @@ impl Storage {
     ) -> Self {
         let (log, _) = Log::open_in(Arc::clone(dir), log).unwrap();
         let identity = IdentityFile::open(&**dir, 0, log.last_index() < log.first_index()).unwrap();
-        Self::of(log, identity, promise, must_sync).unwrap()
+        Self::of(dir, log, identity, promise, must_sync).unwrap()
     }
 }
 

@@ -118,7 +118,12 @@ fn verdict(shards: &[ShardOverview]) -> Markup {
                 (shard.offline.as_deref().unwrap_or_default())
             }
         }
-        @if bytes == 0 {
+        @if bytes == 0 && !offline.is_empty() {
+            h1 { "What a power cut would take now is not known here" }
+            p.lead {
+                "Every record that this broker knows to be acknowledged is durable. Of what is offline here others may have acknowledged more."
+            }
+        } @else if bytes == 0 {
             h1 { "A power cut would take nothing now" }
             p.lead { "Every record that was acknowledged is durable." }
         } @else {

@@ -42,12 +42,17 @@ impl Life {
         // What came since its start it has in memory too. The log's index of an entry is the engine's plus one.
         let found = self.world.nodes[&node].found.min(group.synced()).checked_sub(1);
         let Some(last) = group.durable().min(found) else { return };
-        let index = self.drawn.random_range(0..=last);
-        if self.rotten.insert(index) && self.world.rots(node, index) {
-            self.count("a record that a disk lost");
-            self.tell(&format!("the disk of {node} loses entry {index}"));
-            if is_last {
-                drop(self.world.group(node).read(index, 1));
+        // Some are many beside each other, as where a leader changed, and some begin with the first of all.
+        let first =
+            if self.drawn.random_ratio(1, 8) { 0 } else { self.drawn.random_range(0..=last) };
+        let many = if self.drawn.random_ratio(1, 3) { self.drawn.random_range(1..8) } else { 1 };
+        for index in (first..=last).take(many) {
+            if self.rotten.insert(index) && self.world.rots(node, index) {
+                self.count("a record that a disk lost");
+                self.tell(&format!("the disk of {node} loses entry {index}"));
+                if is_last {
+                    drop(self.world.group(node).read(index, 1));
+                }
             }
         }
     }

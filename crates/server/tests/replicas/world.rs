@@ -246,6 +246,8 @@ impl World {
                 ring_bytes: 64 << 10,
                 threads: false,
                 keep_damaged: true,
+                // As a broker notes it of what waits for disks.
+                durable: if promise == Ack::Durable { node.synced } else { 0 },
                 clock: node.clock.clone(),
                 policy: Policy::Interval { max_age, max_bytes: 1 << 20 },
                 ..plimsoll_log::Options::default()
@@ -326,12 +328,13 @@ impl World {
     fn recovered(&mut self, id: u64, options: &Options) -> Recovered {
         let open = |disk: &Arc<SimDir>| {
             let recovered = Recovered::open(&(Arc::clone(disk) as Arc<dyn Dir>), options.clone())?;
-            recovered.bear_damage(|| Ok(true)).map(|()| recovered)
+            recovered.bear_damage(|| Ok(true)).map(|_| recovered)
         };
         let node = &self.nodes[&id];
         let has_all = |found: &Recovered| found.recovery().last_index >= node.synced;
         let copy = || Arc::new(node.disk.crash(Crash::Process, 0));
         if !node.rotten.is_empty() && !open(&copy()).is_ok_and(|found| has_all(&found)) {
+            self.net.oracle.count("a start that could not go on with what its disk had lost");
             self.mends(id);
         }
         open(&self.nodes[&id].disk).unwrap()

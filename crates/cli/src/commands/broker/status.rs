@@ -47,7 +47,11 @@ fn said(status: &Status) -> String {
     let Status { version, cluster, dir, acknowledged, connections, .. } = status;
     let bytes: u64 = status.shards.iter().map(|shard| shard.at_risk_bytes).sum();
     let oldest = status.shards.iter().map(|shard| shard.at_risk_ms).max().unwrap_or(0);
+    let is_offline = status.shards.iter().any(|shard| shard.offline.is_some());
     let mut said = match bytes {
+        0 if is_offline => "what a power cut would take now is not known here: every record that this broker knows to be acknowledged \
+                            is durable, and of what is offline others may have acknowledged more\n"
+            .to_owned(),
         0 => {
             "a power cut would take nothing now: every acknowledged record is durable\n".to_owned()
         }
