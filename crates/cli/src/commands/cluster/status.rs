@@ -167,6 +167,13 @@ fn said(rolls: &[Roll]) -> String {
              nothing can be decided of them\n",
             listed(missing)
         ));
+        if rolls.iter().all(|roll| roll.rows.len() <= 1) {
+            said.push(
+                "if they run, this node may have been removed: `plimsoll cluster status --http` with the address of one of them says who is in the \
+                 cluster\n"
+                    .to_owned(),
+            );
+        }
     }
     if !gone.is_empty() {
         said.push(format!(
