@@ -130,10 +130,11 @@ pub(super) fn recover(
     }
 }
 
-/// Up to which entry this node had noted that its log is durable, 0 if it had not. Of the shards that are synced behind their
-/// acknowledgements the run knows more.
+/// Up to which entry this node had noted that its log is durable, 0 if it had not, or the log is another's. A start that was to cut it off, and
+/// ended before it had, knows it still. Of the shards that are synced behind their acknowledgements the run knows more.
 fn noted(root: &dyn Dir, number: u32) -> Result<u64, Failed> {
-    if SHARED.contains(&number) || Stage::read(root, number)?.is_some() {
+    let is_own = matches!(Stage::read(root, number)?, None | Some(Stage::Forgot));
+    if SHARED.contains(&number) || !is_own {
         return Ok(0);
     }
     Ok(known::read(root, number).map_or(0, |(_, durable)| durable))
@@ -182,22 +183,22 @@ fn give_up(
 #[cfg(test)]
 mod tests {
     use plimsoll_log::Ack;
-    use plimsoll_simdisk::SimDir;
+    use plimsoll_simdisk::{Fault, FaultKind, Operation, SimDir};
     use plimsoll_sync::{Access, Crash};
 
     use super::*;
     use crate::cluster::Begin;
     use crate::cluster::trio::{Net, Nothing, damage, start, tell};
 
-    /// Founds a shard of three with some entries; has the founder end, and its disk lose those of its log that are said of the one that it had
-    /// when it was alone, and of the last. Nothing in the log of one that was killed says that all was durable.
-    fn recovered(
+    /// Founds a shard of three with some entries, has the founder end, and its disk lose those of its log that are said of the one that it had
+    /// when it was alone, and of the last. Nothing in the log of one that was killed says that all was durable. The directory, and the last.
+    fn founder(
         entries: u64,
         lose: impl Fn(u64, u64) -> Vec<u64>,
         is_closed: bool,
-    ) -> (Recovered, Option<Lost>, u64, Net) {
-        let net = Net::default();
-        let mut found = None;
+    ) -> (Arc<SimDir>, u64) {
+        let (net, root) = (Net::default(), Arc::new(SimDir::new()));
+        let mut end = 0;
         tell(async {
             let nodes = [1, 2, 3].map(|node| start(node, &net));
             let leader = &nodes[0].group;
@@ -207,19 +208,16 @@ mod tests {
                 leader.add(other, "").await.unwrap();
             }
             leader.set_voters([1, 2, 3]).await.unwrap();
-            let mut last = 0;
             for number in 0..entries {
                 let payload = format!("number {number}").into();
-                last = leader.propose(leadership, payload).await.unwrap().index;
+                end = leader.propose(leadership, payload).await.unwrap().index;
             }
-            nodes[0].reaches(last).await;
+            nodes[0].reaches(end).await;
             let [one, ..] = nodes;
             let killed = Arc::new(one.dir.crash(Crash::Process, 0));
             let closed = one.close(1, &net).await;
             let disk = if is_closed { &closed } else { &killed };
-            lose(alone, last).iter().for_each(|entry| damage(disk, *entry, 30, &[0xa5; 4]));
-
-            let root: Arc<dyn Dir> = Arc::new(SimDir::new());
+            lose(alone, end).iter().for_each(|entry| damage(disk, *entry, 30, &[0xa5; 4]));
             let log = root.create_dir(&layout::shard(0)).unwrap();
             for name in closed.list().unwrap() {
                 // Its terms are kept beside it a moment after that.
@@ -229,43 +227,67 @@ mod tests {
                 file.read_at(&mut bytes, 0).unwrap();
                 log.create(&name, Access::default()).unwrap().write_at(&bytes, 0).unwrap();
             }
-            known::write(&*root, 0, (last + 1, last + 1)).unwrap();
-            let log = plimsoll_log::Options { segment_bytes: 5 << 20, ..Default::default() };
-            let (promise, must_sync) = (Ack::Durable, |_: &[u8]| true);
-            let options =
-                cluster::Options { node: 1, promise, must_sync, start: None, log, crew: None };
-            let (recovered, lost) = recover(&root, 0, &options, 0, None).unwrap();
-            assert_eq!(recovered.recovery().last_index, last);
-            found = Some((recovered, lost, last));
+            known::write(&*root, 0, (end + 1, end + 1)).unwrap();
         });
-        let (recovered, lost, last) = found.unwrap();
-        (recovered, lost, last, net)
+        net.heard().clear();
+        (root, end)
     }
 
-    /// What a replica is once it begins: who votes, and how many entries it goes on without.
-    fn begun(recovered: Recovered, net: &Net) -> (Vec<u64>, u64) {
-        let carrier = Arc::new(net.clone());
-        let begin = Begin { carrier, is_dirty: true, ..Begin::alone() };
-        let group = recovered.start_as(begin, Nothing).unwrap();
-        net.heard().clear();
-        (group.voters(), group.missed())
+    fn recovered(root: &Arc<SimDir>) -> Result<(Recovered, Option<Lost>), Failed> {
+        let log =
+            plimsoll_log::Options { segment_bytes: 5 << 20, threads: false, ..Default::default() };
+        let (promise, must_sync) = (Ack::Durable, |_: &[u8]| true);
+        let options =
+            cluster::Options { node: 1, promise, must_sync, start: None, log, crew: None };
+        recover(&(Arc::clone(root) as Arc<dyn Dir>), 0, &options, 0, None)
+    }
+
+    /// Its last entry is cut off, it goes on without so many others, and knows who votes.
+    fn is_cut_off_at_its_last(root: &Arc<SimDir>, last: u64, missed: u64) {
+        let (recovered, lost) = recovered(root).unwrap();
+        // The shard counts from 1.
+        assert_eq!(lost, Some(Lost::From(last + 1)));
+        assert_eq!((recovered.recovery().last_index, recovered.missed()), (last, missed));
+        tell(async {
+            let begin = Begin { is_dirty: true, ..Begin::alone() };
+            let group = recovered.start_here(begin, Nothing).await.unwrap();
+            assert_eq!((group.voters(), group.is_dirty()), (vec![1, 2, 3], true));
+        });
     }
 
     /// It was cut at the other, from before the others came, and led by itself: of that place nothing had been asked.
     #[test]
     fn a_founder_that_lost_an_entry_and_the_last_is_cut_off_at_the_last() {
-        let (recovered, lost, last, net) = recovered(20, |alone, last| vec![alone, last], true);
-        // The shard counts from 1.
-        assert_eq!(lost, Some(Lost::From(last + 1)));
-        assert_eq!(begun(recovered, &net), (vec![1, 2, 3], 1));
+        let (root, last) = founder(20, |alone, last| vec![alone, last], true);
+        is_cut_off_at_its_last(&root, last, 1);
     }
 
     /// All of it was taken for a write that was not finished, and the broker did not start: what was left did not say who votes (a trial).
     #[test]
     fn a_small_log_of_which_only_the_broker_knows_that_it_was_durable_is_cut_off_at_its_last_entry_only()
      {
-        let (recovered, lost, last, net) = recovered(1, |_, last| vec![0, 1, 2, 3, last], false);
-        assert_eq!(lost, Some(Lost::From(last + 1)));
-        assert_eq!(begun(recovered, &net), (vec![1, 2, 3], 4));
+        let (root, last) = founder(1, |_, last| vec![0, 1, 2, 3, last], false);
+        is_cut_off_at_its_last(&root, last, 4);
+    }
+
+    /// The next start did not know any more what had been durable, cut it at the other, and it led by itself (a review).
+    #[test]
+    fn a_start_that_ended_before_it_cut_a_log_off_is_not_followed_by_one_that_cuts_off_more() {
+        let (root, last) = founder(1, |alone, last| vec![alone, last], false);
+        // Where it is killed in between.
+        let killed = Arc::new(root.crash(Crash::Process, 0));
+        let log = killed.open_dir(&layout::shard(0)).unwrap();
+        keep(&*killed, &*log, 0, false).unwrap();
+        Stage::Forgot.write(&*killed, 0).unwrap();
+        is_cut_off_at_its_last(&killed, last, 1);
+        // And where the disk has no room for the segment that it takes.
+        let full = FaultKind::Fail(std::io::ErrorKind::StorageFull);
+        root.inject(Fault::new(Operation::Allocate, full).sticky());
+        assert!(recovered(&root).is_err());
+        let again = Arc::new(root.crash(Crash::Process, 0));
+        assert_eq!(Stage::read(&*again, 0).unwrap(), Some(Stage::Forgot));
+        is_cut_off_at_its_last(&again, last, 1);
+        // Nor by one that does not know that it is done.
+        is_cut_off_at_its_last(&again, last, 1);
     }
 }

@@ -52,6 +52,8 @@ pub(crate) struct Core {
 
 /// Terms come one behind the other where nobody leads yet.
 const TERMS_KEPT_AFTER: Duration = Duration::from_secs(1);
+/// Where the disk did not take them.
+const TERMS_KEPT_AGAIN_AFTER: Duration = Duration::from_secs(10);
 
 /// How long one whose log is shorter than another's lets that campaign first: some elections.
 const YIELDS: Duration = Duration::from_secs(10);
@@ -264,12 +266,17 @@ async fn keep_terms(storage: Weak<Storage>, changed: Arc<Notify>) {
         changed.notified().await;
         tokio::time::sleep(TERMS_KEPT_AFTER).await;
         let Some(now) = storage.upgrade() else { return };
-        let is_inline = now.is_inline;
-        let save = move || now.keep_terms();
-        if is_inline {
-            save();
-        } else if tokio::task::spawn_blocking(save).await.is_err() {
-            return;
+        let is_kept = match now.is_inline {
+            true => now.keep_terms(),
+            false => match tokio::task::spawn_blocking(move || now.keep_terms()).await {
+                Ok(is_kept) => is_kept,
+                Err(_ended) => return,
+            },
+        };
+        if !is_kept {
+            // There may be room then.
+            changed.notify_one();
+            tokio::time::sleep(TERMS_KEPT_AGAIN_AFTER).await;
         }
     }
 }

@@ -33,7 +33,7 @@ pub(crate) struct Holes {
     all: Vec<Hole>,
     /// Of what is missing, what is known all the same: who votes.
     known: Vec<Entry>,
-    /// From here on the engine goes by an entry that says who votes, and that is missing.
+    /// From here on the engine has read who votes.
     read_from: u64,
     hid_members: AtomicBool,
 }
@@ -71,14 +71,6 @@ impl Holes {
         true
     }
 
-    /// The engine has read this one, which is kept beside the log as the newest that says who votes, if it is in the log, as this says, or
-    /// stands in there: of those before it needs none.
-    pub(crate) fn read_members(&mut self, newest: &Entry, is_in_log: bool) {
-        if is_in_log || self.known.contains(newest) {
-            self.read_from = self.read_from.max(newest.log_id.index + 1);
-        }
-    }
-
     /// How many entries they are.
     pub(crate) fn count(&self) -> u64 {
         self.all.iter().map(|hole| hole.entries.end - hole.entries.start).sum()
@@ -96,17 +88,19 @@ impl Holes {
         })
     }
 
-    /// These were given: whether the engine should have read one that says who votes.
+    /// These were given: whether the engine should have read one that says who votes, or has read another in its place.
     pub(crate) fn see(&self, given: &[Entry]) {
-        let is_known = |index| self.known.iter().any(|entry| entry.log_id.index == index);
-        let was_missing =
-            |index| !is_known(index) && self.all.iter().any(|hole| hole.entries.contains(&index));
-        let says_who_votes = |entry: &Entry| {
+        let was_shown_otherwise = |entry: &Entry| {
             let index = entry.log_id.index;
+            let was_missing = self.all.iter().any(|hole| hole.entries.contains(&index));
+            let shown = self.known.iter().find(|known| known.log_id.index == index);
             let members = matches!(entry.payload, EntryPayload::Membership(_));
-            members && index >= self.read_from && was_missing(index)
+            index >= self.read_from
+                && was_missing
+                && (members || shown.is_some())
+                && shown != Some(entry)
         };
-        if given.iter().any(says_who_votes) {
+        if given.iter().any(was_shown_otherwise) {
             self.hid_members.store(true, Ordering::Relaxed);
         }
     }

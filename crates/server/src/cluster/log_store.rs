@@ -221,7 +221,7 @@ impl RaftLogStorage<Types> for LogStore {
             if !tail.cut_after(last) {
                 return Ok(());
             }
-            self.storage.terms.cut_from(tail.next_index());
+            self.storage.terms.cut_after(tail.last());
             tail.next_index()
         };
         self.storage.must_be_durable.fetch_min(next_index, Relaxed);

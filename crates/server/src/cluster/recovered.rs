@@ -94,6 +94,7 @@ fn see_voters(
     mut see: impl FnMut(u64, bool),
 ) -> Result<Option<(u64, bool)>> {
     let view = View::of(Arc::clone(dir))?;
+    let mut beside = terms::members_beside(&**dir);
     let mut newest = None;
     let mut look = |entry: &Entry| {
         let EntryPayload::Membership(members) = &entry.payload else { return };
@@ -101,7 +102,6 @@ fn see_voters(
         newest = newest.max(Some((entry.log_id.index, has_others)));
         see(entry.log_id.index, has_others);
     };
-    terms::members_beside(&**dir).iter().for_each(&mut look);
     for segment in view.outline()? {
         if segment.state == SegmentState::Stale {
             continue;
@@ -110,13 +110,17 @@ fn see_voters(
             let Dumped::Frame { frame, payload, .. } = dumped else { return Ok(()) };
             let index = from_log(frame.index).filter(|_| frame.kind == Kind::Record);
             let Some(index) = index else { return Ok(()) };
-            record::decode(index, payload).iter().for_each(&mut look);
+            if let Ok(entry) = record::decode(index, payload) {
+                look(&entry);
+                beside.iter_mut().for_each(|kept| kept.hold_against(entry.log_id));
+            }
             Ok::<_, Error>(())
         });
         if let Err(why) = seen {
             tracing::warn!(segment = segment.segment, %why, "a segment of a damaged log cannot be read");
         }
     }
+    beside.iter().filter_map(terms::Beside::is_in_log).for_each(&mut look);
     Ok(newest)
 }
 
@@ -209,11 +213,6 @@ impl Recovered {
                 return Err(why);
             }
             next = end;
-        }
-        if let Some(newest) = storage.terms.newest_members() {
-            let found = storage.look_up(newest.log_id.index);
-            let is_in_log = found.is_ok_and(|found| found.as_ref() == Some(&newest));
-            holes.read_members(&newest, is_in_log);
         }
         Ok(holes)
     }

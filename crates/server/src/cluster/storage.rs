@@ -331,12 +331,14 @@ impl Storage {
         Ok(found)
     }
 
-    /// Keeps in which terms its entries are. Where the disk does not take that, a start may lack it; and a disk that fails has failed.
-    pub(crate) fn keep_terms(&self) {
-        if let Err(why) = self.terms.save() {
-            self.disk.see(&why);
+    /// Keeps in which terms its entries are, and says whether that is done. Where the disk does not take it, a start may lack it; and a disk that
+    /// fails has failed.
+    pub(crate) fn keep_terms(&self) -> bool {
+        let saved = self.terms.save().inspect_err(|why| {
+            self.disk.see(why);
             tracing::debug!(%why, "in which terms the entries of a log are is not kept");
-        }
+        });
+        saved.is_ok()
     }
 
     /// These entries, if all are in memory.

@@ -6,19 +6,24 @@
 //!            0      8  "plimsoTR"
 //!            8      4  version: 1
 //!           12      2  runs of entries of one term: n, at most 256
-//!           14      2  entries that say who votes: m, at most 2
+//!           14      2  entries that say who votes: m, at most 8
 //!           16    16n  of each run: its first entry, as the engine counts; its term, all ones where that is not known
 //!            …      …  of each such entry: its index, 8; bytes of its record, 4; its record, as `record` has it
 //!            …      8  XXH3-64 of all before
 //! ```
 //!
 //! Little-endian. Each run ends where the next begins. The file (`terms`) is made anew at each change ([`crate::whole`]), a while after that:
-//! no append waits for it, so it may lack what came last. It says nothing wrong of what is there for all that, if it is held
-//! against the log: a term has one first entry, whoever has it (Raft's election safety), and what is saved has no gap that it does not name. So what lies between two entries that can
-//! be read is as the file has it, if the file has the term of the second there.
+//! no append waits for it, so it may lack what came last, and have what was cut off since. It says nothing wrong of what is there for all that:
 //!
-//! That it is there no promise needs. A file that is damaged, or that is not there, is made of the log, as far as that can be read.
+//! * a term has one leader, and so one first entry, and two logs that have an entry of one term at one place have the same before it, whoever has them
+//!   (Raft: election safety, log matching). So what the file has before an entry is so in every log that has that entry;
+//! * it is used for what lies before an entry that can be read, from the run of that one's term back;
+//! * runs of different histories have one between them of which no term is known, and nothing is said across that.
+//!
+//! That it is there no promise needs. Where runs are lacking at a start they are looked up in the log, as far as that can be read; entries that
+//! say who votes are not.
 
+use std::cmp::Ordering;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -40,7 +45,8 @@ const MAGIC: [u8; 8] = *b"plimsoTR";
 const VERSION: u32 = 1;
 const HEAD_BYTES: usize = 16;
 const RUNS_MAX: usize = 256;
-const MEMBERS_MAX: usize = 2;
+/// All that say who votes of a small log, most often.
+const MEMBERS_MAX: usize = 8;
 /// An entry that names more nodes than that is not kept.
 const RECORD_BYTES_MAX: usize = 8 << 10;
 const FILE_BYTES_MAX: usize =
@@ -84,11 +90,9 @@ impl Terms {
     ) -> Self {
         let saved = load(&*dir).unwrap_or_default();
         let mut known = saved.clone();
-        known.end_with(last);
         known.begin_behind(purged);
-        if let Some(last) = last {
-            known.complete(purged, last, &look_up);
-        }
+        known.complete(purged, last, &look_up);
+        known.end_with(last);
         let changed = Arc::<Notify>::default();
         changed.notify_one();
         Self { dir, known: Mutex::new(known), saved: Mutex::new(saved), changed }
@@ -100,9 +104,10 @@ impl Terms {
         self.changed.notify_one();
     }
 
-    /// What there was from this entry on is cut off.
-    pub(crate) fn cut_from(&self, next: u64) {
-        lock(&self.known).cut_from(next);
+    /// The log ends with this entry from now on, or has none: what there was behind it is cut off.
+    pub(crate) fn cut_after(&self, last: Option<LogId>) {
+        lock(&self.known).end_with(last);
+        self.changed.notify_one();
     }
 
     /// The terms of entries that cannot be read, before one that can: runs of them, if all are known.
@@ -114,11 +119,6 @@ impl Terms {
     pub(crate) fn members(&self, entries: &Range<u64>, term: u64) -> Vec<Entry> {
         let is_one = |id: LogId| entries.contains(&id.index) && id.leader_id.term == term;
         lock(&self.known).members.iter().filter(|entry| is_one(entry.log_id)).cloned().collect()
-    }
-
-    /// The newest entry that says who votes, of those that are kept.
-    pub(crate) fn newest_members(&self) -> Option<Entry> {
-        lock(&self.known).members.last().cloned()
     }
 
     /// Notified once there is something to save.
@@ -144,9 +144,39 @@ impl Terms {
     }
 }
 
-/// The newest entries that say who votes, as they are kept beside a log that is not open. None where that cannot be read.
-pub(super) fn members_beside(dir: &dyn Dir) -> Vec<Entry> {
-    load(dir).unwrap_or_default().members
+/// An entry that says who votes, as it is kept beside a log that is not open.
+pub(super) struct Beside {
+    entry: Entry,
+    /// The log has entries behind it, and none that it cannot have beside it.
+    fits: Option<bool>,
+}
+
+/// Those of a log. None where that cannot be read.
+pub(super) fn members_beside(dir: &dyn Dir) -> Vec<Beside> {
+    let all = load(dir).unwrap_or_default().members;
+    all.into_iter().map(|entry| Beside { entry, fits: None }).collect()
+}
+
+impl Beside {
+    /// The log has this one.
+    pub(super) fn hold_against(&mut self, other: LogId) {
+        let LogId { leader_id, index } = self.entry.log_id;
+        let (term, others) = (leader_id.term, other.leader_id.term);
+        let fits = match other.index.cmp(&index) {
+            Ordering::Less => others <= term,
+            Ordering::Equal => others == term,
+            Ordering::Greater => others >= term,
+        };
+        // What was kept before the log had it durable a power cut may have taken from that.
+        if !fits || other.index > index {
+            self.fits = Some(fits && self.fits != Some(false));
+        }
+    }
+
+    /// It, if it is in the log by what can be read of that.
+    pub(super) fn is_in_log(&self) -> Option<&Entry> {
+        Some(&self.entry).filter(|_| self.fits == Some(true))
+    }
 }
 
 impl Known {
@@ -169,49 +199,12 @@ impl Known {
         self.runs.drain(..more);
     }
 
-    fn cut_from(&mut self, next: u64) {
-        self.runs.retain(|run| run.first < next);
-        self.members.retain(|entry| entry.log_id.index < next);
-    }
-
-    /// Forgets what is not in a log that ends so.
+    /// Forgets what is not in a log that ends so. Where its last run is not of the term of that, what lies between is not known.
     fn end_with(&mut self, last: Option<LogId>) {
-        self.cut_from(last.map_or(0, |last| last.index + 1));
-        // It was lost, and with it what came behind.
-        let is_in_it = |term: u64| last.is_some_and(|last| term <= last.leader_id.term);
-        self.runs.retain(|run| run.term.is_none_or(is_in_it));
-        self.members.retain(|entry| is_in_it(entry.log_id.leader_id.term));
-    }
-
-    /// Forgets what was let go of, but for in which term that ended.
-    fn begin_behind(&mut self, purged: Option<LogId>) {
-        let Some(purged) = purged else { return };
-        let before = self.runs.partition_point(|run| run.first <= purged.index);
-        self.runs.drain(..before.saturating_sub(1));
-        self.members.retain(|entry| entry.log_id.index > purged.index);
-    }
-
-    /// Has all runs of a log that ends with `last`, if it had not, and the log can be read where they begin. Else they are as they were up
-    /// to where nothing is known.
-    fn complete(
-        &mut self,
-        purged: Option<LogId>,
-        last: LogId,
-        look_up: &impl Fn(u64) -> Option<LogId>,
-    ) {
-        let first = purged.map_or(0, |purged| purged.index + 1);
-        let begins = self.runs.first().is_some_and(|run| run.first <= first);
-        let ends = self.runs.last().is_some_and(|run| run.term == Some(last.leader_id.term));
-        if begins && ends && self.runs.iter().all(|run| run.term.is_some()) {
-            return;
-        }
-        if let Some(runs) = purged.or_else(|| look_up(0)).and_then(|first| {
-            let mut runs = vec![run_from(first)];
-            find_runs(first, last, look_up, &mut runs).then_some(runs)
-        }) {
-            self.runs.clear();
-            runs.into_iter().for_each(|run| self.push(run));
-        } else if !ends {
+        let Some(last) = last else { return *self = Self::default() };
+        let term = last.leader_id.term;
+        self.runs.retain(|run| run.first <= last.index && run.term.is_none_or(|it| it <= term));
+        if self.runs.last().is_none_or(|newest| newest.term != Some(term)) {
             self.runs.retain(|run| run.first < last.index);
             match self.runs.last_mut() {
                 Some(newest) if newest.first + 1 < last.index => {
@@ -223,30 +216,72 @@ impl Known {
             }
             self.push(run_from(last));
         }
+        let runs = std::mem::take(&mut self.runs);
+        self.members.retain(|entry| {
+            let LogId { leader_id, index } = entry.log_id;
+            let found = run_at(&runs, index).and_then(|at| runs[at].term);
+            let fits = found.is_none_or(|found| found == leader_id.term);
+            index <= last.index && leader_id.term <= term && fits
+        });
+        self.runs = runs;
+    }
+
+    /// Forgets what was let go of, but for in which term that ended.
+    fn begin_behind(&mut self, purged: Option<LogId>) {
+        let Some(purged) = purged else { return };
+        let before = self.runs.partition_point(|run| run.first <= purged.index);
+        self.runs.drain(..before.saturating_sub(1));
+        self.members.retain(|entry| entry.log_id.index > purged.index);
+    }
+
+    /// Has all runs of a log, if it had not, and the log can be read where they begin. Else it has what it had.
+    fn complete(
+        &mut self,
+        purged: Option<LogId>,
+        last: Option<LogId>,
+        look_up: &impl Fn(u64) -> Option<LogId>,
+    ) {
+        let Some(last) = last else { return };
+        let first = purged.map_or(0, |purged| purged.index + 1);
+        // More were let go of.
+        let begins =
+            self.runs.len() == RUNS_MAX || self.runs.first().is_some_and(|run| run.first <= first);
+        let ends = self.runs.last().is_some_and(|run| run.term == Some(last.leader_id.term));
+        if begins && ends && self.runs.iter().all(|run| run.term.is_some()) {
+            return;
+        }
+        let Some(first) = purged.or_else(|| look_up(0)) else { return };
+        let mut runs = vec![run_from(first)];
+        if find_runs(first, last, look_up, &mut runs) {
+            self.runs.clear();
+            runs.into_iter().for_each(|run| self.push(run));
+        }
     }
 
     fn of(&self, lost: &Range<u64>, behind: LogId) -> Option<Vec<(Range<u64>, u64)>> {
-        if lost.end != behind.index
-            || self.run_at(behind.index)?.term != Some(behind.leader_id.term)
-        {
-            return None;
+        let is_of =
+            |run: &Run| run.term == Some(behind.leader_id.term) && run.first <= behind.index;
+        let mut at = self.runs.iter().rposition(is_of)?;
+        let (mut found, mut end) = (Vec::new(), lost.end);
+        while end > lost.start {
+            let run = self.runs[at];
+            let first = run.first.max(lost.start);
+            if first < end {
+                found.push((first..end, run.term?));
+                end = first;
+            }
+            if end > lost.start {
+                at = at.checked_sub(1)?;
+            }
         }
-        let mut found = Vec::new();
-        let mut next = lost.start;
-        while next < lost.end {
-            let term = self.run_at(next)?.term?;
-            let ends = self.runs.iter().map(|run| run.first).find(|first| *first > next);
-            let end = ends.unwrap_or(lost.end).min(lost.end);
-            found.push((next..end, term));
-            next = end;
-        }
+        found.reverse();
         Some(found)
     }
+}
 
-    fn run_at(&self, index: u64) -> Option<Run> {
-        let before = self.runs.partition_point(|run| run.first <= index);
-        self.runs.get(before.checked_sub(1)?).copied()
-    }
+/// Which run has this entry.
+fn run_at(runs: &[Run], index: u64) -> Option<usize> {
+    runs.partition_point(|run| run.first <= index).checked_sub(1)
 }
 
 fn run_from(id: LogId) -> Run {
@@ -435,9 +470,14 @@ mod tests {
         let more = log_id(11, 15);
         let terms = Terms::open(Arc::clone(&dir), None, Some(more), |_| None);
         assert_eq!(terms.of(&(3..8), id(8)).unwrap().len(), 2);
-        for lost in [9..13, 10..12, 12..14] {
+        for lost in [9..13, 10..12, 12..14, 9..15] {
             assert_eq!(terms.of(&lost, log_id(11, lost.end)), None, "{lost:?}");
         }
+        assert_eq!(
+            of(&terms, 7..10).as_deref(),
+            Some(&TERMS[7..10]),
+            "what is kept is known still"
+        );
         // And so it is at the next start.
         terms.append(&Entry::new_blank(log_id(12, 16)));
         terms.save().unwrap();
@@ -469,7 +509,7 @@ mod tests {
     #[test]
     fn of_what_was_cut_off_nothing_is_said() {
         let terms = open(&kept(), None, 11);
-        terms.cut_from(4);
+        terms.cut_after(Some(id(3)));
         terms.append(&Entry::new_blank(log_id(10, 4)));
         assert_eq!(terms.of(&(2..4), log_id(10, 4)), Some(vec![(2..3, 1), (3..4, 4)]));
         assert_eq!(terms.members(&(0..12), 5), []);
@@ -480,6 +520,65 @@ mod tests {
         let older = Terms::open(kept(), None, Some(log_id(2, 9)), |_| None);
         assert_eq!(older.of(&(3..8), log_id(2, 8)), None);
         assert_eq!(older.members(&(0..12), 5), []);
+    }
+
+    /// A start that could not look up kept what others had in the places of entries; a cut took away what told it from what the log has, and
+    /// the next entry followed it (a review).
+    #[test]
+    fn a_cut_leaves_between_two_histories_that_nothing_is_known() {
+        let dir: Arc<dyn Dir> = Arc::new(SimDir::new());
+        let terms = Terms::open(Arc::clone(&dir), None, None, |_| None);
+        for (term, index) in [(1, 0), (2, 5)] {
+            terms.append(&Entry::new_blank(log_id(term, index)));
+        }
+        terms.append(&members(3, 8));
+        terms.save().unwrap();
+        drop(terms);
+        // Killed before it was saved that all from 5 on was cut off, and is of term 4.
+        let truth = |index: u64| log_id(if index < 5 { 1 } else { 4 }, index);
+        let terms = Terms::open(Arc::clone(&dir), None, Some(truth(10)), |index| {
+            Some(truth(index)).filter(|_| index != 5)
+        });
+        terms.cut_after(Some(truth(8)));
+        terms.append(&Entry::new_blank(log_id(6, 9)));
+        terms.save().unwrap();
+        drop(terms);
+        let terms = Terms::open(dir, None, Some(log_id(6, 9)), |_| None);
+        for first in 5..9 {
+            let said = terms.of(&(first..9), log_id(6, 9));
+            assert!(said.is_none() || said == Some(vec![(first..9, 4)]), "{first}: {said:?}");
+        }
+    }
+
+    /// One that was cut off took the place of one that is in the log, if only two were kept.
+    #[test]
+    fn who_voted_by_what_was_cut_off_is_not_kept() {
+        let dir: Arc<dyn Dir> = Arc::new(SimDir::new());
+        let terms = Terms::open(Arc::clone(&dir), None, None, |_| None);
+        terms.append(&Entry::new_blank(log_id(1, 0)));
+        terms.append(&members(1, 3));
+        terms.append(&members(3, 8));
+        terms.save().unwrap();
+        drop(terms);
+        let truth = |index: u64| log_id(if index < 5 { 1 } else { 4 }, index);
+        let terms = Terms::open(dir, None, Some(truth(10)), |index| Some(truth(index)));
+        terms.append(&members(4, 11));
+        assert_eq!(lock(&terms.known).members, [members(1, 3), members(4, 11)]);
+    }
+
+    /// A founder that lost its first entry with others in a power cut, and something before it, leads by itself: nobody else has anything.
+    #[test]
+    fn who_voted_beside_a_log_counts_only_where_the_log_has_more_and_nothing_else_in_its_place() {
+        let is_in = |others: &[(u64, u64)]| {
+            let mut beside = Beside { entry: members(4, 6), fits: None };
+            others.iter().for_each(|(term, index)| beside.hold_against(log_id(*term, *index)));
+            beside.is_in_log().is_some()
+        };
+        assert!(is_in(&[(1, 0), (4, 5), (4, 7)]) && is_in(&[(9, 8), (4, 6)]));
+        for others in [&[][..], &[(4, 5)], &[(4, 7), (5, 6)], &[(5, 5), (5, 7)], &[(3, 7), (4, 8)]]
+        {
+            assert!(!is_in(others), "{others:?}");
+        }
     }
 
     #[test]
