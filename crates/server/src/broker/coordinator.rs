@@ -18,6 +18,7 @@ use plimsoll_sync::Dir;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, MissedTickBehavior};
 
+use super::acked::{Acked, testimony};
 use super::anew;
 use super::company::Company;
 use super::damaged::{Lost, recover};
@@ -135,6 +136,7 @@ impl Coordinator {
         room: &Arc<Room>,
         company: &Arc<Company>,
         settings: Settings,
+        acked: Option<Arc<Acked>>,
         clock: fn() -> u64,
     ) -> Result<Self, Failed> {
         let failed = |why| Failed::Shard { number: NUMBER, why };
@@ -148,7 +150,7 @@ impl Coordinator {
                 promise: Ack::Durable,
                 must_sync: |_| true,
                 start,
-                log: small_log(),
+                log: small_log(acked.as_deref()),
                 crew: Some(Arc::clone(crew)),
             };
             let (recovered, lost) = recover(dir, NUMBER, &options, 0, covered)?;
@@ -160,7 +162,7 @@ impl Coordinator {
         let applied_bytes = Arc::<AtomicU64>::default();
         let keeper = Arc::new(Keeper::new(dir, NUMBER, Arc::clone(&applied_bytes), None));
         let stores = Stores { store: Arc::clone(&store), applied_bytes };
-        let begin = company.begin(NUMBER, lost.is_some(), None);
+        let begin = company.begin(NUMBER, lost.is_some(), testimony(acked));
         let begin = if lost == Some(Lost::All) { begin.anew() } else { begin };
         let group = recovered.start_as(begin, stores).map_err(failed)?;
         if let Some(covered) = covered {

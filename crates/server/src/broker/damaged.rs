@@ -98,7 +98,10 @@ pub(super) fn recover(
     let node = options.node;
     let others_have_it = |lost: u64| cluster::others_vote(&dir, start, node, lost).map_err(failed);
     // To the log what it has lost where nothing in it says that it was durable looks like a write that was not finished.
-    let noted = noted(&**root, number)?;
+    let noted = match noted(&**root, number)? {
+        None => 0,
+        Some(noted) => noted.max(options.log.durable),
+    };
     options.log.durable = noted;
     let mut cut = None;
     loop {
@@ -130,14 +133,14 @@ pub(super) fn recover(
     }
 }
 
-/// Up to which entry this node had noted that its log is durable, 0 if it had not, or the log is another's. A start that was to cut it off, and
-/// ended before it had, knows it still. Of the shards that are synced behind their acknowledgements the run knows more.
-fn noted(root: &dyn Dir, number: u32) -> Result<u64, Failed> {
+/// Up to which entry this node had noted that its log is durable; none where that is not of this log, as another gave it. A start that was to
+/// cut it off, and ended before it had, knows it still. Of the shards that are synced behind their acknowledgements the run knows more.
+fn noted(root: &dyn Dir, number: u32) -> Result<Option<u64>, Failed> {
     let is_own = matches!(Stage::read(root, number)?, None | Some(Stage::Forgot));
     if SHARED.contains(&number) || !is_own {
-        return Ok(0);
+        return Ok(None);
     }
-    Ok(known::read(root, number).map_or(0, |(_, durable)| durable))
+    Ok(Some(known::read(root, number).map_or(0, |(_, durable)| durable)))
 }
 
 /// What is found of a log. What is damaged was let go of, or is borne.

@@ -53,6 +53,7 @@
 //! | `controller.rs`, `desk.rs` | what other nodes ask the controller for, drawn; and how it does that |
 //! | `agreed.rs` | what becomes of a change, and why one is refused |
 //! | `intended.rs` | what control intends, and having it done in a shard of records by whoever leads that |
+//! | `acked.rs` | up to where the entries of a shard were durable and acknowledged, in memory that outlives the process |
 //! | `damaged.rs` | what a disk has lost of a log is met at the start, and cut off |
 //! | `kept.rs` | what was there of it then, for as long as it may be needed |
 //! | `anew.rs` | a shard of which nothing can be used begins with nothing, and is given all of it |
@@ -75,6 +76,7 @@
 //! Tasks that belong to a shard run on the runtime of its engine: an entry that nobody waits for a
 //! disk for costs no wake-up of a thread. What waits for a disk runs elsewhere.
 
+mod acked;
 mod agreed;
 mod ailing;
 mod anew;

@@ -12,6 +12,7 @@ use plimsoll_sync::{Dir, Lock, OsDir};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
+use super::acked::{Acked, testimony};
 use super::ailing;
 use super::chores::{greet, note_durable, rest, trust_once_clean, voting};
 use super::company::{Company, Witnessed, listen, node_of};
@@ -148,6 +149,7 @@ struct Place<'a> {
     decided: Decisions,
     /// Shards of which it cannot be read how far they were durable: before anything is noted anew.
     unread: Vec<u32>,
+    acked: BTreeMap<u32, Arc<Acked>>,
     lock: Lock,
 }
 
@@ -190,6 +192,10 @@ impl<'a> Place<'a> {
         let decided = Decisions::read(dir)?;
         let unread = SHARDS.into_iter().filter(|number| known::is_unreadable(&**dir, *number));
         let unread = unread.collect();
+        let acked = match (seat, &memory) {
+            (Some(_), Some(memory)) => acked(&**dir, memory, &decided)?,
+            _ => BTreeMap::new(),
+        };
         let in_doubt = doubts.keys().copied().filter(|number| !decided.lifts(*number));
         let company = Company::new(seat, founds, in_doubt.collect());
         let ring_bytes = ring_left(memory.as_ref()).unwrap_or(options.ring_bytes);
@@ -212,6 +218,7 @@ impl<'a> Place<'a> {
             given,
             decided,
             unread,
+            acked,
             lock,
         })
     }
@@ -220,6 +227,11 @@ impl<'a> Place<'a> {
     fn in_doubt(&self) -> impl Iterator<Item = (u32, &'static str)> {
         let doubts = self.doubts.iter().map(|(number, why)| (*number, *why));
         doubts.filter(|(number, _)| !self.decided.lifts(*number))
+    }
+
+    /// What memory knows of a shard whose entries are durable before they are acknowledged.
+    fn acked(&self, number: u32) -> Option<Arc<Acked>> {
+        self.acked.get(&number).cloned()
     }
 
     /// Finds a shard of records, and has it go on as was decided.
@@ -234,7 +246,9 @@ impl<'a> Place<'a> {
         let held = (company.node(), options.tail_bytes);
         let forgets = |number| forget(self.memory.as_ref(), number);
         let mut found = if number == DURABLE {
+            let durable = self.acked(DURABLE).map_or(0, |acked| acked.last());
             let log = options.log(Ring::Memory, Policy::everysec());
+            let log = plimsoll_log::Options { durable, ..log };
             Found::open(dir, number, forgets, Ack::Durable, &log, Some(&self.crew), held)?
         } else {
             let log = options.log(ring, options.flush);
@@ -256,7 +270,7 @@ impl<'a> Place<'a> {
         let damaged: BTreeMap<u32, Lost> =
             all.filter_map(|found| Some((found.number(), found.lost()?))).collect();
         let begins = (damaged.contains_key(&DURABLE), decided.yields(DURABLE));
-        let durable = durable.begin(dir, company, begins, None)?;
+        let durable = durable.begin(dir, company, begins, testimony(self.acked(DURABLE)))?;
         let mut ends = Ends::new();
         for found in &shared {
             let last = found.last_index(durable.runtime())?;
@@ -325,6 +339,22 @@ impl<'a> Place<'a> {
         let (run, verdict) = Run::begin_beside(start, ends, &known)?;
         Ok((Arc::new(run), verdict))
     }
+}
+
+/// What memory knows of shards whose entries are durable before they are acknowledged. Of one that was given, or goes on after a loss, what
+/// was acknowledged before says nothing.
+fn acked(
+    dir: &dyn Dir,
+    memory: &OsDir,
+    decided: &Decisions,
+) -> Result<BTreeMap<u32, Arc<Acked>>, Failed> {
+    let mut all = BTreeMap::new();
+    for number in [CONTROL, GROUPS, DURABLE] {
+        let is_own = matches!(Stage::read(dir, number)?, None | Some(Stage::Forgot));
+        let is_forgotten = !is_own || decided.of(number).is_some();
+        all.extend(Acked::open(memory, number, is_forgotten).map(|acked| (number, acked)));
+    }
+    Ok(all)
 }
 
 /// What the last run has left.
@@ -416,7 +446,7 @@ impl Serving {
         let Place { dir, options, promise, crew, company, .. } = place;
         let is_alone = records.iter().all(Opened::is_alone);
         let room = Arc::new(Room::new(dir, options.reserve_bytes));
-        let control = Control::open(dir, crew, company)?;
+        let control = Control::open(dir, crew, company, place.acked(CONTROL))?;
         past.damaged.extend(control.lost.map(|lost| (CONTROL, lost)));
         let intended = Arc::clone(&control.intended);
         let replicas = records.iter().map(|shard| (shard.number(), shard.replica()));
@@ -440,7 +470,8 @@ impl Serving {
         let watching = Task::spawn(runtime, Arc::clone(&room).watch());
         let resting = rest(Arc::clone(dir), Arc::downgrade(&topics), Arc::clone(&past.run), now);
         let resting = Task::spawn(runtime, resting);
-        let groups = Coordinator::open(dir, crew, &room, company, options.groups.clone(), now)?;
+        let (settings, acked) = (options.groups.clone(), place.acked(GROUPS));
+        let groups = Coordinator::open(dir, crew, &room, company, settings, acked, now)?;
         let groups = Arc::new(groups);
         past.damaged.extend(groups.lost.map(|lost| (GROUPS, lost)));
         // While others are taken in they are in some groups, and not in others: whoever leads knows what is intended.

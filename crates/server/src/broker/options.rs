@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use plimsoll_log::{Policy, Ring};
 
+use super::acked::Acked;
 use crate::groups;
 
 /// What a node is opened with. The defaults are right for most.
@@ -86,6 +87,9 @@ pub struct Seat {
     pub rack: Option<String>,
 }
 
+/// Bytes of the ring of a shard that has little to say.
+pub(super) const SMALL_RING_BYTES: u64 = 8 << 20;
+
 impl Options {
     /// The log of a shard of records.
     pub(super) fn log(&self, ring: Ring, policy: Policy) -> plimsoll_log::Options {
@@ -110,8 +114,13 @@ impl Options {
 }
 
 /// The log of a shard that has little to say.
-pub(super) fn small_log() -> plimsoll_log::Options {
-    plimsoll_log::Options { ring_bytes: 8 << 20, ..plimsoll_log::Options::default() }
+pub(super) fn small_log(acked: Option<&Acked>) -> plimsoll_log::Options {
+    let durable = acked.map_or(0, Acked::last);
+    plimsoll_log::Options {
+        ring_bytes: SMALL_RING_BYTES,
+        durable,
+        ..plimsoll_log::Options::default()
+    }
 }
 
 /// What an acknowledgement survives.

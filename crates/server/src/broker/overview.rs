@@ -14,7 +14,7 @@ use super::leadership::{Leader, why_failed};
 use super::throttle::UNSETTLED_MAX;
 
 use super::node::Node;
-use super::options::{Promise, small_log};
+use super::options::{Promise, SMALL_RING_BYTES};
 use super::stays::Whereabouts;
 use crate::cluster::{Apply, Group};
 use crate::control::{FlushClass, SETTINGS, TopicSettings};
@@ -199,7 +199,7 @@ impl Node {
     /// All shards, by their numbers.
     #[must_use]
     pub fn shards(&self) -> Vec<ShardOverview> {
-        let small = small_log().ring_bytes;
+        let small = SMALL_RING_BYTES;
         let mut shards = vec![
             self.of_group(CONTROL, "topics", self.topics.group(), self.controller(), small),
             self.of_group(GROUPS, "groups", &self.groups.group, self.coordinator(), small),

@@ -13,6 +13,7 @@ use plimsoll_sync::Dir;
 use tokio::sync::{Mutex, watch};
 use tokio::time::{sleep, timeout};
 
+use super::acked::{Acked, testimony};
 use super::agreed::{Agreed, PRODUCERS, Refused};
 use super::anew;
 use super::company::Company;
@@ -92,6 +93,7 @@ impl Control {
         dir: &Arc<dyn Dir>,
         crew: &Arc<Crew>,
         company: &Arc<Company>,
+        acked: Option<Arc<Acked>>,
     ) -> Result<Self, Failed> {
         let failed = |why| Failed::Shard { number: NUMBER, why };
         dir.create_dir(&layout::shard(NUMBER)).map_err(Failed::Directory)?;
@@ -100,7 +102,7 @@ impl Control {
             promise: Ack::Durable,
             must_sync: |_| true,
             start: None,
-            log: small_log(),
+            log: small_log(acked.as_deref()),
             crew: Some(Arc::clone(crew)),
         };
         let intended = Arc::<Intended>::default();
@@ -110,7 +112,7 @@ impl Control {
             Ok((recovered, if is_anew { Some(Lost::All) } else { lost }))
         };
         let (recovered, lost) = anew::opened(dir, NUMBER, company.node(), |_| Ok(()), found)?;
-        let begin = company.begin(NUMBER, lost.is_some(), None);
+        let begin = company.begin(NUMBER, lost.is_some(), testimony(acked));
         let begin = if lost == Some(Lost::All) { begin.emptied() } else { begin };
         let group = recovered.start_as(begin, intentions).map_err(failed)?;
         company.admit(NUMBER, &group);

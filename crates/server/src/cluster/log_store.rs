@@ -120,8 +120,7 @@ impl LogStore {
             _ if self.storage.onlookers.may_be_there() => Ack::Durable,
             _ => self.storage.promise,
         };
-        let testimony =
-            self.storage.testimony.get().filter(|_| self.storage.promise != Ack::Durable);
+        let testimony = self.storage.testimony.get();
         let disk = Arc::clone(&self.storage.disk);
         let told = Told { callback, testimony: testimony.cloned(), log_index, disk };
         if level == Ack::Buffered {
