@@ -16,11 +16,16 @@
 //! records later only how far it was durable, and `known-N` is ten seconds old: what is damaged behind that looks like a write that was not
 //! finished, and whole records behind it would go with it. A bound from below: one that is lost, or cannot be written, is taken for 0, or stays.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use plimsoll_sync::{Dir, File, OsDir, SyncMethod};
 use twox_hash::XxHash3_64;
 
+use super::decided::Decisions;
+use super::error::Failed;
+use super::layout::{CONTROL, DURABLE, GROUPS};
+use super::seeded::Stage;
 use crate::cluster::Testimony;
 
 const MAGIC: [u8; 8] = *b"PLIMACKD";
@@ -81,6 +86,22 @@ impl Testimony for Acked {
         self.change(|last| last.min(from));
         Ok(())
     }
+}
+
+/// What memory knows of shards whose entries are durable before they are acknowledged. Of one that was given, or goes on after a loss, what
+/// was acknowledged before says nothing.
+pub(super) fn all(
+    dir: &dyn Dir,
+    memory: &OsDir,
+    decided: &Decisions,
+) -> Result<BTreeMap<u32, Arc<Acked>>, Failed> {
+    let mut all = BTreeMap::new();
+    for number in [CONTROL, GROUPS, DURABLE] {
+        let is_own = matches!(Stage::read(dir, number)?, None | Some(Stage::Forgot));
+        let is_forgotten = !is_own || decided.of(number).is_some();
+        all.extend(Acked::open(memory, number, is_forgotten).map(|acked| (number, acked)));
+    }
+    Ok(all)
 }
 
 /// What its replica is to have know what it acknowledges.

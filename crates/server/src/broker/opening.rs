@@ -12,7 +12,7 @@ use plimsoll_sync::{Dir, Lock, OsDir};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-use super::acked::{Acked, testimony};
+use super::acked::{self, Acked, testimony};
 use super::ailing;
 use super::chores::{greet, note_durable, rest, trust_once_clean, voting};
 use super::company::{Company, Witnessed, listen, node_of};
@@ -193,7 +193,7 @@ impl<'a> Place<'a> {
         let unread = SHARDS.into_iter().filter(|number| known::is_unreadable(&**dir, *number));
         let unread = unread.collect();
         let acked = match (seat, &memory) {
-            (Some(_), Some(memory)) => acked(&**dir, memory, &decided)?,
+            (Some(_), Some(memory)) => acked::all(&**dir, memory, &decided)?,
             _ => BTreeMap::new(),
         };
         let in_doubt = doubts.keys().copied().filter(|number| !decided.lifts(*number));
@@ -339,22 +339,6 @@ impl<'a> Place<'a> {
         let (run, verdict) = Run::begin_beside(start, ends, &known)?;
         Ok((Arc::new(run), verdict))
     }
-}
-
-/// What memory knows of shards whose entries are durable before they are acknowledged. Of one that was given, or goes on after a loss, what
-/// was acknowledged before says nothing.
-fn acked(
-    dir: &dyn Dir,
-    memory: &OsDir,
-    decided: &Decisions,
-) -> Result<BTreeMap<u32, Arc<Acked>>, Failed> {
-    let mut all = BTreeMap::new();
-    for number in [CONTROL, GROUPS, DURABLE] {
-        let is_own = matches!(Stage::read(dir, number)?, None | Some(Stage::Forgot));
-        let is_forgotten = !is_own || decided.of(number).is_some();
-        all.extend(Acked::open(memory, number, is_forgotten).map(|acked| (number, acked)));
-    }
-    Ok(all)
 }
 
 /// What the last run has left.

@@ -45,7 +45,7 @@ pub(crate) struct Storage {
     /// What is known beside the log of what cannot be.
     pub(crate) terms: Terms,
     pub(crate) disk: Arc<Disk>,
-    /// Who keeps what is acknowledged before it is durable.
+    /// Who keeps how far it is acknowledged.
     pub(crate) testimony: OnceLock<Arc<dyn Testimony>>,
     /// No other thread works for the log: what waits for the disk does so here.
     pub(crate) is_inline: bool,
