@@ -94,8 +94,8 @@ pub struct Options {
     /// Open although durable records are lost: cut the log before the first of them. Whoever sets
     /// this has looked at `plimsoll log verify`.
     pub accept_loss: bool,
-    /// Open although durable records are damaged, if the segment's head can be read and behind them a durable record, or the first that is not: they
-    /// are kept as they are, readers meet them, and whoever has them elsewhere puts them back ([`crate::Log::heal`]). Where the log cannot be
+    /// Open although durable records are damaged, if the segment's head can be read and behind them a durable record, or the first that is not, or another segment:
+    /// they are kept as they are, readers meet them, and whoever has them elsewhere puts them back ([`crate::Log::heal`]). Where the log cannot be
     /// opened so it is an error that names where, or is cut there with [`Options::accept_loss`].
     pub keep_damaged: bool,
     /// Records up to this one were durable, as the caller knows from elsewhere: where one of them cannot be read it is lost, and not a write that was

@@ -2,19 +2,8 @@
 
 use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, chown, symlink};
-use std::process::{Child, Command};
 
 use crate::common::{CARELESS, CHECK, mounts, output, plimsoll, recording, text};
-
-/// Writes until it is dropped, also by a test that fails.
-struct Writer(Child);
-
-impl Drop for Writer {
-    fn drop(&mut self) {
-        self.0.kill().unwrap();
-        self.0.wait().unwrap();
-    }
-}
 
 #[test]
 fn what_setup_makes_survives_every_cut_though_nobody_synced_it() {
@@ -128,15 +117,19 @@ fn a_directory_that_cannot_be_copied_whole_is_an_error() {
     refused(&["--from", path, "--size", "16MiB"], "--size makes a larger disk");
     refused(&["--from", &format!("{path}/large")], "not a directory");
     refused(&["--from", &format!("{path}/none")], "none");
-    // Somebody works there.
-    let log = from.join("log");
-    let script = format!("while true; do echo x >> {}; done", log.display());
-    let writer = Command::new("/bin/sh").args(["-c", &script]).spawn().unwrap();
-    let writer = Writer(writer);
-    while !log.exists() {
-        std::thread::park_timeout(std::time::Duration::from_millis(5));
-    }
-    refused(&["--from", path], "changed while it was copied");
-    drop(writer);
-    assert!(plimsoll(&["disk", "run", "--from", path, "--", "true"]).status().unwrap().success());
+    // Somebody works there, as long as it is copied and whoever runs first.
+    let tools = dir.path().join("tools");
+    fs::create_dir(&tools).unwrap();
+    fs::write(from.join("log"), "x\n").unwrap();
+    let cp = format!("#!/bin/sh\n/bin/cp \"$@\" && echo x >> {path}/log\n");
+    fs::write(tools.join("cp"), cp).unwrap();
+    fs::set_permissions(tools.join("cp"), fs::Permissions::from_mode(0o755)).unwrap();
+    let mut search = tools.into_os_string();
+    search.push(":");
+    search.push(std::env::var_os("PATH").unwrap());
+    let args = ["disk", "run", "--from", path, "--", "true"];
+    let failed = plimsoll(&args).env("PATH", search).output().unwrap();
+    assert_eq!(failed.status.code(), Some(2), "{}", text(&failed));
+    assert!(text(&failed).contains("log changed while it was copied"), "{}", text(&failed));
+    assert!(plimsoll(&args).status().unwrap().success());
 }

@@ -105,7 +105,8 @@ pub(crate) fn scan(file: Arc<dyn File>, header: Header, link: Link, until: u64) 
     scan_on(&mut Cursor::new(file, header), scanned, header, link, until)
 }
 
-/// The same, and passes over what is damaged of the records up to `durable`, if one behind that can be read.
+/// The same, and passes over what is damaged of the records up to `durable`, if one behind that can be read or
+/// begins the next segment.
 pub(crate) fn scan_around(
     file: Arc<dyn File>,
     header: Header,
@@ -134,10 +135,12 @@ pub(crate) fn scan_around(
             }
             _ => {
                 let missing = scanned.last_index + 1;
-                let Some(behind) = record_behind(&mut cursor, missing..=durable + 1)? else {
-                    break;
+                let last = match record_behind(&mut cursor, missing..=durable + 1)? {
+                    Some(behind) => behind - 1,
+                    None if durable == until => until,
+                    None => break,
                 };
-                scanned.reaches(behind - 1, cursor.at());
+                scanned.reaches(last, cursor.at());
                 // It is not written on.
                 scanned.more_behind = true;
             }

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use plimsoll_log::{Dumped, Error, Kind, Log, Options, SegmentState, View};
+use plimsoll_log::{Ack, Dumped, Error, Kind, Log, Options, SegmentState, View};
 use plimsoll_simdisk::{Fault, FaultKind, Moment, Operation, SimDir};
 use plimsoll_sync::{Access, Crash, Dir};
 
@@ -461,4 +461,41 @@ fn records_that_somebody_else_knows_to_be_durable_are_lost_and_not_unfinished() 
     let empty = || Arc::new(SimDir::new()) as Arc<dyn Dir>;
     let Err(Error::Corrupt(lost)) = open(empty(), LAST, true) else { panic!() };
     assert_eq!(lost.records, 1..=LAST);
+}
+
+/// The log ended there, with a whole segment behind it: the hunt for what can be read went no further than its own (a trial).
+#[test]
+fn the_last_records_of_a_segment_that_another_follows_are_kept_though_they_are_damaged() {
+    let written = Arc::new(SimDir::new());
+    let (log, _) = Log::open_in(Arc::clone(&written) as Arc<dyn Dir>, driven()).unwrap();
+    append_to(&log, LAST - 1);
+    // Nothing in it says that this is durable, nor what the one before the last ends with.
+    log.append_with(&payload(LAST), Ack::Written).unwrap();
+    let segments = View::of(Arc::clone(&written) as Arc<dyn Dir>).unwrap().outline().unwrap();
+    let [.., name, next] = &names(&*written, ".seg")[..] else { panic!() };
+    let last = segments.last().unwrap().first_index - 1;
+    assert!(next.contains(&(last + 1).to_string()));
+    // Its last byte, its head, and all from the one before it on.
+    let (before, place) = (place_of(&written, last - 1), place_of(&written, last));
+    for (from, bytes, first) in [(place + 30, 1, last), (place, 1, last), (before, 4096, last - 1)]
+    {
+        let dir = Arc::new(written.crash(Crash::Process, 0));
+        flip(&dir, name, from);
+        overwrite(&dir, name, from + 1, &vec![0xa5; bytes - 1]);
+        let open = |keep_damaged| {
+            let options = Options { durable: LAST, keep_damaged, ..driven() };
+            Log::open_in(Arc::clone(&dir) as Arc<dyn Dir>, options)
+        };
+        let Err(Error::Corrupt(lost)) = open(false) else { panic!("{from}") };
+        assert_eq!(*lost.records.start(), first);
+        let (log, kept) = open(true).unwrap();
+        assert_eq!((kept.last_index, kept.lost, kept.torn_tail), (LAST, None, None));
+        assert_eq!(log.find_damage(last).unwrap(), [first..=last]);
+        heal(&log, last).unwrap();
+        expect(&log, 1, LAST);
+        log.close().unwrap();
+        let (log, recovery) = open(false).unwrap();
+        assert!(recovery.clean);
+        expect(&log, 1, LAST);
+    }
 }
