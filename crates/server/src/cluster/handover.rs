@@ -4,8 +4,10 @@
 //! one crashes at that moment, and a third lacks an entry, nobody could be elected. So the leader stays what it is
 //! until the other's vote has come, and goes on in its term where none does.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
+use futures_util::stream::{FuturesUnordered, StreamExt};
 use openraft::RaftState;
 use openraft::async_runtime::WatchReceiver;
 use openraft::raft::TransferLeaderRequest;
@@ -15,6 +17,7 @@ use super::apply::Apply;
 use super::error::{Error, Result};
 use super::group::Group;
 use super::message::{Answer, AskDurable, Request};
+use super::quorum;
 use super::state::Leadership;
 use super::types::{LogId, Types};
 
@@ -46,9 +49,7 @@ impl<S: Apply> Group<S> {
         }
         let handed = async {
             // Before anybody is kept waiting.
-            if !self.would_vote(to).await {
-                return Err(not_taken("it is away, or may have forgotten what it acknowledged"));
-            }
+            self.would_be_elected(to).await.map_err(not_taken)?;
             let _hands = self.handing.hands(term);
             let last = self.last().await?;
             let applied = self.until_applied(led, last);
@@ -59,6 +60,8 @@ impl<S: Apply> Group<S> {
                 applied.await?;
             }
             self.until_matched(to, last).await?;
+            // Meanwhile others may have gone, and came back in doubt.
+            self.would_be_elected(to).await.map_err(not_taken)?;
             let request = Request::TakeOver(TransferLeaderRequest::new(own, to, last));
             let taken = self.network.ask(to, &request).await;
             taken.map_err(|why| not_taken(&why.to_string()))?;
@@ -128,8 +131,36 @@ impl<S: Apply> Group<S> {
         last.map_err(|why| Error::Stopped { why: why.to_string() })
     }
 
+    /// Whether the replica of a node would vote, and with it so many that they are a quorum; if not, why not.
+    async fn would_be_elected(&self, to: u64) -> std::result::Result<(), &'static str> {
+        let others = self.voters().into_iter().filter(|voter| *voter != self.node);
+        let asked = others.map(|voter| async move { (voter, self.would_vote(voter).await) });
+        let mut asked: FuturesUnordered<_> = asked.collect();
+        let mut voting = BTreeSet::from([self.node]);
+        while let Some((voter, would)) = asked.next().await {
+            if would {
+                voting.insert(voter);
+            } else if voter == to {
+                return Err("it is away, or may have forgotten what it acknowledged");
+            }
+            // One that is damaged may lead nothing on, and loses nothing by it.
+            if voting.contains(&to) && (self.is_damaged() || self.is_quorum(&voting)) {
+                return Ok(());
+            }
+        }
+        Err(
+            "too few of the others are there and know that they forgot nothing: it would not be elected",
+        )
+    }
+
+    fn is_quorum(&self, these: &BTreeSet<u64>) -> bool {
+        let metrics = self.engine.metrics();
+        let now = metrics.borrow_watched();
+        quorum::is_one(now.membership_config.membership().get_joint_config(), these)
+    }
+
     /// Whether the replica of a node is there, follows this one, and votes.
-    pub async fn would_vote(&self, node: u64) -> bool {
+    async fn would_vote(&self, node: u64) -> bool {
         let metrics = self.engine.metrics();
         let vote = metrics.borrow_watched().vote;
         let Some(last) = self.storage.tail().last() else { return false };

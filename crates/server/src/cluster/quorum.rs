@@ -1,4 +1,4 @@
-//! D: up to where a quorum has the log on its disks; and up to where so many voters have it. Pure.
+//! D: up to where a quorum has the log on its disks; up to where so many voters have it; and whether some are a quorum. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,6 +15,11 @@ pub(crate) fn copied(
     copies: usize,
 ) -> Option<u64> {
     least(voters, matched, |_| copies.saturating_sub(1))
+}
+
+/// Whether these are a majority of each set of voters.
+pub(crate) fn is_one(voters: &[BTreeSet<u64>], these: &BTreeSet<u64>) -> bool {
+    voters.iter().all(|set| set.intersection(these).count() > set.len() / 2)
 }
 
 /// The least over all sets of what so many others of the set have more than.
@@ -50,6 +55,15 @@ mod tests {
         let four = [BTreeSet::from([1, 2, 3, 4])];
         assert_eq!(durable(&four, &reports(&[(1, 5), (2, 5)])), None, "two of four are none");
         assert_eq!(durable(&[], &BTreeMap::new()), None);
+    }
+
+    #[test]
+    fn a_quorum_is_a_majority_of_every_set() {
+        let joint = [BTreeSet::from([1, 2, 3]), BTreeSet::from([3, 4, 5, 6])];
+        assert!(is_one(&joint[..1], &BTreeSet::from([1, 3])));
+        assert!(!is_one(&joint[..1], &BTreeSet::from([1, 4, 5])), "who does not vote");
+        assert!(!is_one(&joint, &BTreeSet::from([1, 3, 4])), "two of four are none");
+        assert!(is_one(&joint, &BTreeSet::from([1, 3, 4, 5])));
     }
 
     #[test]
