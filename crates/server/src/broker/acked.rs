@@ -13,7 +13,7 @@
 //! Little-endian; one write(2), never synced, within a page: a process that is killed leaves it as it was or as it is to be.
 //!
 //! Of shards whose entries are durable before they are acknowledged, and where others may have what this disk loses. A log says itself some
-//! records later only how far it was durable, and `known-N` is ten seconds old: what is damaged behind that looks like a write that was not
+//! records later only how far it was durable, and `known-N` is a second old: what is damaged behind that looks like a write that was not
 //! finished, and whole records behind it would go with it. A bound from below: one that is lost, or cannot be written, is taken for 0, or stays.
 
 use std::collections::BTreeMap;

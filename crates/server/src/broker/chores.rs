@@ -20,6 +20,8 @@ use crate::run::{Ends, Run};
 
 /// How often it is looked whether nobody asks.
 const QUIET: Duration = Duration::from_secs(10);
+/// So often it is noted how far a shard is durable whose entries are so before they are acknowledged: what its disk loses behind that is not missed.
+const NOTED: Duration = Duration::from_secs(1);
 
 /// What a node asks of the group of any shard, whatever it agrees on.
 pub(super) trait Voting {
@@ -110,7 +112,7 @@ pub(super) async fn note_durable(
 ) {
     let mut known = known::read(&*root, number).unwrap_or_default();
     loop {
-        tokio::time::sleep(QUIET).await;
+        tokio::time::sleep(NOTED).await;
         let Some(Outline { committed, durable, synced, .. }) = look() else { return };
         // What others have, and this node has not yet, is nothing that its disk can lose.
         let now = known::raised(known, (committed.min(synced), durable.min(synced)));

@@ -212,9 +212,8 @@ impl Company {
         let carrier = Arc::new(Line { number, company: Arc::clone(self) });
         let is_dirty = is_dirty || self.in_doubt.contains(&number);
         let may_be_lost = !self.founds;
-        let (founds, yields) = (self.founds, false);
-        let is_anew = false;
-        Begin { number, carrier, founds, is_dirty, may_be_lost, is_anew, yields, testimony }
+        let (founds, is_anew, least) = (self.founds, false, (0, 0));
+        Begin { number, carrier, founds, is_dirty, may_be_lost, is_anew, least, testimony }
     }
 
     /// From here on the shard's replica answers others.

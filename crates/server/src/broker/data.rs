@@ -196,13 +196,13 @@ impl Found {
         self,
         root: &Arc<dyn Dir>,
         company: &Arc<Company>,
-        (is_dirty, yields): (bool, bool),
+        (is_dirty, least): (bool, (u64, u64)),
         testimony: Option<Arc<dyn Testimony>>,
     ) -> Result<Opened, Failed> {
         let Self { number, recovered, state, covered, shelf, tail_bytes, decided, lost } = self;
         let failed = |why| Failed::Shard { number, why };
         let replica = Arc::new(Replica::new(state, tail_bytes, shelf.settled().end));
-        let begin = Begin { yields, ..company.begin(number, is_dirty, testimony) };
+        let begin = Begin { least, ..company.begin(number, is_dirty, testimony) };
         let begin = if lost == Some(Lost::All) { begin.anew() } else { begin };
         let group = recovered.start_as(begin, Applier(Arc::clone(&replica))).map_err(failed)?;
         if let Some(covered) = covered {

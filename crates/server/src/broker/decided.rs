@@ -4,18 +4,19 @@
 //! DIR/loss-N
 //!
 //!  0 magic      8   "PLIMLOSS"
-//!  8 version   u32  1
+//!  8 version   u32  2
 //! 12 shard     u32
 //! 16 generation u64 of the shard from there on
 //! 24 digest    16   of what was shown to whoever decided
 //! 40 guaranteed u64 entries up to this log index were known to be durable on a majority, and are there
 //! 48 at        u64  when it was decided, in ms since 1970
-//! 56 flags     u32  1 lifts: the replica here does not count as one in doubt any more   2 yields: another's log is longer
+//! 56 flags     u32  1 lifts: the replica here does not count as one in doubt any more
 //! 60 zeros      4
-//! 64 checksum  u64  XXH3-64 of all before it
+//! 64 least     u64 term · u64 index   of the last entry of the best log of those that were shown: who ends before does not lead
+//! 80 checksum  u64  XXH3-64 of all before it
 //! ```
 //!
-//! Little-endian. The file is durable before the node is closed to be opened again, which raises the generation of the replica,
+//! Little-endian. Version 1 had no `least`. The file is durable before the node is closed to be opened again, which raises the generation of the replica,
 //! then ends its doubt, and then takes `lifts` back: each is durable before the next, and a start that is interrupted does it
 //! again. It stays: whoever leads writes of it what it has agreed on first, the loss fence.
 
@@ -33,8 +34,8 @@ use crate::cursor::{Cursor, Malformed};
 use crate::whole;
 
 const MAGIC: [u8; 8] = *b"PLIMLOSS";
-const VERSION: u32 = 1;
-pub(super) const BYTES: usize = 72;
+const VERSION: u32 = 2;
+pub(super) const BYTES: usize = 88;
 
 /// What was decided of a shard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,8 +48,8 @@ pub(crate) struct Decided {
     pub(crate) at_ms: u64,
     /// The replica here is not in doubt any more.
     pub(crate) lifts: bool,
-    /// Another that goes on has a longer log, and had better lead.
-    pub(crate) yields: bool,
+    /// Term and index of the last entry of the best log of those that were shown.
+    pub(crate) least: (u64, u64),
 }
 
 impl Decided {
@@ -90,9 +91,10 @@ impl Decided {
         to.extend_from_slice(&self.digest.to_le_bytes());
         to.extend_from_slice(&self.guaranteed.to_le_bytes());
         to.extend_from_slice(&self.at_ms.to_le_bytes());
-        let flags = u32::from(self.lifts) | u32::from(self.yields) << 1;
-        to.extend_from_slice(&flags.to_le_bytes());
+        to.extend_from_slice(&u32::from(self.lifts).to_le_bytes());
         to.extend_from_slice(&[0; 4]);
+        to.extend_from_slice(&self.least.0.to_le_bytes());
+        to.extend_from_slice(&self.least.1.to_le_bytes());
         let checksum = XxHash3_64::oneshot(&to);
         to.extend_from_slice(&checksum.to_le_bytes());
         to.try_into().expect("its fields have so many bytes")
@@ -109,10 +111,10 @@ impl Decided {
         if from.array()? != MAGIC {
             return Err(Malformed::Field("the first byte of a decision", u64::from(body[0])));
         }
-        match from.u32()? {
-            VERSION => {}
+        let version = match from.u32()? {
+            known @ 1..=VERSION => known,
             other => return Err(Malformed::Field("the version of a decision", other.into())),
-        }
+        };
         let mut decided = Self {
             number: from.u32()?,
             generation: from.raisable("a generation")?,
@@ -120,13 +122,18 @@ impl Decided {
             guaranteed: from.raisable("a log index")?,
             at_ms: from.u64()?,
             lifts: false,
-            yields: false,
+            least: (0, 0),
         };
-        (decided.lifts, decided.yields) = match from.u32()? {
-            flags @ ..=3 => (flags & 1 != 0, flags & 2 != 0),
+        decided.lifts = match from.u32()? {
+            flags @ ..=1 => flags == 1,
+            // Others were to campaign first, for ten seconds.
+            flags @ 2..=3 if version == 1 => flags == 3,
             other => return Err(Malformed::Field("flags of a decision", other.into())),
         };
         from.zeros(4, "what stands behind a flag")?;
+        if version > 1 {
+            decided.least = (from.u64()?, from.raisable("a log index")?);
+        }
         from.end()?;
         Ok(decided)
     }
@@ -146,9 +153,9 @@ impl Decisions {
         self.0.iter().find(|decided| decided.number == number).copied()
     }
 
-    /// Whether the replica of a shard had better not lead.
-    pub(super) fn yields(&self, number: u32) -> bool {
-        self.of(number).is_some_and(|decided| decided.yields)
+    /// What whoever leads a shard must have at least: term and index.
+    pub(super) fn least(&self, number: u32) -> (u64, u64) {
+        self.of(number).map_or((0, 0), |decided| decided.least)
     }
 
     /// Whether the replica of a shard is not in doubt any more.
@@ -167,7 +174,7 @@ impl Decisions {
             if is_older && Stage::read(&**dir, decided.number)?.is_some() {
                 trust(&**dir, decided.number)?;
             }
-            Decided { lifts: false, yields: false, ..*decided }.write(&**dir)?;
+            Decided { lifts: false, ..*decided }.write(&**dir)?;
         }
         Ok(())
     }
@@ -179,7 +186,8 @@ mod tests {
 
     use super::*;
 
-    const GOLDEN: &[u8] = include_bytes!("testdata/loss-v1");
+    const GOLDEN: &[u8] = include_bytes!("testdata/loss-v2");
+    const OLDER: &[u8] = include_bytes!("testdata/loss-v1");
 
     fn sample() -> Decided {
         let digest = 0x0102_0304_0506_0708_090a_0b0c_0d0e_0f10;
@@ -190,18 +198,19 @@ mod tests {
             guaranteed: 77,
             at_ms: 1_000,
             lifts: true,
-            yields: false,
+            least: (3, 80),
         }
     }
 
     #[test]
-    fn a_decision_is_written_as_version_1_has_it_and_no_other_bytes_are_one() {
+    fn a_decision_is_written_as_version_2_has_it_and_no_other_bytes_are_one() {
         let bytes = sample().encode();
         if std::env::var_os("PLIMSOLL_WRITE_GOLDEN").is_some() {
-            std::fs::write("src/broker/testdata/loss-v1", bytes).unwrap();
+            std::fs::write("src/broker/testdata/loss-v2", bytes).unwrap();
         }
         assert!(bytes == GOLDEN, "{bytes:02x?}");
         assert_eq!(Decided::decode(&bytes), Ok(sample()));
+        assert_eq!(Decided::decode(OLDER), Ok(Decided { least: (0, 0), ..sample() }));
         for bit in 0..BYTES * 8 {
             let mut changed = bytes;
             changed[bit / 8] ^= 1 << (bit % 8);

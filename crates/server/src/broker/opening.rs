@@ -269,7 +269,7 @@ impl<'a> Place<'a> {
         let all = shared.iter().chain([&durable]);
         let damaged: BTreeMap<u32, Lost> =
             all.filter_map(|found| Some((found.number(), found.lost()?))).collect();
-        let begins = (damaged.contains_key(&DURABLE), decided.yields(DURABLE));
+        let begins = (damaged.contains_key(&DURABLE), decided.least(DURABLE));
         let durable = durable.begin(dir, company, begins, testimony(self.acked(DURABLE)))?;
         let mut ends = Ends::new();
         for found in &shared {
@@ -290,7 +290,7 @@ impl<'a> Place<'a> {
             let loss = loss.as_ref().filter(|_| !decided.lifts(number));
             let witnessed = Arc::new(Witnessed { run: Arc::clone(&past.run), number });
             let is_dirty = loss.is_some() || past.damaged.contains_key(&number);
-            let begins = (is_dirty, decided.yields(number));
+            let begins = (is_dirty, decided.least(number));
             let shard = found.begin(dir, company, begins, Some(witnessed))?;
             match loss {
                 Some(loss) if shard.is_alone() => {

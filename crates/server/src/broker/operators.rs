@@ -281,6 +281,8 @@ mod tests {
             durable: 5,
             leader: None,
             is_dirty: true,
+            has_less: false,
+            is_damaged: false,
             voters: vec![1, 2, 3],
         };
         Row::of((2, 3, 11), Some(77), outline, (8, 6), "it was cut off")
@@ -296,7 +298,7 @@ mod tests {
             guaranteed: 6,
             at_ms: 7,
             lifts: true,
-            yields: true,
+            least: (6, 9),
         };
         let of = vec![(decided, row()), (Decided { number: 4, ..decided }, row())];
         let recover = Request::Recover { of, is_declared: true };

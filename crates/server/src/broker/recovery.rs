@@ -77,7 +77,7 @@ pub struct GoesOn {
     pub nodes: Vec<u64>,
     /// Entries up to this log index are all there.
     pub guaranteed: u64,
-    /// Nodes without a vote whose logs are longer than any of these: the term and index of their last entries, which are not used.
+    /// Nodes without a vote, or with a damaged log, whose logs are longer than that: the term and index of their last entries, which are not used.
     pub unused: BTreeMap<u64, (u64, u64)>,
     /// Whether it was only said, and not done.
     pub is_rehearsal: bool,
@@ -235,8 +235,7 @@ impl Recovery {
             let rows = decisions().filter(|(roll, _)| roll.here().contains(&node));
             let row = |(roll, decided): (&Roll, Decided)| {
                 let row = roll.rows.iter().find(|row| row.node == node)?;
-                let yields = (row.last_term, row.last) < roll.best_tail;
-                Some((Decided { yields, ..decided }, row.clone()))
+                Some((decided, row.clone()))
             };
             rows.filter_map(row).collect()
         };
@@ -293,7 +292,7 @@ impl Recovery {
                 let read = read.map_err(|why| why.to_string())?.map_err(|why| why.to_string())?;
                 let decided = read.or_else(|| self.as_it_goes_on(number));
                 let decided = decided.ok_or_else(|| "nothing was decided of it".to_owned())?;
-                Ok(Decided { lifts: false, yields: false, ..decided }.encode().to_vec())
+                Ok(Decided { lifts: false, ..decided }.encode().to_vec())
             }
             _ => Err("that is asked elsewhere".to_owned()),
         }
@@ -311,7 +310,7 @@ impl Recovery {
             guaranteed: 0,
             at_ms: 0,
             lifts: false,
-            yields: false,
+            least: (0, 0),
         };
         (generation > 0).then_some(none)
     }
@@ -395,7 +394,10 @@ impl Recovery {
                 let now = Instant::now();
                 let (_, first) = since.entry(roll.shard).or_insert((roll.digest.clone(), now));
                 let is_first = roll.here().first() == Some(&self.company.node());
-                calm.extend((is_first && first.elapsed() >= CALM).then(|| roll.digest.clone()));
+                // What is known to be durable may be in the log of one that is away: then a person decides.
+                let may_be_away = roll.durable > roll.best_tail.1 && !roll.missing.is_empty();
+                let is_calm = first.elapsed() >= CALM && !may_be_away;
+                calm.extend((is_first && is_calm).then(|| roll.digest.clone()));
             }
             // One power cut fences several: they go on together.
             let is_due = self.own.policy == OnMajorityDirty::AutoFence && !calm.is_empty();
@@ -436,7 +438,7 @@ impl Recovery {
                 read.and_then(|bytes| Decided::decode(&bytes).map_err(|why| why.to_string()));
             match read {
                 Ok(decided) if decided.number == number && decided.generation >= generation => {
-                    all.push(Decided { lifts: false, yields: false, ..decided });
+                    all.push(Decided { lifts: false, ..decided });
                 }
                 Ok(_) => tracing::warn!(shard = number, node, "it says what was decided before"),
                 Err(why) => {
@@ -461,7 +463,7 @@ fn decided(roll: &Roll, at_ms: u64) -> Decided {
         guaranteed: roll.guaranteed,
         at_ms,
         lifts: true,
-        yields: false,
+        least: roll.best_tail,
     }
 }
 
@@ -493,8 +495,14 @@ fn why_fenced(roll: &Roll) -> String {
         [] => String::new(),
         empty => format!("; {empty:?} began it anew, and have not caught up"),
     };
-    let doubts =
-        format!("FENCED: nodes {doubts:?} may have forgotten what they acknowledged{away}{gone}");
+    let less: Vec<u64> = roll.rows.iter().filter(|row| row.has_less).map(|row| row.node).collect();
+    let waits = match &less[..] {
+        [] => String::new(),
+        less => format!("; {less:?} wait for one whose log is longer, as was decided before"),
+    };
+    let doubts = format!(
+        "FENCED: nodes {doubts:?} may have forgotten what they acknowledged{away}{gone}{waits}"
+    );
     if !RECORDS.contains(&roll.shard) {
         return doubts
             + "; nothing can be decided of it: bring back the nodes that can be, or restore a backup";

@@ -6,7 +6,9 @@
 //!  1 flags       u8   1: in doubt, 2: its vote was granted, 4: it leads,
 //!                  8: it began anew, and has not caught up since,
 //!                 16: it lacks what the others have let go of,
-//!                 32: it leads, and takes nothing; a newer version may set others
+//!                 32: it leads, and takes nothing,
+//!                 64: its log ends before that which it was decided to go on with,
+//!                128: its log is damaged
 //!  2 shard       u32
 //!  6 node        u64
 //! 14 incarnation u64
@@ -41,6 +43,8 @@ const LEADS: u8 = 4;
 const ANEW: u8 = 8;
 const LACKS: u8 = 16;
 const REFUSES: u8 = 32;
+const HAS_LESS: u8 = 64;
+const IS_DAMAGED: u8 = 128;
 
 /// Of each shard which voters have what was committed a moment ago, as its leader knows.
 pub(super) type Levels = BTreeMap<u32, BTreeSet<u64>>;
@@ -64,6 +68,10 @@ pub struct Row {
     pub is_anew: bool,
     /// Whether it lacks what the others have let go of, and is to be given it.
     pub lacks: bool,
+    /// Whether its log ends before that which it was decided to go on with after a loss: it does not campaign.
+    pub has_less: bool,
+    /// Whether its log is damaged, and not healed yet: it does not campaign either.
+    pub is_damaged: bool,
     /// Whether it leads, and takes nothing: too few of its voters take what it appends, or their disks have no room.
     pub refuses: bool,
     /// The term of its vote.
@@ -102,7 +110,7 @@ pub enum Condition {
     Electing,
     /// Those that answer are too few, whatever they remember.
     Unreached,
-    /// A majority answers, and too few of them know that they forgot nothing.
+    /// A majority answers, and too few of them know that they forgot nothing, or none of them has the log that it was decided to go on with.
     Fenced,
 }
 
@@ -122,7 +130,7 @@ pub struct Roll {
     pub guaranteed: u64,
     /// D, as far as any of those that answer knows. Above what is guaranteed disks have lost what they had called durable.
     pub durable: u64,
-    /// The last entry of the longest log of those that answer: its term and index.
+    /// The last entry of the longest log of those that vote and answer, and are not damaged if any is not: its term and index.
     pub best_tail: (u64, u64),
     /// C, as far as any of those that answer knows: more may have been acknowledged.
     pub committed: u64,
@@ -165,6 +173,8 @@ impl Row {
             is_in_doubt: outline.is_dirty,
             is_anew: false,
             lacks: false,
+            has_less: outline.has_less,
+            is_damaged: outline.is_damaged,
             refuses: false,
             vote_term,
             voted_for,
@@ -197,7 +207,9 @@ impl Row {
                 | flag(self.leads, LEADS)
                 | flag(self.is_anew, ANEW)
                 | flag(self.lacks, LACKS)
-                | flag(self.refuses, REFUSES),
+                | flag(self.refuses, REFUSES)
+                | flag(self.has_less, HAS_LESS)
+                | flag(self.is_damaged, IS_DAMAGED),
         ]);
         to.extend_from_slice(&self.shard.to_le_bytes());
         for field in [self.node, self.incarnation, self.generation] {
@@ -242,6 +254,8 @@ impl Row {
             is_in_doubt: has(IN_DOUBT),
             is_anew: has(ANEW),
             lacks: has(LACKS),
+            has_less: has(HAS_LESS),
+            is_damaged: has(IS_DAMAGED),
             refuses: has(REFUSES),
             vote_term,
             voted_for,
@@ -280,16 +294,20 @@ impl Roll {
         let answer: Vec<&Row> = voters.iter().filter_map(|voter| rows.get(voter)).collect();
         let (empty, here): (Vec<&Row>, Vec<&Row>) = answer.into_iter().partition(|row| row.is_anew);
         let empty = empty.into_iter().map(|row| row.node).collect();
-        let sure = here.iter().filter(|row| !row.is_in_doubt && row.generation == generation);
+        let sure = || here.iter().filter(|row| !row.is_in_doubt && row.generation == generation);
+        let some_may_lead = sure().any(|row| !row.has_less && !row.is_damaged);
         let leader = here.iter().filter(|row| row.leads).max_by_key(|row| row.vote_term);
         let condition = match leader {
             Some(_) => Condition::Led,
             None if here.len() < majority => Condition::Unreached,
-            None if sure.count() >= majority => Condition::Electing,
+            None if sure().count() >= majority && some_may_lead => Condition::Electing,
             None => Condition::Fenced,
         };
         let all = || rows.values();
-        let best_tail = here.iter().map(|row| (row.last_term, row.last)).max().unwrap_or((0, 0));
+        // Nobody leads with a log that is damaged, as long as it is.
+        let is_all_damaged = here.iter().all(|row| row.is_damaged);
+        let led = here.iter().filter(|row| is_all_damaged || !row.is_damaged);
+        let best_tail = led.map(|row| (row.last_term, row.last)).max().unwrap_or((0, 0));
         let durable = all().map(|row| row.durable).max().unwrap_or(0);
         let guaranteed = match condition {
             Condition::Fenced => durable.min(best_tail.1),
@@ -337,9 +355,10 @@ impl Roll {
         self
     }
 
-    /// Nodes without a vote whose logs are longer than that of any voter that answers, and where they end.
+    /// Nodes without a vote, or with a damaged log, whose logs are longer than that which is gone on with, and where they end.
     pub(super) fn unused(&self) -> BTreeMap<u64, (u64, u64)> {
-        let others = self.rows.iter().filter(|row| !self.voters.contains(&row.node));
+        let others =
+            self.rows.iter().filter(|row| row.is_damaged || !self.voters.contains(&row.node));
         let ends = others.map(|row| (row.node, (row.last_term, row.last)));
         ends.filter(|(_, end)| *end > self.best_tail).collect()
     }
@@ -373,6 +392,8 @@ mod tests {
             durable: 5,
             leader: None,
             is_dirty: is_in_doubt,
+            has_less: false,
+            is_damaged: false,
             voters: vec![1, 2, 3],
         };
         Row::of((2, node, 11), Some(77), outline, (8, 6), "it was cut off")
@@ -381,7 +402,13 @@ mod tests {
     #[test]
     fn a_row_is_read_as_it_was_written_and_no_other_bytes_are_one() {
         let mut bytes = Vec::new();
-        let written = Row { is_anew: true, refuses: true, ..row(3, true, (7, 20)) };
+        let written = Row {
+            is_anew: true,
+            refuses: true,
+            has_less: true,
+            is_damaged: true,
+            ..row(3, true, (7, 20))
+        };
         written.encode(&mut bytes);
         assert_eq!(bytes.len(), 110 + 4 + 3 * 8 + 2 + "it was cut off".len());
         let read = |bytes: &[u8]| {
@@ -420,6 +447,19 @@ mod tests {
         // One of an older generation is heard by nobody.
         let old = Row { generation: 0, ..sure(2) };
         assert_eq!(condition(&[sure(1), old, doubts(3)]), Condition::Fenced);
+        // It was decided to go on with what another has, which is away, or is not opened again yet.
+        let less = |node| Row { has_less: true, ..sure(node) };
+        assert_eq!(condition(&[less(1), less(2)]), Condition::Fenced);
+        assert_eq!(condition(&[less(1), less(2), doubts(3)]), Condition::Fenced);
+        assert_eq!(condition(&[less(1), less(2), sure(3)]), Condition::Electing);
+        assert_eq!(condition(&[less(1), sure(3)]), Condition::Electing);
+        // The one that has it does not campaign.
+        let damaged = Row { is_damaged: true, ..row(3, false, (7, 21)) };
+        assert_eq!(condition(&[less(1), less(2), damaged.clone()]), Condition::Fenced);
+        assert_eq!(condition(&[sure(1), less(2), damaged.clone()]), Condition::Electing);
+        let roll = Roll::of(2, [doubts(1), doubts(2), damaged.clone()]);
+        assert_eq!((roll.best_tail, roll.unused()), ((7, 10), BTreeMap::from([(3, (7, 21))])));
+        assert_eq!(Roll::of(2, [damaged]).best_tail, (7, 21));
         // One that is to be given all of it has nothing to go on with.
         let empty = Row { is_anew: true, ..row(3, true, (7, 30)) };
         assert_eq!(condition(&[doubts(1), doubts(2), empty.clone()]), Condition::Fenced);

@@ -54,8 +54,10 @@ impl<S: Apply> Receiver<S> {
     /// The engine is not asked here what it was told of that.
     fn may_campaign(&self) -> bool {
         let storage = self.storage.upgrade();
-        let is_whole = storage.is_some_and(|storage| storage.is_whole());
-        is_whole && !self.standing.is_dirty() && self.newcomer.takes_part()
+        let may_lead = storage.is_some_and(|storage| {
+            storage.is_whole() && self.standing.may_lead(storage.tail().last())
+        });
+        may_lead && !self.standing.is_dirty() && self.newcomer.takes_part()
     }
 
     /// The vote of the leader on a node, if this replica votes and follows that; and whose turn it is among those that are

@@ -55,9 +55,6 @@ const TERMS_KEPT_AFTER: Duration = Duration::from_secs(1);
 /// Where the disk did not take them.
 const TERMS_KEPT_AGAIN_AFTER: Duration = Duration::from_secs(10);
 
-/// How long one whose log is shorter than another's lets that campaign first: some elections.
-const YIELDS: Duration = Duration::from_secs(10);
-
 /// What an engine begins with.
 pub(crate) struct Setting<S> {
     pub(crate) number: u32,
@@ -66,7 +63,6 @@ pub(crate) struct Setting<S> {
     pub(crate) state: State<S>,
     pub(crate) network: Network,
     pub(crate) founds: bool,
-    pub(crate) yields: bool,
     pub(crate) standing: Arc<Standing>,
     pub(crate) durability: Arc<Durability>,
     pub(crate) gone: Arc<Gone>,
@@ -170,7 +166,7 @@ fn run<S: Apply>(
 }
 
 async fn begin<S: Apply>(setting: Setting<S>) -> Result<(Engine<S>, Vec<AbortHandle>)> {
-    let Setting { number, node, storage, state, network, founds, yields, .. } = setting;
+    let Setting { number, node, storage, state, network, founds, .. } = setting;
     let (standing, durability) = (setting.standing, setting.durability);
     let (gone, behind, heard) = (setting.gone, setting.behind, setting.heard);
     let stopped = |why: &dyn std::fmt::Display| Error::Stopped { why: why.to_string() };
@@ -216,7 +212,6 @@ async fn begin<S: Apply>(setting: Setting<S>) -> Result<(Engine<S>, Vec<AbortHan
     if is_alone {
         standing.is_clean_from_here();
     }
-    let yields = yields && !is_alone && !standing.is_dirty();
     let healing = Healing {
         shard: number,
         node,
@@ -226,7 +221,6 @@ async fn begin<S: Apply>(setting: Setting<S>) -> Result<(Engine<S>, Vec<AbortHan
         standing: Arc::clone(&standing),
         gone: Arc::clone(&gone),
         behind,
-        campaigns_from: tokio::time::Instant::now() + if yields { YIELDS } else { Duration::ZERO },
     };
     beside.push(tokio::spawn(heal(healing)).abort_handle());
     beside.push(tokio::spawn(tell_gone(engine.clone(), gone)).abort_handle());
@@ -237,16 +231,9 @@ async fn begin<S: Apply>(setting: Setting<S>) -> Result<(Engine<S>, Vec<AbortHan
         let (engine, storage) = (engine.clone(), Arc::downgrade(&storage));
         let entering = re_enter(node, engine, storage, network.clone(), standing);
         beside.push(tokio::spawn(entering).abort_handle());
-    } else if yields {
-        let (engine, storage) = (engine.clone(), Arc::downgrade(&storage));
-        let yielding = async move {
-            tokio::time::sleep(YIELDS).await;
-            // Who has lost some of its log campaigns once that is healed.
-            if storage.upgrade().is_none_or(|storage| storage.is_whole()) {
-                engine.runtime_config().elect(true);
-            }
-        };
-        beside.push(tokio::spawn(yielding).abort_handle());
+    } else if !standing.may_lead(storage.tail().last()) {
+        let waiting = wait_to_campaign(engine.clone(), Arc::downgrade(&storage), standing);
+        beside.push(tokio::spawn(waiting).abort_handle());
     } else {
         // The membership that it campaigns under is durable. Who has lost some of its log campaigns once that is healed.
         engine.runtime_config().elect(storage.is_whole());
@@ -258,6 +245,28 @@ async fn begin<S: Apply>(setting: Setting<S>) -> Result<(Engine<S>, Vec<AbortHan
         engine.trigger().elect(true).await.map_err(|e| stopped(&e))?;
     }
     Ok((engine, beside))
+}
+
+/// Has a replica campaign once it has been given what a leader must have: before, its log was shorter than that.
+async fn wait_to_campaign<S: Apply>(
+    engine: Engine<S>,
+    storage: Weak<Storage>,
+    standing: Arc<Standing>,
+) {
+    let mut told = engine.metrics();
+    loop {
+        drop(told.borrow_and_update());
+        let Some(now) = storage.upgrade() else { return };
+        if standing.may_lead(now.tail().last()) {
+            // Who has lost some of its log campaigns once that is healed.
+            engine.runtime_config().elect(now.is_whole() && !now.disk.has_failed());
+            return;
+        }
+        drop(now);
+        if told.changed().await.is_err() {
+            return;
+        }
+    }
 }
 
 /// Keeps in which terms the log's entries are, a while after each change: no vote waits for that disk then.

@@ -55,8 +55,6 @@ pub(crate) struct Healing<S: Apply> {
     pub(crate) standing: Arc<Standing>,
     pub(crate) gone: Arc<Gone>,
     pub(crate) behind: Arc<Behind>,
-    /// Until then others campaign first.
-    pub(crate) campaigns_from: Instant,
 }
 
 /// What became of an entry that could not be read.
@@ -172,9 +170,11 @@ pub(crate) async fn heal<S: Apply>(healing: Healing<S>) {
 impl<S: Apply> Healing<S> {
     /// Says whether it campaigns, where that depends on its log only.
     fn may_campaign(&self, campaigns: bool) {
-        let has_failed = self.storage.upgrade().is_none_or(|storage| storage.disk.has_failed());
-        let may = !self.standing.is_dirty() && !has_failed && Instant::now() >= self.campaigns_from;
-        self.engine.runtime_config().elect(campaigns && may);
+        let storage = self.storage.upgrade();
+        let may = storage.is_some_and(|storage| {
+            !storage.disk.has_failed() && self.standing.may_lead(storage.tail().last())
+        });
+        self.engine.runtime_config().elect(campaigns && may && !self.standing.is_dirty());
     }
 
     /// Heals the segment that has this entry; where it cannot be, and that `is_late`, the replica is to be seeded.

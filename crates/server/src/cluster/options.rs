@@ -50,8 +50,9 @@ pub struct Begin {
     pub may_be_lost: bool,
     /// Whether it [begins anew](Self::anew).
     pub is_anew: bool,
-    /// Whether it lets others campaign first for ten seconds: one of them has a longer log, which they would do better to go on with.
-    pub yields: bool,
+    /// After a loss: the term and index, as the log counts, of the last entry of the log that it was decided to go on with; zeros for none.
+    /// While its own ends before that it does not campaign, and it votes for none that does.
+    pub least: (u64, u64),
     /// Is told what this replica acknowledges, where that is before it is durable.
     pub testimony: Option<Arc<dyn Testimony>>,
 }
@@ -67,7 +68,7 @@ impl Begin {
             is_dirty: false,
             may_be_lost: false,
             is_anew: false,
-            yields: false,
+            least: (0, 0),
             testimony: None,
         }
     }

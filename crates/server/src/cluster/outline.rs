@@ -30,6 +30,10 @@ pub struct Outline {
     pub leader: Option<u64>,
     /// Whether it may have forgotten what it acknowledged, and does not vote.
     pub is_dirty: bool,
+    /// Whether its log ends before that which it was decided to go on with after a loss: it does not campaign.
+    pub has_less: bool,
+    /// Whether it is damaged, and not healed yet, or its disk has failed: it does not campaign either.
+    pub is_damaged: bool,
     /// The nodes whose replicas vote, ascending.
     pub voters: Vec<u64>,
 }
@@ -53,6 +57,8 @@ impl<S: Apply> Group<S> {
             durable,
             leader: self.leader().filter(|_| !is_cut_off),
             is_dirty: self.is_dirty(),
+            has_less: !self.standing.may_lead(last),
+            is_damaged: !self.storage.is_whole(),
             voters: self.voters(),
         }
     }

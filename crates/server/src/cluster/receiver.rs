@@ -109,6 +109,11 @@ impl<S: Apply> Receiver<S> {
                 let appended = engine.append_entries(request).await;
                 Answer::Appended(appended.map_err(|_why| Refusal::Engine)?)
             }
+            Request::Vote(request) | Request::PreVote(request)
+                if !standing.may_lead(request.last_log_id) =>
+            {
+                return Err(Refusal::DoesNotVote);
+            }
             Request::Vote(request) => {
                 Answer::Voted(engine.vote(request).await.map_err(|_why| Refusal::Engine)?)
             }

@@ -319,7 +319,7 @@ impl Recovered {
 
     fn set<S: Apply>(self, begin: Begin, state: S) -> (Setting<S>, Rest) {
         let Self { node, start, storage, .. } = self;
-        let Begin { number, carrier, founds, is_dirty, may_be_lost, is_anew, yields, testimony } =
+        let Begin { number, carrier, founds, is_dirty, may_be_lost, is_anew, least, testimony } =
             begin;
         if let Some(testimony) = testimony {
             storage.testimony.set(testimony).expect("it is set once");
@@ -330,7 +330,7 @@ impl Recovered {
         let (sender, progress) = watch::channel(Progress::default());
         let gone = Arc::new(Gone::new(storage.identity.known().purged));
         let state = State::new(state, start, Arc::clone(&gone), sender);
-        let (standing, durability) = (Arc::new(Standing::new(is_dirty)), Arc::default());
+        let (standing, durability) = (Arc::new(Standing::new(is_dirty, least)), Arc::default());
         let storage_then = Arc::downgrade(&storage);
         let (incarnations, behind) = (Arc::default(), Arc::new(Behind::new(is_anew)));
         let network = Network { carrier, incarnations, generation, storage: storage_then };
@@ -355,7 +355,6 @@ impl Recovered {
             state,
             network,
             founds,
-            yields,
             standing,
             durability,
             gone,

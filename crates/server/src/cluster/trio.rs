@@ -64,6 +64,18 @@ impl Carrier for Net {
     }
 }
 
+/// After a loss: in this generation, of which it was decided what its leader must have.
+pub(crate) fn start_decided(
+    disk: Arc<SimDir>,
+    node: u64,
+    net: &Net,
+    decided: (u64, (u64, u64)),
+) -> One {
+    let one = start_after(disk, node, net, None, None, decided);
+    net.heard().insert(node, one.group.receiver());
+    one
+}
+
 #[derive(Debug)]
 pub(crate) struct One {
     pub(crate) dir: Arc<SimDir>,
@@ -90,16 +102,29 @@ pub(crate) fn start_needing(
     start: Option<Place>,
     covered: Option<u64>,
 ) -> One {
+    start_after(disk, node, net, start, covered, (0, (0, 0)))
+}
+
+/// The same, in this generation at least, of which it was decided what its leader must have.
+fn start_after(
+    disk: Arc<SimDir>,
+    node: u64,
+    net: &Net,
+    start: Option<Place>,
+    covered: Option<u64>,
+    (generation, least): (u64, (u64, u64)),
+) -> One {
     let dir: Arc<dyn Dir> = Arc::clone(&disk) as _;
     let log =
         plimsoll_log::Options { segment_bytes: 5 << 20, keep_damaged: true, ..Default::default() };
     let (promise, must_sync) = (Ack::Buffered, |_: &[u8]| false);
     let options = Options { node, promise, must_sync, start, log, crew: None };
     let carrier = Arc::new(Net(Arc::clone(&net.0), node, Arc::clone(&net.2)));
-    let begin = Begin { carrier, founds: node == 1, ..Begin::alone() };
+    let begin = Begin { carrier, founds: node == 1, least, ..Begin::alone() };
     let recovered = Recovered::open(&dir, options).unwrap();
     recovered.let_go_of_damage(covered).unwrap();
     recovered.bear_damage(|| Ok(true)).unwrap();
+    recovered.rise(generation).unwrap();
     let group = recovered.start_as(begin, Nothing).unwrap();
     if let Some(covered) = covered {
         group.cover(covered);

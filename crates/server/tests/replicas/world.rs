@@ -277,7 +277,7 @@ impl World {
             founds,
             is_dirty,
             may_be_lost: false,
-            yields: false,
+            least: (0, 0),
             testimony: (promise != Ack::Durable).then_some(testimony),
         };
         let covered = kept.as_ref().map(|kept| kept.place.index());

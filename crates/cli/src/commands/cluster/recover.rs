@@ -54,7 +54,7 @@ pub(super) fn run(http: &str, digests: &[String], dry_run: bool, json: bool) -> 
         ));
         for (node, (term, last)) in unused {
             output::news(&format!(
-                "not used: node {node}, which has no vote, has entries up to {last} of term {term}"
+                "not used: node {node}, which has no vote or is damaged, has entries up to {last} of term {term}"
             ));
         }
     }

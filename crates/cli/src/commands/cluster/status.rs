@@ -74,6 +74,10 @@ struct Row {
     #[serde(default)]
     lacks: bool,
     #[serde(default)]
+    has_less: bool,
+    #[serde(default)]
+    is_damaged: bool,
+    #[serde(default)]
     refuses: bool,
     vote_term: u64,
     voted_for: u64,
@@ -270,6 +274,16 @@ fn one(roll: &Roll) -> String {
         if row.is_in_doubt {
             line(format_args!("        {}", row.said));
         }
+        if row.has_less {
+            line(format_args!(
+                "        its log ends before that which it was decided to go on with: it votes only for a node that has that"
+            ));
+        }
+        if row.is_damaged && roll.leader.is_none() {
+            line(format_args!(
+                "        its log is damaged: it does not lead before others have given it what it lacks"
+            ));
+        }
         let votes = roll.voters.contains(&row.node);
         let lags = votes && roll.level.as_ref().is_some_and(|level| !level.contains(&row.node));
         if row.lacks {
@@ -288,9 +302,16 @@ fn one(roll: &Roll) -> String {
             "  guaranteed  all up to entry {guaranteed}: it is durable on a majority"
         ));
         if roll.durable > *guaranteed {
+            let or_away = match &roll.missing[..] {
+                [] => String::new(),
+                missing => format!(
+                    ", or node {} has them, which does not answer: bring that back first",
+                    listed(missing)
+                ),
+            };
             line(format_args!(
                 "  lost        entries {} to {} were durable on a majority, and no log of those that vote and answer has \
-                 them: their disks have lost them",
+                 them: their disks have lost them{or_away}",
                 guaranteed + 1,
                 roll.durable
             ));
@@ -298,12 +319,11 @@ fn one(roll: &Roll) -> String {
         line(format_args!(
             "  best tail   entry {last} of term {term}: the longest log of those that vote and answer"
         ));
-        let is_longer = |row: &&Row| {
-            !roll.voters.contains(&row.node) && (row.last_term, row.last) > (term, last)
-        };
+        let is_longer = |row: &&Row| (row.last_term, row.last) > (term, last);
         for Row { node, last_term, last, .. } in roll.rows.iter().filter(is_longer) {
+            let why = if roll.voters.contains(node) { "is damaged" } else { "has no vote" };
             line(format_args!(
-                "  not used    node {node}, which has no vote, has entries up to {last} of term {last_term}"
+                "  not used    node {node}, which {why}, has entries up to {last} of term {last_term}"
             ));
         }
         line(format_args!(
@@ -328,6 +348,8 @@ mod tests {
             boot: "0123456789abcdef0123456789abcdef".to_owned(),
             is_in_doubt,
             lacks: false,
+            has_less: false,
+            is_damaged: false,
             refuses: false,
             vote_term: 4,
             voted_for: 1,
