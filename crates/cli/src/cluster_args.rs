@@ -16,8 +16,10 @@ pub(crate) enum ClusterCommand {
     /// Found a cluster in a new directory: once, on one of its nodes
     #[command(after_help = "Examples:
   plimsoll cluster init --dir /var/lib/plimsoll --members 1=a:9094,2=b:9094,3=c:9094 > cluster.toml
-  plimsoll serve --config cluster.toml --node 1 --dir /var/lib/plimsoll     on this machine, a
-  plimsoll serve --config cluster.toml --node 2                             on b; nothing to found there
+  plimsoll serve --config cluster.toml --node 1 --dir /var/lib/plimsoll --listen 0.0.0.0:9092 --advertise a:9092 \
+    --http 0.0.0.0:9093 --allow-anyone                      on this machine, a
+  plimsoll serve --config cluster.toml --node 2 ...         on b, the same with its own name; nothing to found there
+  plimsoll cluster status --http a:9093                     which of them are awaited
 
 It prints the settings that all nodes share. The others need no more than these: each is taken in once all
 are there. A directory that was lost is never founded again: `plimsoll cluster join` has another come in its place.
@@ -34,7 +36,8 @@ Exit status: 0 founded, 2 it could not be, or something is in the directory.")]
     /// Have one more broker come: prints the settings that it is to be started with
     #[command(after_help = "Examples:
   plimsoll cluster join --address d:9094 > node.toml                  asked of the broker of this machine
-  plimsoll serve --config node.toml --dir /var/lib/plimsoll           on the new machine, d
+  plimsoll serve --config node.toml --dir /var/lib/plimsoll --listen 0.0.0.0:9092 --advertise d:9092 \
+    --http 0.0.0.0:9093 --allow-anyone                                on the new machine, d
   plimsoll cluster join --address d:9094 && plimsoll cluster remove --node 3     d in place of what was lost
 
 The new broker gets a number that none had, as far as the others know. Once it is there and has the log of a shard, it votes in that; in the control shard first.

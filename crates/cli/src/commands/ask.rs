@@ -13,18 +13,34 @@ const ANSWER_BYTES_MAX: u64 = 64 << 20;
 
 /// What is answered to `GET path`.
 pub(crate) fn get(address: &str, path: &str) -> Result<String> {
+    let address = bare(address);
     ask(address, &format!("GET {path} HTTP/1.0\r\nHost: {address}\r\n\r\n"), PATIENCE)
 }
 
 /// What is answered to `POST path`, a command; what it asks for may take so long.
 pub(crate) fn post(address: &str, path: &str, patience: Duration) -> Result<String> {
+    let address = bare(address);
     let head = format!("POST {path} HTTP/1.0\r\nHost: {address}\r\nContent-Length: 0\r\n");
     ask(address, &format!("{head}X-Plimsoll: operator\r\n\r\n"), patience)
 }
 
+/// Also what a browser shows is taken.
+fn bare(address: &str) -> &str {
+    address.strip_prefix("http://").unwrap_or(address).trim_end_matches('/')
+}
+
+fn unknown(address: &str) -> String {
+    let port = address.rsplit_once(':').map(|(_, port)| port.parse::<u16>());
+    match port {
+        Some(Ok(_)) => format!("{address} cannot be found"),
+        _ => format!(
+            "{address:?} is no HOST:PORT, for example 127.0.0.1:9093: --http says where a broker answers operators"
+        ),
+    }
+}
+
 fn ask(address: &str, request: &str, patience: Duration) -> Result<String> {
-    let places = address.to_socket_addrs();
-    let places = places.with_context(|| format!("{address:?} is no address with a port"))?;
+    let places = address.to_socket_addrs().with_context(|| unknown(address))?;
     let mut last = None;
     for place in places {
         match TcpStream::connect_timeout(&place, PATIENCE) {

@@ -66,7 +66,7 @@ fn serve(config: &Config, until_stdin_ends: bool) -> Result<Exit> {
         Some((host, _)) => http.advertise(host.clone()),
         None => http,
     });
-    let mut addresses = Addresses { clients: config.listen, http };
+    let mut addresses = Addresses { clients: config.listen, http, were_said: false };
     while run_once(config, &options, advertised.as_ref(), &mut addresses, &asked)? {
         output::news("it opens again, with what it was given, or what was decided or healed");
     }
@@ -79,6 +79,8 @@ struct Addresses {
     clients: SocketAddr,
     /// Somebody answers there also while it is not open.
     http: Option<Http>,
+    /// Who started it has read where that is.
+    were_said: bool,
 }
 
 impl Addresses {
@@ -134,7 +136,12 @@ fn run_once(
     if let Some((host, port)) = advertised.cloned() {
         listener = listener.advertise(host, port);
     }
-    say_where(&node, config, &listener, addresses.http.as_ref())?;
+    if addresses.were_said {
+        output::news(&format!("it is open again; of the last run: {}", node.verdict()));
+    } else {
+        say_where(&node, config, &listener, addresses.http.as_ref())?;
+        addresses.were_said = true;
+    }
     let seeding = Seeding::begin(&node);
     let (stop, stopping) = watch::channel(false);
     let ends = ends(Arc::clone(&node), seeding.until_ready(), asked.clone());
@@ -345,6 +352,18 @@ fn survives(promise: Promise, memory: &Path) -> String {
     }
 }
 
+/// What an acknowledgement is worth: of one broker, or of several.
+fn worth(promise: Promise, config: &Config) -> String {
+    let (survives, risk) = (survives(promise, &config.memory), risk(config.flush));
+    if config.node.is_none() {
+        return format!("an acknowledged record {survives}; a power cut may take {risk}");
+    }
+    format!(
+        "an acknowledged record is with a majority of the brokers that have it, and here it {survives}; a power cut of fewer than a majority takes \
+         nothing, one of a majority may take {risk}, and what it may have taken is asked of you, never silently gone"
+    )
+}
+
 /// What a power cut may take of what was acknowledged.
 fn risk(flush: Policy) -> String {
     match flush {
@@ -360,17 +379,17 @@ fn risk(flush: Policy) -> String {
 /// What it is, what an acknowledgement survives, and what to try.
 fn say_where(node: &Node, config: &Config, listener: &Listener, http: Option<&Http>) -> Result<()> {
     let address = listener.address().context("the address is gone")?;
-    let survives = survives(node.promise(), &config.memory);
+    let whose = config.node.map(|node| format!(", node {node} of a cluster")).unwrap_or_default();
     output::news(&format!(
-        "plimsoll serves Kafka's clients on {address}, data in {dir}
-an acknowledged record {survives}; a power cut may take {risk}
+        "plimsoll serves Kafka's clients on {address}, data in {dir}{whose}
+{worth}
 of the last run: {verdict}
 a topic with flush.messages=1 acknowledges what is durable: a power cut takes nothing of it
 try: kcat -b {address} -t first -P   (then type lines)
      kcat -b {address} -t first -C
      plimsoll topic list --broker {address}",
         dir = node.dir().display(),
-        risk = risk(config.flush),
+        worth = worth(node.promise(), config),
         verdict = node.verdict(),
     ));
     if config.node.is_some() && config.rack.is_none() && !config.allow_one_domain {
@@ -382,6 +401,11 @@ try: kcat -b {address} -t first -P   (then type lines)
     if let Some(http) = http {
         let address = http.address().context("the address is gone")?;
         output::news(&format!("status page, health and metrics: http://{address}/"));
+        if config.node.is_some() {
+            output::news(&format!(
+                "which brokers are there, and which are awaited: plimsoll cluster status --http {address}"
+            ));
+        }
     }
     Ok(())
 }

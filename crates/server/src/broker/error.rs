@@ -123,7 +123,9 @@ pub enum Failed {
         number: u32,
     },
     /// Another replica leads a shard, or nobody does: ask there. What was asked for may be done all the same.
-    #[error("shard {number} is not led here")]
+    #[error(
+        "shard {number} is not led here, and nobody who leads it was found: `plimsoll cluster status` says why"
+    )]
     NotLeader {
         /// Which.
         number: u32,

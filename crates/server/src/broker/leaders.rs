@@ -191,7 +191,9 @@ pub enum NotLed {
         voters: Vec<u64>,
     },
     /// Nobody leads, as far as this node has heard.
-    #[error("nobody leads shard {0} just now: try again in a moment")]
+    #[error(
+        "nobody leads shard {0} just now: try again in a moment, or see `plimsoll cluster status`"
+    )]
     NoLeader(u32),
     /// A node says why, or was not reached.
     #[error(transparent)]

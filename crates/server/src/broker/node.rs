@@ -16,7 +16,7 @@ use super::coordinator::Coordinator;
 use super::data::DataShard;
 use super::domains::{Domains, DomainsOverview};
 use super::error::Failed;
-use super::layout::{GROUPS, SHARED};
+use super::layout::{CONTROL, GROUPS, SHARED};
 use super::leaders::{Drained, Leaders};
 use super::leadership::Leader;
 use super::members::Members;
@@ -172,7 +172,12 @@ impl Node {
             self.leaders.all_levels(),
             self.leaders.all_that_go()
         );
-        rolls.into_iter().map(|roll| roll.with_level(&levels).with_drained(&drained)).collect()
+        let awaited = self.registrar.awaited();
+        let whole = |roll: Roll| {
+            let roll = roll.with_level(&levels).with_drained(&drained);
+            if roll.shard == CONTROL { roll.awaiting(&awaited) } else { roll }
+        };
+        rolls.into_iter().map(whole).collect()
     }
 
     /// Before it closes to open again: waits for others that do so, where without them and this one too few would be left; but not

@@ -39,10 +39,15 @@ const NODE_MAX: u64 = i32::MAX as u64;
 #[derive(Debug, thiserror::Error)]
 pub enum NotChanged {
     /// It runs alone.
-    #[error("this broker is no node of a cluster: it was started without members")]
+    #[error(
+        "this broker is no node of a cluster: it was started without members. To have others come, stop it, and start it with \
+         --node 1, --members of all that are to be there, and as --cluster-id the first 32 digits of the file `cluster` in its directory"
+    )]
     Alone,
     /// Nobody leads the control shard, as far as this node has heard.
-    #[error("nobody leads shard 0 just now: try again in a moment")]
+    #[error(
+        "nobody leads shard 0 just now: try again in a moment, or see `plimsoll cluster status`"
+    )]
     NoLeader,
     /// No node is found there.
     #[error("{0:?} is no HOST:PORT")]
@@ -367,6 +372,16 @@ impl Registrar {
         }
         let is_at = |(node, at): (&u64, &String)| (*node, told.get(node).unwrap_or(at).clone());
         register.nodes.iter().map(is_at).collect()
+    }
+
+    /// Those that are to be the first voters, and that this one waits for, which runs alone meanwhile.
+    pub(super) fn awaited(&self) -> BTreeSet<u64> {
+        let Ok(register) = self.register() else { return BTreeSet::new() };
+        let is_founder = register.voters == [self.company.node()].into();
+        if !is_founder || self.has_grown.load(Relaxed) {
+            return BTreeSet::new();
+        }
+        self.company.told().keys().copied().filter(|node| *node != self.company.node()).collect()
     }
 
     /// Numbers that nodes have, or had, as far as this one knows: it was told of them at its start, it met them, or a shard knows them.

@@ -142,6 +142,8 @@ pub struct Roll {
     pub empty: Vec<u64>,
     /// Nodes that do not answer, and have the shard without a vote.
     pub absent: Vec<u64>,
+    /// Nodes that a founder waits for, which runs alone until all are there that it was started with.
+    pub awaited: Vec<u64>,
     /// Voters that have what was committed a moment ago, as the leader says; `None` if it has led for too short a time to know, does not answer,
     /// or nobody leads.
     pub level: Option<BTreeSet<u64>>,
@@ -327,6 +329,7 @@ impl Roll {
             missing,
             empty,
             absent: Vec::new(),
+            awaited: Vec::new(),
             level: None,
             drained: BTreeSet::new(),
             rows: rows.into_values().collect(),
@@ -338,6 +341,13 @@ impl Roll {
         let answers = |node: &u64| self.rows.iter().any(|row| row.node == *node);
         let is_absent = |node: &u64| !answers(node) && !self.voters.contains(node);
         self.absent = nodes.into_iter().filter(is_absent).collect();
+        self
+    }
+
+    /// The same, where a founder waits for these.
+    pub(super) fn awaiting(mut self, nodes: &BTreeSet<u64>) -> Self {
+        let is_there = |node: &u64| self.rows.iter().any(|row| row.node == *node);
+        self.awaited = nodes.iter().copied().filter(|node| !is_there(node)).collect();
         self
     }
 

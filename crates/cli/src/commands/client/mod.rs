@@ -8,6 +8,7 @@ mod promise;
 mod start;
 pub(crate) mod topic;
 mod topic_move;
+mod waiting;
 
 use std::time::Duration;
 

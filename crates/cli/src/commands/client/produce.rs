@@ -15,6 +15,7 @@ use plimsoll_server::kafka::message::{
 use plimsoll_server::kafka::records::Draft;
 use serde_json::json;
 
+use super::waiting::Waiting;
 use super::{BROKER_TIMEOUT_MS, TIMEOUT, partitioner};
 use crate::client_args::{AcksArg, ProduceArgs};
 use crate::commands::log::input::{self, Limit, Message};
@@ -73,6 +74,7 @@ struct Producer {
     sequences: BTreeMap<i32, i32>,
     lines: u64,
     done: Done,
+    waiting: Waiting,
 }
 
 /// What was acknowledged, or with acks 0 sent.
@@ -111,6 +113,7 @@ impl Producer {
             sequences: BTreeMap::new(),
             lines: 0,
             done: Done::default(),
+            waiting: Waiting::default(),
         })
     }
 
@@ -182,6 +185,7 @@ impl Producer {
     fn acknowledged(&mut self, partition: i32, question: &ProduceRequest) -> Result<Option<i64>> {
         let topic = &self.args.topic;
         let deadline = Instant::now() + TIMEOUT;
+        let _waited = self.waiting.begins(topic, partition);
         loop {
             let leader = self.cluster.leader(topic, partition)?;
             let called = leader.call(question.clone()).map_err(|error| match error {

@@ -35,6 +35,8 @@ pub(super) fn run(http: &str, address: &str, node: Option<u64>, json: bool) -> R
         read.with_context(|| format!("what {http} answers is none"))?;
     let members = String::from(MembersArg(members));
     output::text(&format!("cluster-id = {cluster:?}\nmembers = {members:?}\nnode = {node}\n"))?;
-    output::news(&format!("node {node} may come: start it with these settings"));
+    output::news(&format!(
+        "node {node} may come: start it there with `plimsoll serve --config FILE`, where FILE has these settings, in an empty directory"
+    ));
     Ok(Exit::Ok)
 }

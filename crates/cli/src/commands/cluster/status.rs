@@ -34,6 +34,8 @@ pub(super) struct Roll {
     #[serde(default)]
     absent: Vec<u64>,
     #[serde(default)]
+    awaited: Vec<u64>,
+    #[serde(default)]
     level: Option<BTreeSet<u64>>,
     #[serde(default)]
     drained: BTreeSet<u64>,
@@ -144,6 +146,13 @@ fn said(rolls: &[Roll]) -> String {
             "nothing can be decided of topics and groups (shards 0 and 1): bring back the nodes that can be, or restore a backup\n"
                 .to_owned(),
         );
+    }
+    let awaited: BTreeSet<&u64> = rolls.iter().flat_map(|roll| &roll.awaited).collect();
+    if !awaited.is_empty() {
+        said.push(format!(
+            "node {} is awaited: until all are there this broker runs alone; start each with the same settings, its own --node and an empty --dir\n",
+            listed(awaited)
+        ));
     }
     let (unknown, unreached): (Vec<&Roll>, Vec<&Roll>) = rolls
         .iter()
@@ -377,6 +386,7 @@ mod tests {
             missing: Vec::new(),
             empty: Vec::new(),
             absent: Vec::new(),
+            awaited: Vec::new(),
             level: Some(BTreeSet::from([1, 2, 3])),
             drained: BTreeSet::new(),
             digest: "5f0c".to_owned(),
@@ -400,6 +410,7 @@ mod tests {
             missing: vec![2],
             empty: vec![7],
             absent: vec![5, 6],
+            awaited: vec![],
             level: None,
             drained: BTreeSet::from([4]),
             digest: "5f0c".to_owned(),
@@ -471,6 +482,7 @@ mod tests {
             missing,
             empty,
             absent: Vec::new(),
+            awaited: Vec::new(),
             level: None,
             drained: BTreeSet::new(),
             digest: "5f0c".to_owned(),
