@@ -360,7 +360,7 @@ fn worth(promise: Promise, config: &Config) -> String {
     }
     format!(
         "an acknowledged record is with a majority of the brokers that have it, and here it {survives}; a power cut of fewer than a majority takes \
-         nothing, one of a majority may take {risk}, and what it may have taken is asked of you, never silently gone"
+         nothing, one of a majority may take {risk}, and that it may have is said (plimsoll cluster status)"
     )
 }
 

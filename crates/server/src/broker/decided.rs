@@ -211,6 +211,16 @@ mod tests {
         assert!(bytes == GOLDEN, "{bytes:02x?}");
         assert_eq!(Decided::decode(&bytes), Ok(sample()));
         assert_eq!(Decided::decode(OLDER), Ok(Decided { least: (0, 0), ..sample() }));
+        // Of version 1 others were to campaign first where it said 2.
+        for (flags, lifts) in [(0, false), (2, false), (3, true)] {
+            let mut older = OLDER.to_vec();
+            older[56] = flags;
+            let body = older.len() - 8;
+            let checksum = XxHash3_64::oneshot(&older[..body]);
+            older[body..].copy_from_slice(&checksum.to_le_bytes());
+            let expected = Decided { lifts, least: (0, 0), ..sample() };
+            assert_eq!(Decided::decode(&older), Ok(expected), "flags {flags}");
+        }
         for bit in 0..BYTES * 8 {
             let mut changed = bytes;
             changed[bit / 8] ^= 1 << (bit % 8);

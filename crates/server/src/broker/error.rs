@@ -124,7 +124,7 @@ pub enum Failed {
     },
     /// Another replica leads a shard, or nobody does: ask there. What was asked for may be done all the same.
     #[error(
-        "shard {number} is not led here, and nobody who leads it was found: `plimsoll cluster status` says why"
+        "shard {number} is not led here: another leads it, or nobody does (`plimsoll cluster status`)"
     )]
     NotLeader {
         /// Which.

@@ -52,7 +52,7 @@ pub enum NotRecovered {
     },
     /// Too few of them do it.
     #[error(
-        "of {of} voters of shard {shard} only {taken:?} do it: {why}; look again, and decide anew"
+        "of {of} voters of shard {shard} only {taken:?} do it, too few, or without the best log: {why}; look again, and decide anew"
     )]
     TooFew {
         /// Which.
@@ -257,8 +257,15 @@ impl Recovery {
         let by = |taken: &BTreeSet<u64>, roll: &Roll| -> Vec<u64> {
             roll.here().into_iter().filter(|node| taken.contains(node)).collect()
         };
-        let is_enough =
-            |taken: &BTreeSet<u64>, roll: &&Roll| by(taken, roll).len() > roll.voters.len() / 2;
+        // One of them must be the one that may lead.
+        let is_best = |roll: &Roll, node: &u64| {
+            let row = roll.rows.iter().find(|row| row.node == *node);
+            row.is_some_and(|row| (row.last_term, row.last) >= roll.best_tail)
+        };
+        let is_enough = |taken: &BTreeSet<u64>, roll: &&Roll| {
+            let taken = by(taken, roll);
+            taken.len() > roll.voters.len() / 2 && taken.iter().any(|node| is_best(roll, node))
+        };
         let mut with_own = taken.clone();
         with_own.insert(own);
         let own_rows = of(own);
@@ -389,15 +396,13 @@ impl Recovery {
             });
             let mut calm = Vec::new();
             // Of topics and groups nothing is decided.
-            let of_records = || fenced.iter().filter(|roll| RECORDS.contains(&roll.shard));
+            let is_declared = |roll: &&Roll| RECORDS.contains(&roll.shard) && !roll.may_be_away();
+            let of_records = || fenced.iter().filter(is_declared);
             for roll in of_records() {
                 let now = Instant::now();
                 let (_, first) = since.entry(roll.shard).or_insert((roll.digest.clone(), now));
                 let is_first = roll.here().first() == Some(&self.company.node());
-                // What is known to be durable may be in the log of one that is away: then a person decides.
-                let may_be_away = roll.durable > roll.best_tail.1 && !roll.missing.is_empty();
-                let is_calm = first.elapsed() >= CALM && !may_be_away;
-                calm.extend((is_first && is_calm).then(|| roll.digest.clone()));
+                calm.extend((is_first && first.elapsed() >= CALM).then(|| roll.digest.clone()));
             }
             // One power cut fences several: they go on together.
             let is_due = self.own.policy == OnMajorityDirty::AutoFence && !calm.is_empty();
@@ -500,9 +505,11 @@ fn why_fenced(roll: &Roll) -> String {
         [] => String::new(),
         less => format!("; {less:?} wait for one whose log is longer, as was decided before"),
     };
-    let doubts = format!(
-        "FENCED: nodes {doubts:?} may have forgotten what they acknowledged{away}{gone}{waits}"
-    );
+    let forgot = match &doubts[..] {
+        [] => String::new(),
+        doubts => format!("; {doubts:?} may have forgotten what they acknowledged"),
+    };
+    let doubts = format!("FENCED: nobody leads it{forgot}{away}{gone}{waits}");
     if !RECORDS.contains(&roll.shard) {
         return doubts
             + "; nothing can be decided of it: bring back the nodes that can be, or restore a backup";

@@ -378,7 +378,9 @@ impl Registrar {
     pub(super) fn awaited(&self) -> BTreeSet<u64> {
         let Ok(register) = self.register() else { return BTreeSet::new() };
         let is_founder = register.voters == [self.company.node()].into();
-        if !is_founder || self.has_grown.load(Relaxed) {
+        let is_as_founded =
+            self.topics.upgrade().is_some_and(|topics| topics.group().is_as_founded());
+        if !is_founder || !is_as_founded {
             return BTreeSet::new();
         }
         self.company.told().keys().copied().filter(|node| *node != self.company.node()).collect()

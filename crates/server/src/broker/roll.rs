@@ -70,7 +70,7 @@ pub struct Row {
     pub lacks: bool,
     /// Whether its log ends before that which it was decided to go on with after a loss: it does not campaign.
     pub has_less: bool,
-    /// Whether its log is damaged, and not healed yet: it does not campaign either.
+    /// Whether its log is damaged, and not healed yet, or its disk has failed: it does not campaign either.
     pub is_damaged: bool,
     /// Whether it leads, and takes nothing: too few of its voters take what it appends, or their disks have no room.
     pub refuses: bool,
@@ -297,7 +297,9 @@ impl Roll {
         let (empty, here): (Vec<&Row>, Vec<&Row>) = answer.into_iter().partition(|row| row.is_anew);
         let empty = empty.into_iter().map(|row| row.node).collect();
         let sure = || here.iter().filter(|row| !row.is_in_doubt && row.generation == generation);
-        let some_may_lead = sure().any(|row| !row.has_less && !row.is_damaged);
+        // Damage alone is mended by others once they are there; of who has less one must lead that does not, and is not damaged.
+        let some_may_lead =
+            !sure().any(|row| row.has_less) || sure().any(|row| !row.has_less && !row.is_damaged);
         let leader = here.iter().filter(|row| row.leads).max_by_key(|row| row.vote_term);
         let condition = match leader {
             Some(_) => Condition::Led,
@@ -371,6 +373,13 @@ impl Roll {
             self.rows.iter().filter(|row| row.is_damaged || !self.voters.contains(&row.node));
         let ends = others.map(|row| (row.node, (row.last_term, row.last)));
         ends.filter(|(_, end)| *end > self.best_tail).collect()
+    }
+
+    /// Whether a voter that does not answer may have what was guaranteed, as no log that can be gone on with has it: then a person decides.
+    pub(super) fn may_be_away(&self) -> bool {
+        let is_lacking =
+            self.durable > self.best_tail.1 || self.rows.iter().any(|row| row.has_less);
+        is_lacking && !self.missing.is_empty()
     }
 
     /// Nodes that vote, and answer for what they have.
@@ -467,6 +476,9 @@ mod tests {
         let damaged = Row { is_damaged: true, ..row(3, false, (7, 21)) };
         assert_eq!(condition(&[less(1), less(2), damaged.clone()]), Condition::Fenced);
         assert_eq!(condition(&[sure(1), less(2), damaged.clone()]), Condition::Electing);
+        // Nothing that could be decided would help.
+        let also_damaged = Row { is_damaged: true, ..sure(2) };
+        assert_eq!(condition(&[also_damaged, damaged.clone()]), Condition::Electing);
         let roll = Roll::of(2, [doubts(1), doubts(2), damaged.clone()]);
         assert_eq!((roll.best_tail, roll.unused()), ((7, 10), BTreeMap::from([(3, (7, 21))])));
         assert_eq!(Roll::of(2, [damaged]).best_tail, (7, 21));
@@ -491,6 +503,12 @@ mod tests {
         assert_eq!((&roll.missing[..], roll.here()), (&[3][..], vec![1, 2]));
         assert_eq!(roll.clone().among([1, 2, 3, 4, 5]).absent, [4, 5]);
         let watch = [row(4, false, (7, 20)), row(5, false, (7, 21)), row(6, false, (6, 99))];
+        assert!(!roll.may_be_away(), "as much as is known to be durable is here");
+        let less = Row { has_less: true, ..rows[0].clone() };
+        assert!(Roll::of(2, [less.clone(), rows[1].clone()]).may_be_away());
+        assert!(!Roll::of(2, [less, rows[1].clone(), row(3, true, (7, 1))]).may_be_away());
+        let short = [1, 2].map(|node| row(node, true, (7, 5)));
+        assert!(Roll::of(2, short).may_be_away());
         let watched = Roll::of(2, rows.iter().cloned().chain(watch));
         assert_eq!(watched.unused(), BTreeMap::from([(5, (7, 21))]));
         // What a disk does meanwhile changes nothing of it; what one has forgotten does.

@@ -16,6 +16,7 @@ use tokio::task::AbortHandle;
 use super::abdication;
 use super::apply::Apply;
 use super::behind::Behind;
+use super::campaign::wait_to_campaign;
 use super::durability::{self, Durability};
 use super::error::{Error, Result};
 use super::gone::Gone;
@@ -231,7 +232,7 @@ async fn begin<S: Apply>(setting: Setting<S>) -> Result<(Engine<S>, Vec<AbortHan
         let (engine, storage) = (engine.clone(), Arc::downgrade(&storage));
         let entering = re_enter(node, engine, storage, network.clone(), standing);
         beside.push(tokio::spawn(entering).abort_handle());
-    } else if !standing.may_lead(storage.tail().last()) {
+    } else if !is_alone && !standing.may_lead(storage.tail().last()) {
         let waiting = wait_to_campaign(engine.clone(), Arc::downgrade(&storage), standing);
         beside.push(tokio::spawn(waiting).abort_handle());
     } else {
@@ -245,28 +246,6 @@ async fn begin<S: Apply>(setting: Setting<S>) -> Result<(Engine<S>, Vec<AbortHan
         engine.trigger().elect(true).await.map_err(|e| stopped(&e))?;
     }
     Ok((engine, beside))
-}
-
-/// Has a replica campaign once it has been given what a leader must have: before, its log was shorter than that.
-async fn wait_to_campaign<S: Apply>(
-    engine: Engine<S>,
-    storage: Weak<Storage>,
-    standing: Arc<Standing>,
-) {
-    let mut told = engine.metrics();
-    loop {
-        drop(told.borrow_and_update());
-        let Some(now) = storage.upgrade() else { return };
-        if standing.may_lead(now.tail().last()) {
-            // Who has lost some of its log campaigns once that is healed.
-            engine.runtime_config().elect(now.is_whole() && !now.disk.has_failed());
-            return;
-        }
-        drop(now);
-        if told.changed().await.is_err() {
-            return;
-        }
-    }
 }
 
 /// Keeps in which terms the log's entries are, a while after each change: no vote waits for that disk then.

@@ -35,6 +35,14 @@ impl<S: Apply> Group<S> {
         membership(&self.engine)
     }
 
+    /// Whether nobody came or went since it was founded.
+    #[must_use]
+    pub fn is_as_founded(&self) -> bool {
+        let metrics = self.engine.metrics();
+        let now = metrics.borrow_watched();
+        now.membership_config.log_id().is_none_or(|log_id| log_id.index == 0)
+    }
+
     /// Has a node be known, which is to get the log once it is there. Durable on a quorum on return.
     ///
     /// # Errors

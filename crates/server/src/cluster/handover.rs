@@ -149,7 +149,7 @@ impl<S: Apply> Group<S> {
             }
         }
         Err(
-            "too few of the others are there and know that they forgot nothing: it would not be elected",
+            "too few of the others are there, whole, and know that they forgot nothing: it might not be elected",
         )
     }
 

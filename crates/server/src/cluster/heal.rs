@@ -23,6 +23,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::apply::Apply;
 use super::behind::{Behind, Lack};
+use super::campaign::wait_to_campaign;
 use super::error::{Error, Result};
 use super::gone::Gone;
 use super::message::{Answer, AskEntries, Request};
@@ -170,11 +171,15 @@ pub(crate) async fn heal<S: Apply>(healing: Healing<S>) {
 impl<S: Apply> Healing<S> {
     /// Says whether it campaigns, where that depends on its log only.
     fn may_campaign(&self, campaigns: bool) {
-        let storage = self.storage.upgrade();
-        let may = storage.is_some_and(|storage| {
-            !storage.disk.has_failed() && self.standing.may_lead(storage.tail().last())
-        });
-        self.engine.runtime_config().elect(campaigns && may && !self.standing.is_dirty());
+        let Some(storage) = self.storage.upgrade() else { return };
+        let may = campaigns && !storage.disk.has_failed() && !self.standing.is_dirty();
+        let has_enough = self.standing.may_lead(storage.tail().last());
+        self.engine.runtime_config().elect(may && has_enough);
+        if may && !has_enough {
+            // What was damaged was cut off, and more with it: it is given that now.
+            let (engine, storage) = (self.engine.clone(), Weak::clone(&self.storage));
+            tokio::spawn(wait_to_campaign(engine, storage, Arc::clone(&self.standing)));
+        }
     }
 
     /// Heals the segment that has this entry; where it cannot be, and that `is_late`, the replica is to be seeded.

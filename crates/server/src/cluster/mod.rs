@@ -60,6 +60,7 @@ mod abdication;
 mod apply;
 mod behind;
 mod bereft;
+mod campaign;
 mod carrier;
 mod copies;
 mod copy;

@@ -32,7 +32,7 @@ pub struct Outline {
     pub is_dirty: bool,
     /// Whether its log ends before that which it was decided to go on with after a loss: it does not campaign.
     pub has_less: bool,
-    /// Whether it is damaged, and not healed yet, or its disk has failed: it does not campaign either.
+    /// Whether its log is damaged, and not healed yet, or its disk has failed: it does not campaign either.
     pub is_damaged: bool,
     /// The nodes whose replicas vote, ascending.
     pub voters: Vec<u64>,

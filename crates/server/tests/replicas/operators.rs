@@ -28,8 +28,19 @@ impl Life {
             self.world.nodes.get_mut(id).unwrap().generation = generation;
         }
         self.world.oracle.loses_to_durable(generation);
+        for id in &chosen {
+            self.returns.remove(id);
+            self.world.start(*id, false).await;
+        }
+        // What each has was shown before anything was decided, and it is decided that the best of it stays.
+        let shown = || chosen.iter().map(|id| self.world.group(*id).outline());
+        let is_all_damaged = shown().all(|said| said.is_damaged);
+        let led = shown().filter(|said| is_all_damaged || !said.is_damaged);
+        let least = led.map(|said| said.last).max().unwrap_or((0, 0));
+        self.tell(&format!("whoever leads has {least:?}"));
         for id in chosen {
-            self.returns.remove(&id);
+            self.world.end(id, End::Killed);
+            self.world.nodes.get_mut(&id).unwrap().least = least;
             self.world.start(id, false).await;
         }
     }
@@ -60,7 +71,9 @@ impl Life {
             self.count("a replica that went on in a newer generation");
             self.fails.remove(&id);
             self.world.end(id, End::Killed);
-            self.world.nodes.get_mut(&id).unwrap().generation = newer.generation;
+            let least = self.world.nodes[&newer.node].least;
+            let node = self.world.nodes.get_mut(&id).unwrap();
+            (node.generation, node.least) = (newer.generation, least);
             self.world.start(id, false).await;
         }
     }

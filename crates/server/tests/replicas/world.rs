@@ -116,6 +116,8 @@ pub(crate) struct Node {
     pub(crate) incarnation: u64,
     /// In which it begins, at least.
     pub(crate) generation: u64,
+    /// What whoever leads in that must have, as was decided.
+    pub(crate) least: (u64, u64),
     pub(crate) group: Option<Arc<Group<Remembers>>>,
     pub(crate) applied: Applied,
     pub(crate) state: Arc<Mutex<State>>,
@@ -211,6 +213,7 @@ impl World {
             clock: Clock::manual(self.seed ^ id),
             incarnation: 0,
             generation: 0,
+            least: (0, 0),
             group: None,
             applied: Arc::default(),
             state: Arc::default(),
@@ -277,7 +280,7 @@ impl World {
             founds,
             is_dirty,
             may_be_lost: false,
-            least: (0, 0),
+            least: node.least,
             testimony: (promise != Ack::Durable).then_some(testimony),
         };
         let covered = kept.as_ref().map(|kept| kept.place.index());

@@ -13,11 +13,10 @@ use crate::output;
 pub(super) fn run(dir: &Path, members: MembersArg) -> Result<Exit> {
     check(&members.0)?;
     let id = broker::found(dir).with_context(|| format!("no cluster in {}", dir.display()))?;
-    let first = members.0.keys().next().copied().unwrap_or(1);
     output::text(&format!("cluster-id = {id:?}\nmembers = {:?}\n", String::from(members)))?;
     output::news(&format!(
-        "founded; it lives in {dir}: have it begin with `plimsoll serve --dir {dir} --config FILE --node {first}`, where FILE has these settings and \
-         {first} is this machine's number; the others begin with the same and their own numbers, in empty directories",
+        "founded; it lives in {dir}: have it begin here with `plimsoll serve --dir {dir} --config FILE --node N`, where FILE has these settings and N is \
+         the number that they give this machine; the others begin with theirs, in empty directories (`plimsoll cluster init --help` shows all of it)",
         dir = dir.display()
     ));
     Ok(Exit::Ok)

@@ -217,6 +217,9 @@ fn one(roll: &Roll) -> String {
     let is_fenced = roll.condition == "fenced";
     let how = match (roll.leader, &*roll.condition) {
         (Some(leader), _) => format!("led by node {leader}"),
+        (None, "fenced") if roll.rows.iter().any(|row| row.has_less) => {
+            "FENCED: nobody leads it, and who answers has less than it was decided to go on with, or may have forgotten".to_owned()
+        }
         (None, "fenced") => "FENCED: nobody leads it, and too many may have forgotten".to_owned(),
         (None, "unreached") if roll.is_unknown() => {
             "unreached: no node that answers knows who votes on it".to_owned()
@@ -290,7 +293,7 @@ fn one(roll: &Roll) -> String {
         }
         if row.is_damaged && roll.leader.is_none() {
             line(format_args!(
-                "        its log is damaged: it does not lead before others have given it what it lacks"
+                "        its log is damaged, or its disk has failed: it does not lead before that is mended"
             ));
         }
         let votes = roll.voters.contains(&row.node);
@@ -319,8 +322,8 @@ fn one(roll: &Roll) -> String {
                 ),
             };
             line(format_args!(
-                "  lost        entries {} to {} were durable on a majority, and no log of those that vote and answer has \
-                 them: their disks have lost them{or_away}",
+                "  lost        entries {} to {} were durable on a majority, and no log that can be gone on \
+                 with has them: their disks have lost them{or_away}",
                 guaranteed + 1,
                 roll.durable
             ));
@@ -426,7 +429,7 @@ mod tests {
             "   1  in doubt            3  01234567         1 in 4          199 of 4           198           180           120",
             "the system was started anew\n        it lacks what the others have let go of: whoever leads gives it that\n  ",
             "guaranteed  all up to entry 120",
-            "lost        entries 121 to 130 were durable on a majority, and no log of those that vote and answer has them",
+            "lost        entries 121 to 130 were durable on a majority, and no log that can be gone on with has them: their disks have lost them, or node 2 has them, which does not answer: bring that back first",
             "best tail   entry 199 of term 4",
             "not used    node 4, which has no vote, has entries up to 230 of term 4",
             "up to entry 180 at least was",
