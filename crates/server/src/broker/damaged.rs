@@ -16,6 +16,7 @@ use std::sync::Arc;
 
 use plimsoll_sync::Dir;
 
+use super::decided::Decided;
 use super::error::Failed;
 use super::kept::keep;
 use super::known;
@@ -140,7 +141,10 @@ fn noted(root: &dyn Dir, number: u32) -> Result<Option<u64>, Failed> {
     if SHARED.contains(&number) || !is_own {
         return Ok(None);
     }
-    Ok(Some(known::read(root, number).map_or(0, |(_, durable)| durable)))
+    let durable = known::read(root, number).map_or(0, |(_, durable)| durable);
+    // Of what is gone on without nothing is missed. The note of it is not written anew before the log is opened.
+    let decided = Decided::read(root, number)?.filter(|decided| decided.lifts);
+    Ok(Some(decided.map_or(durable, |decided| durable.min(decided.guaranteed))))
 }
 
 /// What is found of a log. What is damaged was let go of, or is borne.
@@ -292,5 +296,25 @@ mod tests {
         is_cut_off_at_its_last(&again, last, 1);
         // Nor by one that does not know that it is done.
         is_cut_off_at_its_last(&again, last, 1);
+    }
+
+    /// The decision lifted the doubt, and the start after it met the same loss again, and doubted anew: the shard did not go on (an attacker).
+    #[test]
+    fn what_was_decided_to_be_gone_is_not_missed_by_the_start_that_goes_on() {
+        let (root, last) = founder(20, |_, last| vec![last], true);
+        let decided = Decided {
+            number: 0,
+            generation: 1,
+            digest: 1,
+            guaranteed: last,
+            at_ms: 1,
+            lifts: true,
+            least: (1, last),
+        };
+        assert_eq!(noted(&*root, 0).unwrap(), Some(last + 1));
+        decided.write(&*root).unwrap();
+        assert_eq!(noted(&*root, 0).unwrap(), Some(last));
+        Decided { lifts: false, ..decided }.write(&*root).unwrap();
+        assert_eq!(noted(&*root, 0).unwrap(), Some(last + 1), "it counts once");
     }
 }

@@ -244,14 +244,15 @@ impl<'a> Place<'a> {
             _ => (Ring::Memory, Ack::Written),
         };
         let held = (company.node(), options.tail_bytes);
+        let total_bytes = dir.space().map_or(u64::MAX, |space| space.total_bytes);
         let forgets = |number| forget(self.memory.as_ref(), number);
         let mut found = if number == DURABLE {
             let durable = self.acked(DURABLE).map_or(0, |acked| acked.last());
-            let log = options.log(Ring::Memory, Policy::everysec());
+            let log = options.log(Ring::Memory, Policy::everysec(), total_bytes);
             let log = plimsoll_log::Options { durable, ..log };
             Found::open(dir, number, forgets, Ack::Durable, &log, Some(&self.crew), held)?
         } else {
-            let log = options.log(ring, options.flush);
+            let log = options.log(ring, options.flush, total_bytes);
             Found::open(dir, number, forgets, ack, &log, None, held)?
         };
         self.decided.of(number).map_or(Ok(()), |decided| found.rise(&**dir, decided))?;
@@ -373,21 +374,34 @@ impl Past {
         for number in SHARDS {
             anew.extend(began_anew(place.dir, number)?.then_some(number));
         }
+        let had = SHARDS.map(|number| (number, self.had(place, number)));
         Ok(Own {
             incarnation: self.run.incarnation(),
             verdict: self.verdict.to_string(),
             doubts,
+            had: had.into(),
             anew,
             policy: place.options.on_majority_dirty,
             clock: now,
         })
     }
 
+    /// Up to where this node had a shard, durably or acknowledged, by what it knows from before. What was decided since counts.
+    fn had(&self, place: &Place<'_>, number: u32) -> u64 {
+        let noted = known::read(&**place.dir, number).map_or(0, |(_, durable)| durable);
+        let acked = place.acked(number).map_or(0, |acked| acked.last());
+        let given = self.loss().and_then(|loss| loss.given.as_ref()?.get(&number).copied());
+        let given = given.filter(|_| !place.decided.lifts(number)).unwrap_or(0);
+        noted.max(acked).max(given)
+    }
+
     /// A sentence of all that is known of it.
     fn said(&self, place: &Place<'_>) -> String {
-        // What the run knows is what its marks say.
-        let by = if self.damaged.is_empty() { "" } else { "by its marks " };
-        let mut said = format!("{by}{}", self.verdict);
+        // What the run knows is what its marks say, and of what its disk has lost they know nothing.
+        let mut said = match (&self.verdict, self.damaged.is_empty()) {
+            (Verdict::NothingLost(_), false) => "not all that was durable is there".to_owned(),
+            (verdict, _) => verdict.to_string(),
+        };
         let going_on = RECORDS.into_iter().filter(|number| place.decided.lifts(*number));
         let going_on: Vec<String> = going_on.map(|number| number.to_string()).collect();
         if !going_on.is_empty() {

@@ -10,6 +10,10 @@ use plimsoll_log::{Policy, Ring};
 use super::acked::Acked;
 use crate::groups;
 
+/// The part of a disk that is a segment, of a disk that is small: each of three shards has one, and the next ready.
+const SEGMENTS: u64 = 64;
+const SEGMENT_BYTES_MIN: u64 = 4 << 20;
+
 /// What a node is opened with. The defaults are right for most.
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -91,10 +95,16 @@ pub struct Seat {
 pub(super) const SMALL_RING_BYTES: u64 = 8 << 20;
 
 impl Options {
-    /// The log of a shard of records.
-    pub(super) fn log(&self, ring: Ring, policy: Policy) -> plimsoll_log::Options {
-        let ring_bytes = self.ring_bytes;
-        plimsoll_log::Options { policy, ring, ring_bytes, ..plimsoll_log::Options::default() }
+    /// The log of a shard of records, on a disk of so many bytes.
+    pub(super) fn log(
+        &self,
+        ring: Ring,
+        policy: Policy,
+        total_bytes: u64,
+    ) -> plimsoll_log::Options {
+        let (ring_bytes, segment_bytes) = (self.ring_bytes, segment_bytes(total_bytes));
+        let options = plimsoll_log::Options::default();
+        plimsoll_log::Options { policy, ring, ring_bytes, segment_bytes, ..options }
     }
 
     /// Bytes that the log of a shard of records takes at most before they are durable, where it is bounded: twice what makes a
@@ -111,6 +121,13 @@ impl Options {
             Promise::Kernel => twice,
         }
     }
+}
+
+/// Bytes of a segment where the disk has so many: all shards make one and the next ready, and most of a small disk is to be the records'.
+fn segment_bytes(total_bytes: u64) -> u64 {
+    let most = plimsoll_log::Options::default().segment_bytes;
+    let mebibytes = (total_bytes / SEGMENTS) >> 20;
+    (mebibytes << 20).clamp(SEGMENT_BYTES_MIN, most)
 }
 
 /// The log of a shard that has little to say.
@@ -154,5 +171,19 @@ impl Default for Options {
             replication_factor: 3,
             seat: None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Three shards made segments of 64 MiB each on a disk of 300, which took no record then (a trial).
+    #[test]
+    fn segments_leave_a_small_disk_to_the_records() {
+        for (total_mib, mib) in [(40, 4), (300, 4), (1024, 16), (4096, 64), (1 << 30, 64)] {
+            assert_eq!(segment_bytes(total_mib << 20), mib << 20, "{total_mib} MiB");
+        }
+        assert_eq!(segment_bytes(u64::MAX), 64 << 20);
     }
 }

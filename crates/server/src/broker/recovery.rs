@@ -90,6 +90,8 @@ pub(super) struct Own {
     pub(super) verdict: String,
     /// Why shards are in doubt since an earlier run.
     pub(super) doubts: BTreeMap<u32, &'static str>,
+    /// Up to where this node had shards, durably or acknowledged, as it knows from before this run: its disk may have lost some of it.
+    pub(super) had: BTreeMap<u32, u64>,
     /// Shards that began anew, and had not caught up since when this run began.
     pub(super) anew: BTreeSet<u32>,
     pub(super) policy: OnMajorityDirty,
@@ -164,6 +166,11 @@ impl Recovery {
             Roll::of(shard, said).among(self.company.nodes_of(shard))
         };
         SHARDS.map(roll).into()
+    }
+
+    /// Whether this node had more of a shard than up to this entry, as it knows from before this run.
+    fn had_more(&self, number: u32, than: u64) -> bool {
+        self.own.had.get(&number).is_some_and(|had| *had > than)
     }
 
     /// What this node says of its shards.
@@ -338,6 +345,17 @@ impl Recovery {
             if decided.generation <= own.generation {
                 return Err("it is of that generation already, or a newer one".to_owned());
             }
+            let connected = self.company.others();
+            let is_away = |voter: &u64| *voter != self.company.node() && !connected.contains(voter);
+            if is_declared
+                && self.had_more(decided.number, decided.least.1)
+                && shown.voters.iter().any(is_away)
+            {
+                return Err(
+                    "it had more, which one may have that does not answer: a person decides that"
+                        .to_owned(),
+                );
+            }
         }
         self.write(of.into_iter().map(|(decided, _)| decided).collect()).await
     }
@@ -396,7 +414,11 @@ impl Recovery {
             });
             let mut calm = Vec::new();
             // Of topics and groups nothing is decided.
-            let is_declared = |roll: &&Roll| RECORDS.contains(&roll.shard) && !roll.may_be_away();
+            // What this node had, and nobody who answers has, may be with one that is away: then a person decides.
+            let had_more = |roll: &Roll| self.had_more(roll.shard, roll.best_tail.1);
+            let may_be_away =
+                |roll: &Roll| roll.may_be_away() || had_more(roll) && !roll.missing.is_empty();
+            let is_declared = |roll: &&Roll| RECORDS.contains(&roll.shard) && !may_be_away(roll);
             let of_records = || fenced.iter().filter(is_declared);
             for roll in of_records() {
                 let now = Instant::now();

@@ -473,7 +473,12 @@ impl Life {
                 !group.is_dirty() && !group.is_damaged()
             };
             let can = |set: &BTreeSet<u64>| set.iter().filter(elects).count() > set.len() / 2;
-            let can = self.configs.iter().all(can);
+            // Who has less than it was decided to go on with elects another.
+            let leads = |id: &u64| {
+                let is_up = self.world.nodes[id].group.is_some();
+                is_up && elects(&id) && !self.world.group(*id).outline().has_less
+            };
+            let can = self.configs.iter().all(can) && self.configs.iter().flatten().any(leads);
             // Who leads with damage hands over once that has lasted for seconds, and is named for a moment still.
             let names_one = |id: &u64| self.world.group(*id).outline().leader.is_some();
             if began.elapsed() > STAYS && !can && !self.world.up().iter().any(names_one) {

@@ -33,7 +33,12 @@ impl Life {
             self.world.start(*id, false).await;
         }
         // What each has was shown before anything was decided, and it is decided that the best of it stays.
-        let shown = || chosen.iter().map(|id| self.world.group(*id).outline());
+        let all = chosen.iter().map(|id| (*id, self.world.group(*id).outline()));
+        let all: Vec<_> = all.collect();
+        // Who has the newest entry knows best who votes.
+        let newest = all.iter().max_by_key(|(_, said)| said.last);
+        let voters = newest.map_or(Vec::new(), |(_, said)| said.voters.clone());
+        let shown = || all.iter().filter(|(id, _)| voters.contains(id)).map(|(_, said)| said);
         let is_all_damaged = shown().all(|said| said.is_damaged);
         let led = shown().filter(|said| is_all_damaged || !said.is_damaged);
         let least = led.map(|said| said.last).max().unwrap_or((0, 0));

@@ -183,33 +183,69 @@ impl Producer {
     /// Sends a batch until it is acknowledged, or refused. Its first offset, if the broker knows it:
     /// of a batch that was there before it may not.
     fn acknowledged(&mut self, partition: i32, question: &ProduceRequest) -> Result<Option<i64>> {
-        let topic = &self.args.topic;
+        let topic = self.args.topic.clone();
         let deadline = Instant::now() + TIMEOUT;
-        let _waited = self.waiting.begins(topic, partition);
+        let _waited = self.waiting.begins(&topic, partition);
+        let mut may_be_there = false;
         loop {
-            let leader = self.cluster.leader(topic, partition)?;
-            let called = leader.call(question.clone()).map_err(|error| match error {
-                Error::NoVersion { .. } => error.into(),
-                error => anyhow!(error).context(format!(
-                    "whether a batch for partition {partition} of {topic} is there is not known"
-                )),
-            });
-            let answer = called?.responses.into_iter().next();
-            let answer = answer.and_then(|topic| topic.partition_responses.into_iter().next());
-            let ProducedPartition { error_code, error_message, base_offset, .. } =
-                answer.context("the broker says nothing of the batch")?;
-            match error_code {
-                ErrorCode::DuplicateSequenceNumber => return Ok(None),
-                code if may_pass(code) && Instant::now() < deadline && !interrupted() => {
-                    self.cluster.forget_leaders(topic);
-                    thread::park_timeout(PAUSE);
-                }
-                code => {
+            let goes_on = Instant::now() < deadline && !interrupted();
+            match self.ask(&topic, partition, question, &mut may_be_there) {
+                Ok(ProducedPartition { error_code, error_message, base_offset, .. }) => {
                     let what = format!("a batch for partition {partition} of {topic}");
-                    Error::check(what, code, error_message)?;
-                    return Ok(Some(base_offset).filter(|offset| *offset >= 0));
+                    match Error::check(what, error_code, error_message) {
+                        Ok(()) => return Ok(Some(base_offset).filter(|offset| *offset >= 0)),
+                        Err(_) if error_code == ErrorCode::DuplicateSequenceNumber => {
+                            return Ok(None);
+                        }
+                        Err(_) if goes_on && may_pass(error_code) => {
+                            self.cluster.forget_leaders(&topic);
+                        }
+                        Err(why) => return Err(unknown(may_be_there, why, &topic, partition)),
+                    }
                 }
+                Err(why) if goes_on && self.may_come_back(&why) => {}
+                Err(why) => return Err(unknown(may_be_there, why, &topic, partition)),
             }
+            thread::park_timeout(PAUSE);
+        }
+    }
+
+    /// Asks the leader once. Whether the batch may be there since is told too, also where no answer came.
+    fn ask(
+        &mut self,
+        topic: &str,
+        partition: i32,
+        question: &ProduceRequest,
+        may_be_there: &mut bool,
+    ) -> Result<ProducedPartition, Error> {
+        let leader = self.cluster.leader(topic, partition)?;
+        let called = leader.call(question.clone());
+        *may_be_there |= called.as_ref().is_err_and(|why| !matches!(why, Error::NoVersion { .. }));
+        let answer = called?.responses.into_iter().next();
+        let answer = answer.and_then(|topic| topic.partition_responses.into_iter().next());
+        let answer = answer.unwrap_or_else(|| ProducedPartition {
+            error_code: ErrorCode::UnknownServerError,
+            error_message: Some("the broker says nothing of the batch".to_owned()),
+            ..ProducedPartition::default()
+        });
+        *may_be_there |= may_be_done(answer.error_code);
+        Ok(answer)
+    }
+
+    /// Whether another attempt may do better: a broker that went may come back, or another leads. It is reached anew, by any that was named.
+    fn may_come_back(&mut self, why: &Error) -> bool {
+        match why {
+            Error::Refused { code, .. } if may_pass(*code) => {
+                self.cluster.forget_leaders(&self.args.topic);
+                true
+            }
+            Error::Closed { .. } | Error::Broken { .. } | Error::Unreachable { .. } => {
+                if let Ok(cluster) = self.args.asked.open() {
+                    self.cluster = cluster;
+                }
+                true
+            }
+            _ => false,
         }
     }
 
@@ -262,6 +298,27 @@ impl Done {
             Some(_) if self.offsets.len() == 1 => format!("{records} acknowledged"),
             Some(_) => format!("{records} acknowledged, in {} partitions", self.offsets.len()),
         }
+    }
+}
+
+/// Whether a batch that was answered with this may be there, or come to be.
+fn may_be_done(code: ErrorCode) -> bool {
+    matches!(
+        code,
+        ErrorCode::UnknownServerError
+            | ErrorCode::NotLeaderOrFollower
+            | ErrorCode::RequestTimedOut
+            | ErrorCode::NotEnoughReplicasAfterAppend
+    )
+}
+
+/// What is said of a batch that is given up.
+fn unknown(may_be_there: bool, why: Error, topic: &str, partition: i32) -> anyhow::Error {
+    match may_be_there {
+        true => anyhow!(why).context(format!(
+            "whether a batch for partition {partition} of {topic} is there is not known"
+        )),
+        false => why.into(),
     }
 }
 
