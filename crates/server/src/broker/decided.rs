@@ -20,13 +20,11 @@
 //! then ends its doubt, and then takes `lifts` back: each is durable before the next, and a start that is interrupted does it
 //! again. It stays: whoever leads writes of it what it has agreed on first, the loss fence.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use plimsoll_sync::{Dir, File, SyncMethod};
 use twox_hash::XxHash3_64;
 
-use super::damaged::Lost;
 use super::error::Failed;
 use super::layout::{self, RECORDS};
 use super::seeded::{Stage, trust};
@@ -167,10 +165,10 @@ impl Decisions {
     pub(super) fn are_done(
         &self,
         dir: &Arc<dyn Dir>,
-        found_damaged: &BTreeMap<u32, Lost>,
+        found_damaged: impl Fn(u32) -> bool,
     ) -> Result<(), Failed> {
         for decided in self.0.iter().filter(|decided| decided.lifts) {
-            let is_older = !found_damaged.contains_key(&decided.number);
+            let is_older = !found_damaged(decided.number);
             if is_older && Stage::read(&**dir, decided.number)?.is_some() {
                 trust(&**dir, decided.number)?;
             }

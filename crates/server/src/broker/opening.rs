@@ -284,7 +284,7 @@ impl<'a> Place<'a> {
         if loss.is_some() && SHARED.iter().all(|number| decided.lifts(*number)) {
             past.run.fenced(&ends, now())?;
         }
-        decided.are_done(dir, &past.damaged)?;
+        decided.are_done(dir, |number| past.damaged.contains_key(&number))?;
         let mut opened = Vec::new();
         for found in shared {
             let number = found.number();
