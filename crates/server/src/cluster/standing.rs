@@ -126,8 +126,8 @@ mod decided {
 
     use crate::cluster::trio::{Net, PATIENCE, start_decided, tell, three};
 
-    /// After ten seconds those with less elected one of themselves, while the best log's broker was opening still: what had been
-    /// called guaranteed was cut off there (a test on a slow machine).
+    /// After ten seconds those with less could elect one of themselves, the best log's broker being away still: what had been
+    /// called durable was cut off so, as it seems (a test on a busy machine).
     #[test]
     fn a_group_does_not_go_on_with_less_than_was_decided_however_long_the_best_log_stays_away() {
         let net = Net::default();
