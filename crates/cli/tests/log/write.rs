@@ -259,6 +259,8 @@ fn ctrl_c_keeps_what_was_appended_and_ends_with_130() {
         writer.line(line);
     }
     wait_until(|| segments(&dir).len() == 1 && cat(&dir, &[]) == b"one\ntwo\nthree\n");
+    // Waiting closes the input, which may be seen to end before the signal is.
+    let _open = writer.child.stdin.take();
     interrupt(&writer.child);
     let output = writer.child.wait_with_output().unwrap();
     let (said, answered) = texts(&output);
