@@ -16,15 +16,22 @@ use super::serving::{Broker, plimsoll, text};
 /// The shards of records that are acknowledged before they are durable. The topic has a partition in each of the first two.
 const SHARDS: [u64; 3] = [2, 4, 6];
 
-/// What `cluster status` says of these shards.
-fn status(broker: &Broker) -> Result<Vec<Value>, String> {
+/// The shard of records that are durable before they are acknowledged.
+const DURABLE: u64 = 3;
+
+/// What `cluster status` says of some shards.
+fn status_of(broker: &Broker, numbers: &[u64]) -> Result<Vec<Value>, String> {
     let output = plimsoll(&["cluster", "status", "--json", "--http"]).arg(&broker.http).output();
     let said = text(&output.unwrap().stdout);
     let shards: Value = serde_json::from_str(&said).map_err(|why| why.to_string())?;
     let shards = shards.as_array().cloned().unwrap_or_default().into_iter();
-    let is_one = |shard: &Value| SHARDS.iter().any(|number| shard["shard"] == *number);
+    let is_one = |shard: &Value| numbers.iter().any(|number| shard["shard"] == *number);
     let shards: Vec<Value> = shards.filter(is_one).collect();
-    if shards.len() == SHARDS.len() { Ok(shards) } else { Err(said) }
+    if shards.len() == numbers.len() { Ok(shards) } else { Err(said) }
+}
+
+fn status(broker: &Broker) -> Result<Vec<Value>, String> {
+    status_of(broker, &SHARDS)
 }
 
 /// Waits until this holds of each of them, as a broker says.
@@ -186,7 +193,7 @@ const MARK: &str = "1234567890";
 
 /// As a disk that has lost a bit of that record.
 fn damage(cluster: &Cluster, node: usize) {
-    let shards = [2, 4, 6].map(|number| cluster.data(node).join(format!("shard-{number}")));
+    let shards = [2, 3, 4, 6].map(|number| cluster.data(node).join(format!("shard-{number}")));
     let files = shards.iter().flat_map(|dir| fs::read_dir(dir).unwrap());
     let found = files.into_iter().find_map(|file| {
         let path = file.unwrap().path();
@@ -225,4 +232,50 @@ fn a_shard_goes_on_with_the_longest_log_of_those_that_take_part() {
         let found = read(&brokers[2])?;
         if found == expected { Ok(()) } else { Err(format!("{} of them", found.len())) }
     });
+}
+
+/// A partition's first records went, on two disks of three, with the entry that says how far offsets were given: the next ones got
+/// the same offsets. And it was declared that such a loss is decided by the clock, though the third, which had all, was only away.
+#[test]
+#[expect(clippy::disallowed_methods, reason = "nothing must happen meanwhile")]
+fn what_two_disks_have_lost_is_not_given_up_by_the_clock_nor_its_offsets_given_again() {
+    let cluster = Cluster::found().with(&["--on-majority-dirty", "auto-fence"]);
+    let brokers = begun(&cluster);
+    let topic = "topic create paid --config flush.messages=1 --if-not-exists";
+    in_time("a topic that waits for disks", || run(&brokers[0], topic, ""));
+    in_time("a record", || run(&brokers[0], "produce paid", &format!("{MARK}\n")));
+    // What is durable is noted every second.
+    thread::sleep(Duration::from_secs(3));
+    drop(brokers);
+    [1, 2].into_iter().for_each(|node| damage(&cluster, node));
+    let (first, second) = (cluster.start(1), cluster.start(2));
+    let fenced = || {
+        let now = status_of(&first, &[DURABLE])?.remove(0);
+        let is_shown = now["condition"] == "fenced" && now["rows"].as_array().unwrap().len() == 2;
+        if is_shown { Ok(now) } else { Err(now.to_string()) }
+    };
+    let shown = in_time("it is fenced", fenced);
+    assert!(shown["durable"].as_u64() > shown["guaranteed"].as_u64(), "{shown}");
+    let status = plimsoll(&["cluster", "status", "--http", &first.http]).output().unwrap();
+    let said = text(&status.stdout);
+    let lost =
+        "no log that can be gone on with has them: their disks have lost them, or node 3 has them";
+    assert!(said.contains(lost), "{said}");
+    thread::sleep(Duration::from_secs(12));
+    // The others went on by it, and each node was opened again for that.
+    let shown = in_time("it is fenced still", fenced);
+    assert_eq!(shown["generation"], 0, "nobody decided");
+    let (code, said) = recover(&first, &[shown["digest"].as_str().unwrap()], &[]);
+    assert_eq!(code, Some(0), "{said}");
+    in_time("a record again", || run(&second, "produce paid", "again\n"));
+    let third = cluster.start(3);
+    for broker in [&first, &third] {
+        let there = in_time("it is there", || {
+            let there = run(broker, "consume paid --json", "")?;
+            if there.is_empty() { Err(there) } else { Ok(there) }
+        });
+        let record: Value = serde_json::from_str(&there).expect("one");
+        assert_eq!(record["value"], "again", "{there}");
+        assert!(record["offset"].as_u64() >= Some(1 << 36), "{there}");
+    }
 }

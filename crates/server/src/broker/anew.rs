@@ -50,7 +50,7 @@ pub(super) fn opened<T>(
 
 /// Whether others vote in a shard. Of one that does not say so any more, whether they do in another, whose log is let go of less, or not
 /// damaged with it: the control shard, and of that one the groups'.
-fn others_have(root: &Arc<dyn Dir>, number: u32, node: u64) -> Result<bool, Failed> {
+pub(super) fn others_have(root: &Arc<dyn Dir>, number: u32, node: u64) -> Result<bool, Failed> {
     let log = root.open_dir(&layout::shard(number)).map_err(Failed::Directory)?;
     // Without its vote it has nothing to begin anew with.
     if !matches!(Identity::look(&*log), Ok(Some(identity)) if identity.node == node) {

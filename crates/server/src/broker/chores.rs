@@ -11,7 +11,7 @@ use super::company::Company;
 use super::coordinator::Coordinator;
 use super::error::sentence;
 use super::kept;
-use super::known;
+use super::known::Known;
 use super::layout::{CONTROL, GROUPS, SHARED};
 use super::seeded::trust;
 use super::topics::Topics;
@@ -110,17 +110,16 @@ pub(super) async fn note_durable(
     number: u32,
     look: impl Fn() -> Option<Outline>,
 ) {
-    let mut known = known::read(&*root, number).unwrap_or_default();
+    let mut known = Known::read(&*root, number).unwrap_or_default();
     loop {
         tokio::time::sleep(NOTED).await;
         let Some(Outline { committed, durable, synced, .. }) = look() else { return };
-        // What others have, and this node has not yet, is nothing that its disk can lose.
-        let now = known::raised(known, (committed.min(synced), durable.min(synced)));
+        let now = known.raised(Known::of(committed, durable, synced));
         if now == known {
             continue;
         }
         let root = Arc::clone(&root);
-        match tokio::task::spawn_blocking(move || known::write(&*root, number, now)).await {
+        match tokio::task::spawn_blocking(move || now.write(&*root, number)).await {
             Ok(Ok(())) => known = now,
             // It promises nothing, and is tried again.
             Ok(Err(why)) => tracing::debug!(shard = number, %why, "what is durable is not noted"),
@@ -134,8 +133,7 @@ pub(super) async fn note_durable(
 struct Looked {
     number: u32,
     applied: u64,
-    /// Its C and its D.
-    known: (u64, u64),
+    known: Known,
 }
 
 /// Notes, durably, that nothing was acknowledged which is not durable, as soon as nobody asks any more:
@@ -148,7 +146,7 @@ pub(super) async fn rest(
 ) {
     let mut looked = SHARED.map(|number| {
         // A start knows less, until somebody who leads tells it.
-        let known = known::read(&*root, number).unwrap_or_default();
+        let known = Known::read(&*root, number).unwrap_or_default();
         Looked { number, known, ..Looked::default() }
     });
     loop {
@@ -165,8 +163,8 @@ pub(super) async fn rest(
             is_quiet &= applied == looked.applied && durable >= applied;
             looked.applied = applied;
             ends.insert(shard.number, durable);
-            let now = shard.group.outline();
-            let known = known::raised(looked.known, (now.committed, now.durable));
+            let Outline { committed, durable, synced, .. } = shard.group.outline();
+            let known = looked.known.raised(Known::of(committed, durable, synced));
             if known != looked.known {
                 looked.known = known;
                 more.push(*looked);
@@ -176,7 +174,7 @@ pub(super) async fn rest(
         // It promises nothing.
         let root = Arc::clone(&root);
         let written = move || {
-            more.iter().for_each(|of| drop(known::write(&*root, of.number, of.known)));
+            more.iter().for_each(|of| drop(of.known.write(&*root, of.number)));
         };
         if tokio::task::spawn_blocking(written).await.is_err() {
             return;

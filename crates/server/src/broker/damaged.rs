@@ -16,10 +16,11 @@ use std::sync::Arc;
 
 use plimsoll_sync::Dir;
 
+use super::anew;
 use super::decided::Decided;
 use super::error::Failed;
 use super::kept::keep;
-use super::known;
+use super::known::Known;
 use super::layout::{self, SHARED};
 use super::seeded::Stage;
 use crate::cluster::{self, Recovered};
@@ -99,7 +100,7 @@ pub(super) fn recover(
     let node = options.node;
     let others_have_it = |lost: u64| cluster::others_vote(&dir, start, node, lost).map_err(failed);
     // To the log what it has lost where nothing in it says that it was durable looks like a write that was not finished.
-    let noted = match noted(&**root, number)? {
+    let mut noted = match noted(&**root, number)? {
         None => 0,
         Some(noted) => noted.max(options.log.durable),
     };
@@ -120,8 +121,15 @@ pub(super) fn recover(
             return Err(failed(why));
         };
         if !others_have_it(lost)? {
+            // Nobody can give it: of what is acknowledged first the run says what is lost, and it goes on behind a fence.
+            let is_behind = SHARED.contains(&number) && options.log.durable > 0;
+            if is_behind && !anew::others_have(root, number, node)? {
+                (noted, options.log.durable) = (0, 0);
+                continue;
+            }
             // Nothing of it is there: that is said as it is.
-            let ends = cluster::end_of(&dir).is_ok_and(|end| end == lost && end < noted);
+            let ends =
+                !is_behind && cluster::end_of(&dir).is_ok_and(|end| end == lost && end < noted);
             return Err(match ends {
                 true => Failed::TooShort { number, end: lost, durable: noted },
                 false => failed(why),
@@ -135,16 +143,16 @@ pub(super) fn recover(
 }
 
 /// Up to which entry this node had noted that its log is durable; none where that is not of this log, as another gave it. A start that was to
-/// cut it off, and ended before it had, knows it still. Of the shards that are synced behind their acknowledgements the run knows more.
+/// cut it off, and ended before it had, knows it still.
 fn noted(root: &dyn Dir, number: u32) -> Result<Option<u64>, Failed> {
     let is_own = matches!(Stage::read(root, number)?, None | Some(Stage::Forgot));
-    if SHARED.contains(&number) || !is_own {
+    if !is_own {
         return Ok(None);
     }
-    let durable = known::read(root, number).map_or(0, |(_, durable)| durable);
+    let own = Known::read(root, number).map_or(0, |known| known.own);
     // Of what is gone on without nothing is missed. The note of it is not written anew before the log is opened.
     let decided = Decided::read(root, number)?.filter(|decided| decided.lifts);
-    Ok(Some(decided.map_or(durable, |decided| durable.min(decided.guaranteed))))
+    Ok(Some(decided.map_or(own, |decided| own.min(decided.guaranteed))))
 }
 
 /// What is found of a log. What is damaged was let go of, or is borne.
@@ -234,7 +242,7 @@ mod tests {
                 file.read_at(&mut bytes, 0).unwrap();
                 log.create(&name, Access::default()).unwrap().write_at(&bytes, 0).unwrap();
             }
-            known::write(&*root, 0, (end + 1, end + 1)).unwrap();
+            Known::of(end + 1, end + 1, end + 1).write(&*root, 0).unwrap();
         });
         net.heard().clear();
         (root, end)
@@ -309,6 +317,7 @@ mod tests {
             guaranteed: last,
             at_ms: 1,
             lifts: true,
+            misses: false,
             least: (1, last),
         };
         assert_eq!(noted(&*root, 0).unwrap(), Some(last + 1));

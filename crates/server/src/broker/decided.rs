@@ -10,7 +10,8 @@
 //! 24 digest    16   of what was shown to whoever decided
 //! 40 guaranteed u64 entries up to this log index were known to be durable on a majority, and are there
 //! 48 at        u64  when it was decided, in ms since 1970
-//! 56 flags     u32  1 lifts: the replica here does not count as one in doubt any more
+//! 56 flags     u32  1 lifts: the replica here does not count as one in doubt any more,
+//!                   2 misses: what is gone may have been durable, and with it how far offsets were given
 //! 60 zeros      4
 //! 64 least     u64 term · u64 index   of the last entry of the best log of those that were shown: who ends before does not lead
 //! 80 checksum  u64  XXH3-64 of all before it
@@ -33,6 +34,8 @@ use crate::whole;
 
 const MAGIC: [u8; 8] = *b"PLIMLOSS";
 const VERSION: u32 = 2;
+const LIFTS: u32 = 1;
+const MISSES: u32 = 2;
 pub(super) const BYTES: usize = 88;
 
 /// What was decided of a shard.
@@ -46,6 +49,8 @@ pub(crate) struct Decided {
     pub(crate) at_ms: u64,
     /// The replica here is not in doubt any more.
     pub(crate) lifts: bool,
+    /// What is gone may have been durable, and with it ceilings: none is believed.
+    pub(crate) misses: bool,
     /// Term and index of the last entry of the best log of those that were shown.
     pub(crate) least: (u64, u64),
 }
@@ -89,7 +94,8 @@ impl Decided {
         to.extend_from_slice(&self.digest.to_le_bytes());
         to.extend_from_slice(&self.guaranteed.to_le_bytes());
         to.extend_from_slice(&self.at_ms.to_le_bytes());
-        to.extend_from_slice(&u32::from(self.lifts).to_le_bytes());
+        let flags = u32::from(self.lifts) * LIFTS + u32::from(self.misses) * MISSES;
+        to.extend_from_slice(&flags.to_le_bytes());
         to.extend_from_slice(&[0; 4]);
         to.extend_from_slice(&self.least.0.to_le_bytes());
         to.extend_from_slice(&self.least.1.to_le_bytes());
@@ -120,14 +126,16 @@ impl Decided {
             guaranteed: from.raisable("a log index")?,
             at_ms: from.u64()?,
             lifts: false,
+            misses: false,
             least: (0, 0),
         };
-        decided.lifts = match from.u32()? {
-            flags @ ..=1 => flags == 1,
-            // Others were to campaign first, for ten seconds.
-            flags @ 2..=3 if version == 1 => flags == 3,
-            other => return Err(Malformed::Field("flags of a decision", other.into())),
-        };
+        let flags = from.u32()?;
+        if flags > LIFTS + MISSES {
+            return Err(Malformed::Field("flags of a decision", flags.into()));
+        }
+        decided.lifts = flags & LIFTS != 0;
+        // In version 1 others were to campaign first, for ten seconds.
+        decided.misses = version > 1 && flags & MISSES != 0;
         from.zeros(4, "what stands behind a flag")?;
         if version > 1 {
             decided.least = (from.u64()?, from.raisable("a log index")?);
@@ -196,6 +204,7 @@ mod tests {
             guaranteed: 77,
             at_ms: 1_000,
             lifts: true,
+            misses: false,
             least: (3, 80),
         }
     }
@@ -219,6 +228,8 @@ mod tests {
             let expected = Decided { lifts, least: (0, 0), ..sample() };
             assert_eq!(Decided::decode(&older), Ok(expected), "flags {flags}");
         }
+        let misses = Decided { misses: true, ..sample() };
+        assert_eq!(Decided::decode(&misses.encode()), Ok(misses));
         for bit in 0..BYTES * 8 {
             let mut changed = bytes;
             changed[bit / 8] ^= 1 << (bit % 8);

@@ -7,14 +7,14 @@ use plimsoll_sync::Dir;
 
 use super::aside::ASIDE;
 use super::error::{Failed, found};
-use super::known;
+use super::known::Known;
 use super::layout;
 use super::seeded::Stage;
 use crate::run::{Mark, State};
 
 /// The D of each shard, as the broker in a directory noted it last.
 pub(crate) fn durable_of(dir: &dyn Dir) -> BTreeMap<u32, u64> {
-    let durable = |number| Some((number, known::read(dir, number)?.1));
+    let durable = |number| Some((number, Known::read(dir, number)?.durable));
     layout::SHARDS.into_iter().filter_map(durable).collect()
 }
 
@@ -78,13 +78,13 @@ mod tests {
         let dir = SimDir::new();
         let ends = BTreeMap::from([(2, 9), (3, 5)]);
         assert_eq!(doubts_of(&dir, &durable_of(&dir), &ends).unwrap(), [""; 0]);
-        known::write(&dir, 2, (12, 9)).unwrap();
+        Known { committed: 12, durable: 9, own: 9 }.write(&dir, 2).unwrap();
         assert_eq!(
             doubts_of(&dir, &durable_of(&dir), &ends).unwrap(),
             [""; 0],
             "it has all that is durable"
         );
-        known::write(&dir, 2, (12, 10)).unwrap();
+        Known { committed: 12, durable: 10, own: 9 }.write(&dir, 2).unwrap();
         dir.create_dir("seed-3").unwrap();
         let shard = dir.create_dir("shard-3").unwrap();
         assert_eq!(

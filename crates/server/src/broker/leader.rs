@@ -27,10 +27,11 @@ use super::replica::{Applier, Replica};
 use super::room::Room;
 use super::throttle::{Pace, Throttle};
 use crate::cluster::{self, Committed, Group, Leadership};
+use crate::control::{Left, reconcile};
 use crate::run::Run;
 use crate::shard::{
-    Answer, ENTRY_BYTES_MAX, Fence, Generation, Item, Opening, Proposal, Proposer, State,
-    Submission, Why,
+    Answer, ENTRY_BYTES_MAX, Fence, Generation, Item, Opening, Partition, Proposal, Proposer,
+    State, Submission, Why,
 };
 
 /// How often time is agreed on, so that what is past its retention goes.
@@ -41,6 +42,9 @@ const SHARE_IN_NEED: u64 = 16;
 const IN_FLIGHT_MAX: usize = 4;
 /// Items of an act in one entry: far below what an entry may hold.
 const ITEMS_MAX: usize = 1024;
+/// So many offsets of a partition at most were given in entries that disks have lost: more than fit into a log that is not
+/// settled, and few enough that 130,000 such losses stay below 2^53.
+const OFFSETS_LOST_MAX: i64 = 1 << 36;
 
 /// What a leader is asked for.
 #[derive(Debug)]
@@ -170,35 +174,69 @@ impl Leads {
     /// Before anything else is agreed on after a loss, all are told of it. Durable on a quorum on return.
     async fn fence_loss(&self, leadership: Leadership) -> Result<(), Ended> {
         let number = self.group.generation();
-        let (act, now) = {
-            let (state, now) = (&self.replica.lock().state, (self.clock)());
-            if state.generation().number >= number {
-                return Ok(());
-            }
-            let decided = self.decided.filter(|decided| decided.generation == number);
-            let fence = Fence {
-                why: Why::Operator,
-                guaranteed: decided.map_or(0, |decided| decided.guaranteed),
-                // More may have been acknowledged than anybody is left to say.
-                given: None,
-                since: decided.map_or(now, |decided| decided.at_ms),
-            };
-            let digest = decided.map_or(0, |decided| decided.digest);
-            let generation = Generation { number, digest };
-            let items = [Item::Fence(fence), Item::Generation(generation)];
-            (Proposer::new(state, now).act(state, now, &items), now)
-        };
-        let act = act.expect("a fence is something to agree on");
+        if self.replica.lock().state.generation().number >= number {
+            return Ok(());
+        }
         if let Some(run) = &self.run {
-            let run = Arc::clone(run);
+            let (run, now) = (Arc::clone(run), (self.clock)());
             spawn_blocking(move || run.busy(now)).await.map_or(Ok(()), |busy| busy)?;
         }
+        let decided = self.decided.filter(|decided| decided.generation == number);
+        if decided.is_none_or(|decided| decided.misses) {
+            self.give_up_ceilings(leadership).await?;
+        }
+        let fence = Fence {
+            why: Why::Operator,
+            guaranteed: decided.map_or(0, |decided| decided.guaranteed),
+            // More may have been acknowledged than anybody is left to say.
+            given: None,
+            since: decided.map_or_else(self.clock, |decided| decided.at_ms),
+        };
+        let digest = decided.map_or(0, |decided| decided.digest);
+        let generation = Generation { number, digest };
+        self.agree(leadership, &[Item::Fence(fence), Item::Generation(generation)]).await?;
+        tracing::warn!(shard = self.number, generation = number, "it goes on after a loss");
+        Ok(())
+    }
+
+    /// What is gone may have said how far offsets were given: the fence that follows is to jump in every partition that takes
+    /// records, and in those whose opening has gone, so far that none that was given is given again.
+    async fn give_up_ceilings(&self, leadership: Leadership) -> Result<(), Ended> {
+        let opens: Vec<Item<'static>> = {
+            let replica = self.replica.lock();
+            let catalog = self.intended.catalog();
+            let left = reconcile(&catalog, self.number, &replica.state, &Left::new());
+            let is_of_opens = |item: &Item<'_>| matches!(item, Item::Open(_) | Item::Intended(_));
+            left.into_iter().filter(is_of_opens).collect()
+        };
+        for some in opens.chunks(ITEMS_MAX) {
+            self.agree(leadership, some).await?;
+        }
+        let raised = |(opening, partition): (Opening, &Partition)| {
+            let given = partition.ceiling().unwrap_or(0).max(partition.next());
+            let ceiling = Some(given.saturating_add(OFFSETS_LOST_MAX));
+            (!partition.is_closed()).then_some(Item::Ceiling { opening, ceiling })
+        };
+        let ceilings: Vec<Item<'static>> =
+            self.replica.lock().state.partitions().filter_map(raised).collect();
+        for some in ceilings.chunks(ITEMS_MAX) {
+            self.agree(leadership, some).await?;
+        }
+        Ok(())
+    }
+
+    /// Has items agreed on, before anybody is served.
+    async fn agree(&self, leadership: Leadership, items: &[Item<'_>]) -> Result<(), Ended> {
+        let act = {
+            let (state, now) = (&self.replica.lock().state, (self.clock)());
+            Proposer::new(state, now).act(state, now, items)
+        };
+        let Some(act) = act else { return Ok(()) };
         // One that nobody hears any more must be able to end.
         tokio::select! {
-            fenced = self.group.propose(leadership, act.bytes) => drop(fenced?),
+            agreed = self.group.propose(leadership, act.bytes) => drop(agreed?),
             why = self.until_lost(leadership) => return Err(why.into()),
         }
-        tracing::warn!(shard = self.number, generation = number, "it goes on after a loss");
         Ok(())
     }
 

@@ -9,7 +9,7 @@
 //! DIR/shard-3        records of topics with flush.messages=1      durable before they are answered
 //! DIR/state-N        what the entries of shard N made, up to one of them
 //! DIR/chapters-N     what is settled of shard N: see `chapter/`
-//! DIR/known-N        the C and the D of shard N that were known a while ago
+//! DIR/known-N        the C and the D of shard N that were known a while ago, and what this node had of it
 //! DIR/met            which starts of other nodes it has met
 //! DIR/damaged-N      the log of shard N as it was found damaged, and its snapshot where that goes too, until the others have given
 //!                    back what it lacks

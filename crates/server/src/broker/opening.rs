@@ -26,7 +26,7 @@ use super::domains::Domains;
 use super::error::{Failed, found};
 use super::giver::Giver;
 use super::kept;
-use super::known;
+use super::known::{Known, is_unreadable};
 use super::layout::{
     self, CONTROL, DURABLE, GROUPS, RECORDS, SHARDS, SHARED, cluster_id, is_founder, is_restored,
 };
@@ -190,7 +190,7 @@ impl<'a> Place<'a> {
         let in_place = put_in_place(dir, node, |number| forget(memory.as_ref(), number))?;
         let (doubts, given) = (in_place.in_doubt, in_place.now);
         let decided = Decisions::read(dir)?;
-        let unread = SHARDS.into_iter().filter(|number| known::is_unreadable(&**dir, *number));
+        let unread = SHARDS.into_iter().filter(|number| is_unreadable(&**dir, *number));
         let unread = unread.collect();
         let acked = match (seat, &memory) {
             (Some(_), Some(memory)) => acked::all(&**dir, memory, &decided)?,
@@ -388,7 +388,7 @@ impl Past {
 
     /// Up to where this node had a shard, durably or acknowledged, by what it knows from before. What was decided since counts.
     fn had(&self, place: &Place<'_>, number: u32) -> u64 {
-        let noted = known::read(&**place.dir, number).map_or(0, |(_, durable)| durable);
+        let noted = Known::read(&**place.dir, number).map_or(0, |known| known.own);
         let acked = place.acked(number).map_or(0, |acked| acked.last());
         let given = self.loss().and_then(|loss| loss.given.as_ref()?.get(&number).copied());
         let given = given.filter(|_| !place.decided.lifts(number)).unwrap_or(0);

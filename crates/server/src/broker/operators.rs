@@ -270,6 +270,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+    use crate::broker::known::Known;
 
     fn row() -> Row {
         let outline = crate::cluster::Outline {
@@ -285,7 +286,7 @@ mod tests {
             is_damaged: false,
             voters: vec![1, 2, 3],
         };
-        Row::of((2, 3, 11), Some(77), outline, (8, 6), "it was cut off")
+        Row::of((2, 3, 11), Some(77), outline, Known::of(8, 6, 6), "it was cut off")
     }
 
     #[test]
@@ -298,6 +299,7 @@ mod tests {
             guaranteed: 6,
             at_ms: 7,
             lifts: true,
+            misses: true,
             least: (6, 9),
         };
         let of = vec![(decided, row()), (Decided { number: 4, ..decided }, row())];

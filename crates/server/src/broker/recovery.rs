@@ -23,8 +23,8 @@ use super::company::Company;
 use super::coordinator::Coordinator;
 use super::decided::Decided;
 use super::error::sentence;
-use super::known;
-use super::layout::{CONTROL, GROUPS, RECORDS, SHARDS};
+use super::known::Known;
+use super::layout::{CONTROL, DURABLE, GROUPS, RECORDS, SHARDS};
 use super::operators::{self, Request};
 use super::options::OnMajorityDirty;
 use super::roll::{Condition, Roll, Row};
@@ -195,7 +195,7 @@ impl Recovery {
         let row = |(shard, outline, lacks, refuses): (u32, Outline, bool, bool)| {
             let whose = (shard, self.company.node(), self.own.incarnation);
             // What is not known any more is nothing that anybody has to know.
-            let then = known::read(&*self.root, shard).unwrap_or_default();
+            let then = Known::read(&*self.root, shard).unwrap_or_default();
             let doubts = &self.own.doubts;
             let is_anew = outline.is_dirty && self.own.anew.contains(&shard);
             let said = doubts.get(&shard).map_or(&*self.own.verdict, |why| why);
@@ -324,6 +324,7 @@ impl Recovery {
             guaranteed: 0,
             at_ms: 0,
             lifts: false,
+            misses: false,
             least: (0, 0),
         };
         (generation > 0).then_some(none)
@@ -490,6 +491,8 @@ fn decided(roll: &Roll, at_ms: u64) -> Decided {
         guaranteed: roll.guaranteed,
         at_ms,
         lifts: true,
+        // What waits for disks is in doubt only where they have lost something.
+        misses: roll.shard == DURABLE || roll.durable > roll.guaranteed,
         least: roll.best_tail,
     }
 }

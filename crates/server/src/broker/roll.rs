@@ -32,6 +32,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 use twox_hash::XxHash3_128;
 
+use super::known::Known;
 use crate::cluster::Outline;
 use crate::cursor::{Cursor, Malformed, push_text};
 
@@ -161,7 +162,7 @@ impl Row {
         (shard, node, incarnation): (u32, u64, u64),
         boot: Option<u128>,
         outline: Outline,
-        known: (u64, u64),
+        known: Known,
         said: &str,
     ) -> Self {
         let (vote_term, voted_for, is_granted) = outline.vote;
@@ -184,8 +185,8 @@ impl Row {
             last_term,
             last,
             synced: outline.synced,
-            committed: outline.committed.max(known.0),
-            durable: outline.durable.max(known.1),
+            committed: outline.committed.max(known.committed),
+            durable: outline.durable.max(known.durable),
             leads: outline.leader == Some(node),
             leader: outline.leader.unwrap_or(0),
             voters: outline.voters,
@@ -415,7 +416,7 @@ mod tests {
             is_damaged: false,
             voters: vec![1, 2, 3],
         };
-        Row::of((2, node, 11), Some(77), outline, (8, 6), "it was cut off")
+        Row::of((2, node, 11), Some(77), outline, Known::of(8, 6, 6), "it was cut off")
     }
 
     #[test]
