@@ -59,7 +59,7 @@ impl Settler {
         let _end = self.ends.on_drop();
         let mut looks = tokio::time::interval(LOOK);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut expires = Instant::now();
+        let (mut expires, mut is_again) = (Instant::now(), false);
         while !self.ends.has_come() {
             tokio::select! {
                 _ = looks.tick() => {}
@@ -77,12 +77,21 @@ impl Settler {
                 expires = Instant::now();
                 self.expire().await;
             }
-            let Err(why) = settled else { continue };
+            let Err(why) = settled else {
+                is_again = false;
+                continue;
+            };
             if self.ends.has_come() || why_failed(&group).is_some() {
                 return;
             }
-            let why = sentence(&why);
-            tracing::error!(shard = self.number, why, "a chapter cannot be settled");
+            let (is_gone, why) = (matches!(why, Failed::Gone { .. }), sentence(&why));
+            if is_gone && !is_again {
+                // It was deleted meanwhile: the next plan knows.
+                tracing::info!(shard = self.number, why, "a chapter is planned anew");
+            } else {
+                tracing::error!(shard = self.number, why, "a chapter cannot be settled");
+            }
+            is_again = true;
             tokio::select! {
                 () = sleep(REST_AFTER_FAILURE) => {}
                 () = self.ends.told() => return,

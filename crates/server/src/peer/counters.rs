@@ -67,12 +67,13 @@ impl Tally {
     /// what is known of who is there.
     pub(super) fn refused(&self, reason: Reason, who: &dyn Display, why: &dyn Display) {
         add(&self.refused[reason.place()], 1);
-        // One that has just started does not know yet who is in the cluster.
-        let is_ordinary = reason == Reason::Unknown;
         let now = Instant::now();
         let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
         let logged = &mut logged[reason.place()];
         if logged.is_none_or(|logged| now.duration_since(logged) >= QUIET) {
+            // One that has just started does not know yet who is in the cluster, and soon does.
+            let goes_on = logged.is_some_and(|logged| now.duration_since(logged) < 2 * QUIET);
+            let is_ordinary = reason == Reason::Unknown && !goes_on;
             *logged = Some(now);
             let reason = reason.label();
             if is_ordinary {
