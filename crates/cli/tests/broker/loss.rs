@@ -234,20 +234,26 @@ fn a_shard_goes_on_with_the_longest_log_of_those_that_take_part() {
     });
 }
 
+/// Three that have ended, two of whose disks have lost the only record of a topic that waits for disks.
+#[expect(clippy::disallowed_methods, reason = "what is durable is noted every second")]
+fn two_have_lost_the_last(more: &[&str]) -> Cluster {
+    let cluster = Cluster::found().with(more);
+    let brokers = begun(&cluster);
+    let topic = "topic create paid --config flush.messages=1 --if-not-exists";
+    in_time("a topic that waits for disks", || run(&brokers[0], topic, ""));
+    in_time("a record", || run(&brokers[0], "produce paid", &format!("{MARK}\n")));
+    thread::sleep(Duration::from_secs(3));
+    drop(brokers);
+    [1, 2].into_iter().for_each(|node| damage(&cluster, node));
+    cluster
+}
+
 /// A partition's first records went, on two disks of three, with the entry that says how far offsets were given: the next ones got
 /// the same offsets. And it was declared that such a loss is decided by the clock, though the third, which had all, was only away.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "nothing must happen meanwhile")]
 fn what_two_disks_have_lost_is_not_given_up_by_the_clock_nor_its_offsets_given_again() {
-    let cluster = Cluster::found().with(&["--on-majority-dirty", "auto-fence"]);
-    let brokers = begun(&cluster);
-    let topic = "topic create paid --config flush.messages=1 --if-not-exists";
-    in_time("a topic that waits for disks", || run(&brokers[0], topic, ""));
-    in_time("a record", || run(&brokers[0], "produce paid", &format!("{MARK}\n")));
-    // What is durable is noted every second.
-    thread::sleep(Duration::from_secs(3));
-    drop(brokers);
-    [1, 2].into_iter().for_each(|node| damage(&cluster, node));
+    let cluster = two_have_lost_the_last(&["--on-majority-dirty", "auto-fence"]);
     let (first, second) = (cluster.start(1), cluster.start(2));
     let fenced = || {
         let now = status_of(&first, &[DURABLE])?.remove(0);
@@ -277,5 +283,32 @@ fn what_two_disks_have_lost_is_not_given_up_by_the_clock_nor_its_offsets_given_a
         let record: Value = serde_json::from_str(&there).expect("one");
         assert_eq!(record["value"], "again", "{there}");
         assert!(record["offset"].as_u64() >= Some(1 << 36), "{there}");
+    }
+}
+
+/// The decision lifted the doubt of those with less, and each doubted anew at the start that it brought, as it missed what it had noted:
+/// the shard did not go on, however often it was decided, though the third had all (an attacker, 3 of 3).
+#[test]
+fn what_two_disks_have_lost_is_had_from_the_third_by_a_decision_with_it() {
+    let cluster = two_have_lost_the_last(&[]);
+    let brokers: Vec<_> = (1..=3).map(|node| cluster.start(node)).collect();
+    let all = [SHARDS[0], DURABLE, SHARDS[1], SHARDS[2]];
+    in_time("all go on", || {
+        let now = status_of(&brokers[0], &all)?;
+        let is_shown = |shard: &Value| {
+            shard["condition"] == "fenced" && shard["rows"].as_array().unwrap().len() == 3
+        };
+        if !now.iter().all(is_shown) {
+            return Err(format!("{now:?}"));
+        }
+        let digests: Vec<&str> = now.iter().map(|of| of["digest"].as_str().unwrap()).collect();
+        let (code, why) = recover(&brokers[1], &digests, &[]);
+        if code == Some(0) { Ok(()) } else { Err(why) }
+    });
+    for broker in &brokers {
+        in_time("it is there", || {
+            let there = run(broker, "consume paid", "")?;
+            if there == format!("{MARK}\n") { Ok(()) } else { Err(there) }
+        });
     }
 }

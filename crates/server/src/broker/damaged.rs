@@ -150,9 +150,9 @@ fn noted(root: &dyn Dir, number: u32) -> Result<Option<u64>, Failed> {
         return Ok(None);
     }
     let own = Known::read(root, number).map_or(0, |known| known.own);
-    // Of what is gone on without nothing is missed. The note of it is not written anew before the log is opened.
+    // What was missing as it was decided to go on is not missed again. The note of it is not written anew before the log is opened.
     let decided = Decided::read(root, number)?.filter(|decided| decided.lifts);
-    Ok(Some(decided.map_or(own, |decided| own.min(decided.guaranteed))))
+    Ok(Some(decided.map_or(own, |decided| own.min(decided.ended))))
 }
 
 /// What is found of a log. What is damaged was let go of, or is borne.
@@ -314,11 +314,13 @@ mod tests {
             number: 0,
             generation: 1,
             digest: 1,
-            guaranteed: last,
+            // Another has more.
+            guaranteed: last + 1,
             at_ms: 1,
             lifts: true,
             misses: false,
             least: (1, last),
+            ended: last,
         };
         assert_eq!(noted(&*root, 0).unwrap(), Some(last + 1));
         decided.write(&*root).unwrap();

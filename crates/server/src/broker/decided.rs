@@ -14,10 +14,11 @@
 //!                   2 misses: what is gone may have been durable, and with it how far offsets were given
 //! 60 zeros      4
 //! 64 least     u64 term · u64 index   of the last entry of the best log of those that were shown: who ends before does not lead
-//! 80 checksum  u64  XXH3-64 of all before it
+//! 80 ended     u64  the last entry of the log here, as it was decided: what was behind that is not missed any more
+//! 88 checksum  u64  XXH3-64 of all before it
 //! ```
 //!
-//! Little-endian. Version 1 had no `least`. The file is durable before the node is closed to be opened again, which raises the generation of the replica,
+//! Little-endian. Version 1 had neither `least` nor `ended`. The file is durable before the node is closed to be opened again, which raises the generation of the replica,
 //! then ends its doubt, and then takes `lifts` back: each is durable before the next, and a start that is interrupted does it
 //! again. It stays: whoever leads writes of it what it has agreed on first, the loss fence.
 
@@ -36,7 +37,7 @@ const MAGIC: [u8; 8] = *b"PLIMLOSS";
 const VERSION: u32 = 2;
 const LIFTS: u32 = 1;
 const MISSES: u32 = 2;
-pub(super) const BYTES: usize = 88;
+pub(super) const BYTES: usize = 96;
 
 /// What was decided of a shard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,6 +54,8 @@ pub(crate) struct Decided {
     pub(crate) misses: bool,
     /// Term and index of the last entry of the best log of those that were shown.
     pub(crate) least: (u64, u64),
+    /// The last entry of the log here, as it was decided.
+    pub(crate) ended: u64,
 }
 
 impl Decided {
@@ -99,6 +102,7 @@ impl Decided {
         to.extend_from_slice(&[0; 4]);
         to.extend_from_slice(&self.least.0.to_le_bytes());
         to.extend_from_slice(&self.least.1.to_le_bytes());
+        to.extend_from_slice(&self.ended.to_le_bytes());
         let checksum = XxHash3_64::oneshot(&to);
         to.extend_from_slice(&checksum.to_le_bytes());
         to.try_into().expect("its fields have so many bytes")
@@ -128,6 +132,7 @@ impl Decided {
             lifts: false,
             misses: false,
             least: (0, 0),
+            ended: 0,
         };
         let flags = from.u32()?;
         if flags > LIFTS + MISSES {
@@ -139,6 +144,7 @@ impl Decided {
         from.zeros(4, "what stands behind a flag")?;
         if version > 1 {
             decided.least = (from.u64()?, from.raisable("a log index")?);
+            decided.ended = from.raisable("a log index")?;
         }
         from.end()?;
         Ok(decided)
@@ -206,6 +212,7 @@ mod tests {
             lifts: true,
             misses: false,
             least: (3, 80),
+            ended: 79,
         }
     }
 
@@ -217,7 +224,7 @@ mod tests {
         }
         assert!(bytes == GOLDEN, "{bytes:02x?}");
         assert_eq!(Decided::decode(&bytes), Ok(sample()));
-        assert_eq!(Decided::decode(OLDER), Ok(Decided { least: (0, 0), ..sample() }));
+        assert_eq!(Decided::decode(OLDER), Ok(Decided { least: (0, 0), ended: 0, ..sample() }));
         // Of version 1 others were to campaign first where it said 2.
         for (flags, lifts) in [(0, false), (2, false), (3, true)] {
             let mut older = OLDER.to_vec();
@@ -225,7 +232,7 @@ mod tests {
             let body = older.len() - 8;
             let checksum = XxHash3_64::oneshot(&older[..body]);
             older[body..].copy_from_slice(&checksum.to_le_bytes());
-            let expected = Decided { lifts, least: (0, 0), ..sample() };
+            let expected = Decided { lifts, least: (0, 0), ended: 0, ..sample() };
             assert_eq!(Decided::decode(&older), Ok(expected), "flags {flags}");
         }
         let misses = Decided { misses: true, ..sample() };

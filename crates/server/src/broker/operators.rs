@@ -301,6 +301,7 @@ mod tests {
             lifts: true,
             misses: true,
             least: (6, 9),
+            ended: 0,
         };
         let of = vec![(decided, row()), (Decided { number: 4, ..decided }, row())];
         let recover = Request::Recover { of, is_declared: true };

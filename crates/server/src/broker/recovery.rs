@@ -326,6 +326,7 @@ impl Recovery {
             lifts: false,
             misses: false,
             least: (0, 0),
+            ended: 0,
         };
         (generation > 0).then_some(none)
     }
@@ -336,7 +337,8 @@ impl Recovery {
             return Err("here an operator decides: --on-majority-dirty says so".to_owned());
         }
         let rows = self.rows();
-        for (decided, shown) in &of {
+        let mut taken = Vec::new();
+        for (decided, shown) in of {
             let own = rows.iter().find(|row| row.shard == decided.number);
             let own = own.filter(|_| RECORDS.contains(&decided.number));
             let own = own.ok_or_else(|| "it has no such shard".to_owned())?;
@@ -357,8 +359,9 @@ impl Recovery {
                         .to_owned(),
                 );
             }
+            taken.push(Decided { ended: own.last, ..decided });
         }
-        self.write(of.into_iter().map(|(decided, _)| decided).collect()).await
+        self.write(taken).await
     }
 
     /// Where not all can be written, what was is done all the same, and at once: it would lift a doubt of some later start.
@@ -494,6 +497,7 @@ fn decided(roll: &Roll, at_ms: u64) -> Decided {
         // What waits for disks is in doubt only where they have lost something.
         misses: roll.shard == DURABLE || roll.durable > roll.guaranteed,
         least: roll.best_tail,
+        ended: 0,
     }
 }
 
