@@ -27,6 +27,8 @@ pub(crate) struct Intended {
     /// The topics of the last changes, each with the version that the change made.
     lately: Mutex<VecDeque<(u64, TopicId)>>,
     version: watch::Sender<u64>,
+    /// Whether this node has heard, since its start, of all that was agreed on by then.
+    is_heard: watch::Sender<bool>,
 }
 
 impl Intended {
@@ -38,6 +40,16 @@ impl Intended {
     /// Told of every change from here on.
     pub(super) fn changes(&self) -> watch::Receiver<u64> {
         self.version.subscribe()
+    }
+
+    /// Told once this node has heard, since its start, of all that was agreed on by then.
+    pub(super) fn heard(&self) -> watch::Receiver<bool> {
+        self.is_heard.subscribe()
+    }
+
+    /// It has.
+    pub(super) fn has_heard(&self) {
+        self.is_heard.send_replace(true);
     }
 
     /// Does a change that was agreed on.

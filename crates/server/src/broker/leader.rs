@@ -202,6 +202,12 @@ impl Leads {
     /// What is gone may have said how far offsets were given: the fence that follows is to jump in every partition that takes
     /// records, and in those whose opening has gone, so far that none that was given is given again.
     async fn give_up_ceilings(&self, leadership: Leadership) -> Result<(), Ended> {
+        let mut heard = self.intended.heard();
+        tokio::select! {
+            // It is held here, and so goes on.
+            _ = heard.wait_for(|heard| *heard) => {}
+            why = self.until_lost(leadership) => return Err(why.into()),
+        }
         let opens: Vec<Item<'static>> = {
             let replica = self.replica.lock();
             let catalog = self.intended.catalog();

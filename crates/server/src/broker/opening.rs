@@ -476,6 +476,7 @@ impl Serving {
         let is_sole = is_alone && topics.group().is_alone() && groups.group.is_alone();
         if is_sole {
             topics.check_intended()?;
+            intended.has_heard();
             for shard in &topics.shards {
                 shard.wait_to_lead()?;
             }
@@ -486,13 +487,15 @@ impl Serving {
             deleting::let_go(Arc::clone(&topics), Arc::clone(&groups), Arc::clone(company));
         let letting_go = Task::spawn(groups.group.runtime(), letting_go);
         let moving = Task::spawn(runtime, moving::move_on(Arc::clone(&topics), neighbours));
-        let (hears, heard) = watch::channel(topics.leads());
-        let hearing = Task::spawn(runtime, Topics::hear(Arc::clone(&topics), hears));
+        if topics.leads() {
+            intended.has_heard();
+        }
+        let hearing = Task::spawn(runtime, Topics::hear(Arc::clone(&topics)));
         if is_sole {
             wait_until_gone(&topics);
         }
         let tasks = [resting, watching, letting_go, moving, hearing];
-        Ok(Self { tasks, heard, topics, groups })
+        Ok(Self { tasks, heard: intended.heard(), topics, groups })
     }
 }
 

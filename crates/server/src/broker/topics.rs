@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use plimsoll_log::{Ack, Crew};
 use plimsoll_sync::Dir;
-use tokio::sync::{Mutex, watch};
+use tokio::sync::Mutex;
 use tokio::time::{sleep, timeout};
 
 use super::acked::{Acked, testimony};
@@ -269,11 +269,11 @@ impl Topics {
 
     /// Goes on until this node has heard, since its start, of all that was agreed on by then. Before that it may not
     /// know of a topic that was there for long.
-    pub(super) async fn hear(topics: Arc<Self>, heard: watch::Sender<bool>) {
+    pub(super) async fn hear(topics: Arc<Self>) {
         while !matches!(timeout(HEARS, topics.catch_up()).await, Ok(Ok(()))) {
             sleep(REST).await;
         }
-        heard.send_replace(true);
+        topics.intended().has_heard();
     }
 
     async fn until_heard(&self, version: u64) {
