@@ -88,8 +88,8 @@ impl Testimony for Acked {
     }
 }
 
-/// What memory knows of shards whose entries are durable before they are acknowledged. Of one that was given, or goes on after a loss, what
-/// was acknowledged before says nothing.
+/// What memory knows of shards whose entries are durable before they are acknowledged. Of one that was given, or goes on after a loss from this start on,
+/// what was acknowledged before says nothing.
 pub(super) fn all(
     dir: &dyn Dir,
     memory: &OsDir,
@@ -98,7 +98,7 @@ pub(super) fn all(
     let mut all = BTreeMap::new();
     for number in [CONTROL, GROUPS, DURABLE] {
         let is_own = matches!(Stage::read(dir, number)?, None | Some(Stage::Forgot));
-        let is_forgotten = !is_own || decided.of(number).is_some();
+        let is_forgotten = !is_own || decided.lifts(number);
         all.extend(Acked::open(memory, number, is_forgotten).map(|acked| (number, acked)));
     }
     Ok(all)

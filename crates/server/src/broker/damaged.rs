@@ -23,7 +23,7 @@ use super::kept::keep;
 use super::known::Known;
 use super::layout::{self, SHARED};
 use super::seeded::Stage;
-use crate::cluster::{self, Recovered};
+use crate::cluster::{self, Place, Recovered};
 
 /// Why the replica of a shard is in doubt whose log was cut off.
 const DAMAGED: &str =
@@ -102,6 +102,13 @@ pub(super) fn recover(
     // To the log what it has lost where nothing in it says that it was durable looks like a write that was not finished.
     let mut noted = match noted(&**root, number)? {
         None => 0,
+        // Of what is acknowledged first the run says what is lost, where nobody has it, and it goes on behind a fence.
+        Some(_)
+            if SHARED.contains(&number)
+                && !others_were_there(root, number, options.node, start)? =>
+        {
+            0
+        }
         Some(noted) => noted.max(options.log.durable),
     };
     options.log.durable = noted;
@@ -120,17 +127,16 @@ pub(super) fn recover(
         let Some(lost) = lost.filter(|lost| is_behind_the_rest(*lost)) else {
             return Err(failed(why));
         };
+        let is_short = cluster::end_of(&dir).is_ok_and(|end| end == lost && end < noted);
+        let acknowledges_first = SHARED.contains(&number);
+        if is_short && acknowledges_first && lost > 0 {
+            // Nothing lies behind it, and what a log that is too short tells of its disk the run says.
+            (noted, options.log.durable) = (0, 0);
+            continue;
+        }
         if !others_have_it(lost)? {
-            // Nobody can give it: of what is acknowledged first the run says what is lost, and it goes on behind a fence.
-            let is_behind = SHARED.contains(&number) && options.log.durable > 0;
-            if is_behind && !anew::others_have(root, number, node)? {
-                (noted, options.log.durable) = (0, 0);
-                continue;
-            }
             // Nothing of it is there: that is said as it is.
-            let ends =
-                !is_behind && cluster::end_of(&dir).is_ok_and(|end| end == lost && end < noted);
-            return Err(match ends {
+            return Err(match is_short && !acknowledges_first {
                 true => Failed::TooShort { number, end: lost, durable: noted },
                 false => failed(why),
             });
@@ -140,6 +146,16 @@ pub(super) fn recover(
         options.log.durable = noted.min(lost);
         cut = Some(lost);
     }
+}
+
+/// Whether others vote beside this node, as its snapshot says; of a log that has none, which is short, whatever says it.
+fn others_were_there(
+    root: &Arc<dyn Dir>,
+    number: u32,
+    node: u64,
+    start: Option<&Place>,
+) -> Result<bool, Failed> {
+    start.map_or_else(|| anew::others_have(root, number, node), |start| Ok(start.has_others(node)))
 }
 
 /// Up to which entry this node had noted that its log is durable; none where that is not of this log, as another gave it. A start that was to
@@ -318,7 +334,7 @@ mod tests {
             guaranteed: last + 1,
             at_ms: 1,
             lifts: true,
-            misses: false,
+            lost_durable: false,
             least: (1, last),
             ended: last,
         };

@@ -173,8 +173,10 @@ impl Found {
     /// Goes on after a loss, as was decided. Durable on return.
     pub(super) fn rise(&mut self, root: &dyn Dir, decided: Decided) -> Result<(), Failed> {
         if self.recovered.generation() < decided.generation {
-            let guaranteed = decided.guaranteed;
-            known::forget_lost(root, self.number, guaranteed).map_err(Failed::Directory)?;
+            // What this log had lost then is not missed by later starts either.
+            let own = if decided.lifts { decided.ended } else { u64::MAX };
+            let forgets = known::forget_lost(root, self.number, (decided.guaranteed, own));
+            forgets.map_err(Failed::Directory)?;
             kept::stays(root, self.number)?;
         }
         self.decided = Some(decided);

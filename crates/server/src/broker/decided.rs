@@ -11,7 +11,7 @@
 //! 40 guaranteed u64 entries up to this log index were known to be durable on a majority, and are there
 //! 48 at        u64  when it was decided, in ms since 1970
 //! 56 flags     u32  1 lifts: the replica here does not count as one in doubt any more,
-//!                   2 misses: what is gone may have been durable, and with it how far offsets were given
+//!                   2 what is gone may have been durable, and with it how far offsets were given
 //! 60 zeros      4
 //! 64 least     u64 term · u64 index   of the last entry of the best log of those that were shown: who ends before does not lead
 //! 80 ended     u64  the last entry of the log here, as it was decided: what was behind that is not missed any more
@@ -36,7 +36,7 @@ use crate::whole;
 const MAGIC: [u8; 8] = *b"PLIMLOSS";
 const VERSION: u32 = 2;
 const LIFTS: u32 = 1;
-const MISSES: u32 = 2;
+const LOST_DURABLE: u32 = 2;
 pub(super) const BYTES: usize = 96;
 
 /// What was decided of a shard.
@@ -51,7 +51,7 @@ pub(crate) struct Decided {
     /// The replica here is not in doubt any more.
     pub(crate) lifts: bool,
     /// What is gone may have been durable, and with it ceilings: none is believed.
-    pub(crate) misses: bool,
+    pub(crate) lost_durable: bool,
     /// Term and index of the last entry of the best log of those that were shown.
     pub(crate) least: (u64, u64),
     /// The last entry of the log here, as it was decided.
@@ -97,7 +97,7 @@ impl Decided {
         to.extend_from_slice(&self.digest.to_le_bytes());
         to.extend_from_slice(&self.guaranteed.to_le_bytes());
         to.extend_from_slice(&self.at_ms.to_le_bytes());
-        let flags = u32::from(self.lifts) * LIFTS + u32::from(self.misses) * MISSES;
+        let flags = u32::from(self.lifts) * LIFTS + u32::from(self.lost_durable) * LOST_DURABLE;
         to.extend_from_slice(&flags.to_le_bytes());
         to.extend_from_slice(&[0; 4]);
         to.extend_from_slice(&self.least.0.to_le_bytes());
@@ -130,17 +130,17 @@ impl Decided {
             guaranteed: from.raisable("a log index")?,
             at_ms: from.u64()?,
             lifts: false,
-            misses: false,
+            lost_durable: false,
             least: (0, 0),
             ended: 0,
         };
         let flags = from.u32()?;
-        if flags > LIFTS + MISSES {
+        if flags > LIFTS + LOST_DURABLE {
             return Err(Malformed::Field("flags of a decision", flags.into()));
         }
         decided.lifts = flags & LIFTS != 0;
-        // In version 1 others were to campaign first, for ten seconds.
-        decided.misses = version > 1 && flags & MISSES != 0;
+        // In version 1 the flag said that others were to campaign first, and nothing said this.
+        decided.lost_durable = version == 1 || flags & LOST_DURABLE != 0;
         from.zeros(4, "what stands behind a flag")?;
         if version > 1 {
             decided.least = (from.u64()?, from.raisable("a log index")?);
@@ -210,7 +210,7 @@ mod tests {
             guaranteed: 77,
             at_ms: 1_000,
             lifts: true,
-            misses: false,
+            lost_durable: false,
             least: (3, 80),
             ended: 79,
         }
@@ -224,7 +224,11 @@ mod tests {
         }
         assert!(bytes == GOLDEN, "{bytes:02x?}");
         assert_eq!(Decided::decode(&bytes), Ok(sample()));
-        assert_eq!(Decided::decode(OLDER), Ok(Decided { least: (0, 0), ended: 0, ..sample() }));
+        let of_older = |lifts| {
+            let older = Decided { least: (0, 0), ended: 0, ..sample() };
+            Decided { lifts, lost_durable: true, ..older }
+        };
+        assert_eq!(Decided::decode(OLDER), Ok(of_older(true)));
         // Of version 1 others were to campaign first where it said 2.
         for (flags, lifts) in [(0, false), (2, false), (3, true)] {
             let mut older = OLDER.to_vec();
@@ -232,11 +236,11 @@ mod tests {
             let body = older.len() - 8;
             let checksum = XxHash3_64::oneshot(&older[..body]);
             older[body..].copy_from_slice(&checksum.to_le_bytes());
-            let expected = Decided { lifts, least: (0, 0), ended: 0, ..sample() };
+            let expected = of_older(lifts);
             assert_eq!(Decided::decode(&older), Ok(expected), "flags {flags}");
         }
-        let misses = Decided { misses: true, ..sample() };
-        assert_eq!(Decided::decode(&misses.encode()), Ok(misses));
+        let lost_durable = Decided { lost_durable: true, ..sample() };
+        assert_eq!(Decided::decode(&lost_durable.encode()), Ok(lost_durable));
         for bit in 0..BYTES * 8 {
             let mut changed = bytes;
             changed[bit / 8] ^= 1 << (bit % 8);

@@ -5,7 +5,7 @@
 //! of its leadership all of it, and then whatever changes. Nobody tells it to.
 
 use std::collections::{BTreeSet, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use tokio::sync::watch;
 
@@ -23,7 +23,7 @@ const ITEMS_MAX: usize = 1024;
 /// The catalog, and who is told that it has changed.
 #[derive(Debug, Default)]
 pub(crate) struct Intended {
-    catalog: RwLock<Catalog>,
+    catalog: RwLock<Arc<Catalog>>,
     /// The topics of the last changes, each with the version that the change made.
     lately: Mutex<VecDeque<(u64, TopicId)>>,
     version: watch::Sender<u64>,
@@ -32,9 +32,9 @@ pub(crate) struct Intended {
 }
 
 impl Intended {
-    /// What is intended. Not to be held over an await.
-    pub(crate) fn catalog(&self) -> RwLockReadGuard<'_, Catalog> {
-        self.catalog.read().unwrap_or_else(PoisonError::into_inner)
+    /// What is intended now. Whoever holds it keeps nobody from changing it, which costs a copy meanwhile.
+    pub(crate) fn catalog(&self) -> Arc<Catalog> {
+        Arc::clone(&self.catalog.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Told of every change from here on.
@@ -55,7 +55,7 @@ impl Intended {
     /// Does a change that was agreed on.
     pub(super) fn apply(&self, change: &Change) -> Result<(), Impossible> {
         let mut catalog = self.catalog.write().unwrap_or_else(PoisonError::into_inner);
-        catalog.apply(change)?;
+        Arc::make_mut(&mut catalog).apply(change)?;
         let version = catalog.version();
         // Whoever sees the one sees the other.
         if let Some(topic) = change.topic() {

@@ -109,16 +109,17 @@ pub(super) fn is_unreadable(dir: &dyn Dir, number: u32) -> bool {
     is_there && Known::read(dir, number).is_none()
 }
 
-/// Where the shard goes on after a loss all that is `guaranteed` is there, and what was known beyond may be other entries. Durable
-/// on return.
+/// Where the shard goes on after a loss all that is `guaranteed` is there, and what was known beyond may be other entries; and this node
+/// had its log up to `ended`. Durable on return.
 pub(super) fn forget_lost(
     dir: &dyn Dir,
     number: u32,
-    guaranteed: u64,
+    (guaranteed, ended): (u64, u64),
 ) -> plimsoll_sync::Result<()> {
     let Some(Known { durable, own, .. }) = Known::read(dir, number) else { return Ok(()) };
     let known = durable.min(guaranteed);
-    Known { committed: known, durable: known, own: own.min(guaranteed) }.write(dir, number)
+    Known { committed: known, durable: known, own: own.min(guaranteed).min(ended) }
+        .write(dir, number)
 }
 
 fn head(version: u32, number: u32) -> [u8; 16] {
@@ -147,14 +148,14 @@ mod tests {
         assert_eq!(raised, known(11_054, 11_031, 11_000));
         assert_eq!(known(9, 7, 7).raised(Known::of(12, 9, 8)), known(12, 9, 8));
         let dir = SimDir::new();
-        forget_lost(&dir, 2, 9).unwrap();
+        forget_lost(&dir, 2, (9, u64::MAX)).unwrap();
         assert_eq!(Known::read(&dir, 2), None);
         known(12, 9, 6).write(&dir, 2).unwrap();
-        forget_lost(&dir, 2, 11).unwrap();
+        forget_lost(&dir, 2, (11, u64::MAX)).unwrap();
         assert_eq!(Known::read(&dir, 2), Some(known(9, 9, 6)));
         // No log that is left has what was durable.
-        forget_lost(&dir, 2, 5).unwrap();
-        assert_eq!(Known::read(&dir, 2), Some(known(5, 5, 5)));
+        forget_lost(&dir, 2, (5, 4)).unwrap();
+        assert_eq!(Known::read(&dir, 2), Some(known(5, 5, 4)));
     }
 
     #[test]

@@ -374,12 +374,17 @@ impl Past {
         for number in SHARDS {
             anew.extend(began_anew(place.dir, number)?.then_some(number));
         }
+        let mut lost: BTreeSet<u32> = self.damaged.keys().chain(&anew).copied().collect();
+        if self.loss().is_some_and(|loss| loss.doubt.is_of_the_disk()) {
+            lost.extend(SHARED);
+        }
         let had = SHARDS.map(|number| (number, self.had(place, number)));
         Ok(Own {
             incarnation: self.run.incarnation(),
             verdict: self.verdict.to_string(),
             doubts,
             had: had.into(),
+            lost,
             anew,
             policy: place.options.on_majority_dirty,
             clock: now,

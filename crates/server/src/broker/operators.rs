@@ -13,7 +13,7 @@
 //! 2 scrub     u64  of 8 and 9: its number, never 0
 //! 10 rate     u64  of 8: bytes a second; 0: as fast as the disk is
 //! 2 declared  u8   of 4: 1 by what was declared before
-//! 3 count     u32  of 4: of so many shards the decision 72, as in `decided.rs`, and the row of whoever is asked, as in `roll.rs`
+//! 3 count     u32  of 4: of so many shards the decision 96, as in `decided.rs`, and the row of whoever is asked, as in `roll.rs`
 //!
 //! an answer
 //! 0 version   u8   1
@@ -21,7 +21,7 @@
 //! 2 why       text of 2
 //! 2 node      u64  of 6
 //! 2 rows      u32 count · each as in `roll.rs`   of 1 to 3
-//! 2 decision  72   of 1 to 5
+//! 2 decision  96   of 1 to 5
 //! 2 scrubs    u32 count · each as in `scrubbed.rs`   of 8 to 10
 //! 2 levels    u32 count · each a shard that it leads, u32, and who is level, u32 count · u64 each   of 11
 //! ```
@@ -299,7 +299,7 @@ mod tests {
             guaranteed: 6,
             at_ms: 7,
             lifts: true,
-            misses: true,
+            lost_durable: true,
             least: (6, 9),
             ended: 0,
         };

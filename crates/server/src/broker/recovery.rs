@@ -24,7 +24,7 @@ use super::coordinator::Coordinator;
 use super::decided::Decided;
 use super::error::sentence;
 use super::known::Known;
-use super::layout::{CONTROL, DURABLE, GROUPS, RECORDS, SHARDS};
+use super::layout::{CONTROL, GROUPS, RECORDS, SHARDS};
 use super::operators::{self, Request};
 use super::options::OnMajorityDirty;
 use super::roll::{Condition, Roll, Row};
@@ -77,6 +77,8 @@ pub struct GoesOn {
     pub nodes: Vec<u64>,
     /// Entries up to this log index are all there.
     pub guaranteed: u64,
+    /// Whether disks have lost what may have been durable: its partitions go on far above what may have been given of their offsets.
+    pub lost_durable: bool,
     /// Nodes without a vote, or with a damaged log, whose logs are longer than that: the term and index of their last entries, which are not used.
     pub unused: BTreeMap<u64, (u64, u64)>,
     /// Whether it was only said, and not done.
@@ -92,6 +94,8 @@ pub(super) struct Own {
     pub(super) doubts: BTreeMap<u32, &'static str>,
     /// Up to where this node had shards, durably or acknowledged, as it knows from before this run: its disk may have lost some of it.
     pub(super) had: BTreeMap<u32, u64>,
+    /// Shards of which the disk has lost something, as this start found.
+    pub(super) lost: BTreeSet<u32>,
     /// Shards that began anew, and had not caught up since when this run began.
     pub(super) anew: BTreeSet<u32>,
     pub(super) policy: OnMajorityDirty,
@@ -198,9 +202,10 @@ impl Recovery {
             let then = Known::read(&*self.root, shard).unwrap_or_default();
             let doubts = &self.own.doubts;
             let is_anew = outline.is_dirty && self.own.anew.contains(&shard);
+            let has_lost = outline.is_dirty && self.own.lost.contains(&shard);
             let said = doubts.get(&shard).map_or(&*self.own.verdict, |why| why);
             let row = Row::of(whose, plimsoll_sync::boot_id(), outline, then, said);
-            Row { is_anew, lacks, refuses, ..row }
+            Row { is_anew, lacks, has_lost, refuses, ..row }
         };
         outlines.into_iter().map(row).collect()
     }
@@ -230,6 +235,7 @@ impl Recovery {
                 generation: decided.generation,
                 nodes: nodes(roll),
                 guaranteed: decided.guaranteed,
+                lost_durable: decided.lost_durable,
                 unused: roll.unused(),
                 is_rehearsal,
             });
@@ -324,7 +330,7 @@ impl Recovery {
             guaranteed: 0,
             at_ms: 0,
             lifts: false,
-            misses: false,
+            lost_durable: true,
             least: (0, 0),
             ended: 0,
         };
@@ -494,8 +500,7 @@ fn decided(roll: &Roll, at_ms: u64) -> Decided {
         guaranteed: roll.guaranteed,
         at_ms,
         lifts: true,
-        // What waits for disks is in doubt only where they have lost something.
-        misses: roll.shard == DURABLE || roll.durable > roll.guaranteed,
+        lost_durable: roll.durable > roll.guaranteed || roll.rows.iter().any(|row| row.has_lost),
         least: roll.best_tail,
         ended: 0,
     }

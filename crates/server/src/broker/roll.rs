@@ -6,7 +6,7 @@
 //!  1 flags       u8   1: in doubt, 2: its vote was granted, 4: it leads,
 //!                  8: it began anew, and has not caught up since,
 //!                 16: it lacks what the others have let go of,
-//!                 32: it leads, and takes nothing,
+//!                 32: it leads, and takes nothing; of one that does not lead: its disk has lost something of it,
 //!                 64: its log ends before that which it was decided to go on with,
 //!                128: its log is damaged
 //!  2 shard       u32
@@ -73,6 +73,8 @@ pub struct Row {
     pub has_less: bool,
     /// Whether its log is damaged, and not healed yet, or its disk has failed: it does not campaign either.
     pub is_damaged: bool,
+    /// Whether its disk has lost something of it, and it is in doubt for that.
+    pub has_lost: bool,
     /// Whether it leads, and takes nothing: too few of its voters take what it appends, or their disks have no room.
     pub refuses: bool,
     /// The term of its vote.
@@ -178,6 +180,7 @@ impl Row {
             lacks: false,
             has_less: outline.has_less,
             is_damaged: outline.is_damaged,
+            has_lost: false,
             refuses: false,
             vote_term,
             voted_for,
@@ -197,7 +200,14 @@ impl Row {
     /// What is decided on: what is durable may grow while somebody looks, as what is given and what is free may, and what is said
     /// is for people.
     pub(super) fn told(&self) -> Self {
-        Self { said: String::new(), synced: 0, lacks: false, refuses: false, ..self.clone() }
+        Self {
+            said: String::new(),
+            synced: 0,
+            lacks: false,
+            has_lost: false,
+            refuses: false,
+            ..self.clone()
+        }
     }
 
     pub(super) fn encode(&self, to: &mut Vec<u8>) {
@@ -210,7 +220,7 @@ impl Row {
                 | flag(self.leads, LEADS)
                 | flag(self.is_anew, ANEW)
                 | flag(self.lacks, LACKS)
-                | flag(self.refuses, REFUSES)
+                | flag(if self.leads { self.refuses } else { self.has_lost }, REFUSES)
                 | flag(self.has_less, HAS_LESS)
                 | flag(self.is_damaged, IS_DAMAGED),
         ]);
@@ -259,7 +269,8 @@ impl Row {
             lacks: has(LACKS),
             has_less: has(HAS_LESS),
             is_damaged: has(IS_DAMAGED),
-            refuses: has(REFUSES),
+            has_lost: has(REFUSES) && !has(LEADS),
+            refuses: has(REFUSES) && has(LEADS),
             vote_term,
             voted_for,
             is_granted: has(GRANTED),
@@ -424,7 +435,7 @@ mod tests {
         let mut bytes = Vec::new();
         let written = Row {
             is_anew: true,
-            refuses: true,
+            has_lost: true,
             has_less: true,
             is_damaged: true,
             ..row(3, true, (7, 20))
@@ -437,6 +448,12 @@ mod tests {
             from.end().map(|()| row)
         };
         assert_eq!(read(&bytes), Ok(written));
+        for refuses in [false, true] {
+            let leads = Row { leads: true, leader: 3, refuses, ..row(3, false, (7, 20)) };
+            let mut bytes = Vec::new();
+            leads.encode(&mut bytes);
+            assert_eq!(read(&bytes), Ok(leads));
+        }
         for end in 0..bytes.len() {
             assert!(read(&bytes[..end]).is_err(), "{end} bytes");
         }

@@ -91,7 +91,7 @@ impl Settler {
             } else {
                 tracing::error!(shard = self.number, why, "a chapter cannot be settled");
             }
-            is_again = true;
+            is_again = is_gone;
             tokio::select! {
                 () = sleep(REST_AFTER_FAILURE) => {}
                 () = self.ends.told() => return,

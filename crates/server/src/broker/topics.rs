@@ -4,7 +4,7 @@
 //! of records has it done by its own leader (`intended.rs`). Whoever asked is answered once that is so, as this node
 //! has heard.
 
-use std::sync::{Arc, RwLockReadGuard, Weak};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -157,8 +157,8 @@ impl Topics {
         self.control.group.hand_over(to).await
     }
 
-    /// What is intended. Not to be held over an await.
-    pub(crate) fn catalog(&self) -> RwLockReadGuard<'_, Catalog> {
+    /// What is intended now.
+    pub(crate) fn catalog(&self) -> Arc<Catalog> {
         self.control.intended.catalog()
     }
 

@@ -226,6 +226,11 @@ impl fmt::Display for Doubt {
 }
 
 impl Doubt {
+    /// Whether the disk has lost what it had: no power cut takes that.
+    pub(crate) fn is_of_the_disk(self) -> bool {
+        matches!(self, Self::LostDurable(_) | Self::LostAcknowledged(_))
+    }
+
     fn reason(self) -> &'static str {
         match self {
             Self::NoMark => "there are logs, and no file 'run' says how the last run ended",

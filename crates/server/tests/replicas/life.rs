@@ -467,10 +467,11 @@ impl Life {
             if self.world.oracle.counts().get("a proposal acknowledged").copied() > before {
                 return true;
             }
-            // One whose log is damaged, and longer than those of the others, is elected by nobody, and elects nobody.
+            // One whose log is damaged, and longer than those of the others, is elected by nobody, and elects nobody; nor does one whose
+            // disk has failed, and that ends later, as it may not forget yet.
             let elects = |id: &&u64| {
-                let group = self.world.group(**id);
-                !group.is_dirty() && !group.is_damaged()
+                let said = self.world.group(**id).outline();
+                !said.is_dirty && !said.is_damaged
             };
             let can = |set: &BTreeSet<u64>| set.iter().filter(elects).count() > set.len() / 2;
             // Who has less than it was decided to go on with elects another.

@@ -26,6 +26,8 @@ struct GoesOn {
     nodes: Vec<u64>,
     guaranteed: u64,
     #[serde(default)]
+    lost_durable: bool,
+    #[serde(default)]
     unused: BTreeMap<u64, (u64, u64)>,
 }
 
@@ -46,12 +48,18 @@ pub(super) fn run(http: &str, digests: &[String], dry_run: bool, json: bool) -> 
         output::text(&answer)?;
     }
     let would = if dry_run { "would go on" } else { "goes on" };
-    for GoesOn { shard, generation, nodes, guaranteed, unused } in &decided {
+    for GoesOn { shard, generation, nodes, guaranteed, lost_durable, unused } in &decided {
         let nodes: Vec<String> = nodes.iter().map(u64::to_string).collect();
         output::news(&format!(
             "shard {shard} {would} in generation {generation}, with the logs of nodes {}; all up to entry {guaranteed} is there",
             nodes.join(", ")
         ));
+        if *lost_durable {
+            output::news(
+                "  disks have lost something of it, and may have with it how far offsets were given: its partitions go on 68719476736 (2^36) \
+                 offsets higher, and none is given twice",
+            );
+        }
         for (node, (term, last)) in unused {
             output::news(&format!(
                 "not used: node {node}, which has no vote or is damaged, has entries up to {last} of term {term}"
