@@ -110,22 +110,30 @@ pub(super) async fn note_durable(
     number: u32,
     look: impl Fn() -> Option<Outline>,
 ) {
-    let mut known = Known::read(&*root, number).unwrap_or_default();
+    let noted = Known::read(&*root, number);
+    let (mut is_there, mut known) = (noted.is_some(), noted.unwrap_or_default());
     loop {
-        tokio::time::sleep(NOTED).await;
-        let Some(Outline { committed, durable, synced, .. }) = look() else { return };
-        let now = known.raised(Known::of(committed, durable, synced));
-        if now == known {
+        let Some(now) = look() else { return };
+        let now = noted_now(known, &now);
+        if is_there && now == known {
+            tokio::time::sleep(NOTED).await;
             continue;
         }
         let root = Arc::clone(&root);
         match tokio::task::spawn_blocking(move || now.write(&*root, number)).await {
-            Ok(Ok(())) => known = now,
+            Ok(Ok(())) => (is_there, known) = (true, now),
             // It promises nothing, and is tried again.
             Ok(Err(why)) => tracing::debug!(shard = number, %why, "what is durable is not noted"),
             Err(_ended) => return,
         }
+        tokio::time::sleep(NOTED).await;
     }
+}
+
+/// What is known now of a shard, where this was known before.
+fn noted_now(known: Known, now: &Outline) -> Known {
+    let raised = known.raised(Known::of(now.committed, now.durable, now.synced));
+    Known { had: if now.is_dirty { raised.had } else { 0 }, ..raised }
 }
 
 /// A shard, as it was when it was looked at last.
@@ -149,6 +157,15 @@ pub(super) async fn rest(
         let known = Known::read(&*root, number).unwrap_or_default();
         Looked { number, known, ..Looked::default() }
     });
+    // One that is missing later is lost.
+    let begun = Arc::clone(&root);
+    let begin = move || {
+        let missing = SHARED.into_iter().filter(|number| Known::read(&*begun, *number).is_none());
+        missing.for_each(|number| drop(Known::default().write(&*begun, number)));
+    };
+    if tokio::task::spawn_blocking(begin).await.is_err() {
+        return;
+    }
     loop {
         tokio::time::sleep(QUIET).await;
         let Some(topics) = topics.upgrade() else { return };
@@ -163,8 +180,7 @@ pub(super) async fn rest(
             is_quiet &= applied == looked.applied && durable >= applied;
             looked.applied = applied;
             ends.insert(shard.number, durable);
-            let Outline { committed, durable, synced, .. } = shard.group.outline();
-            let known = looked.known.raised(Known::of(committed, durable, synced));
+            let known = noted_now(looked.known, &shard.group.outline());
             if known != looked.known {
                 looked.known = known;
                 more.push(*looked);

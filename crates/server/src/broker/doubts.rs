@@ -78,13 +78,13 @@ mod tests {
         let dir = SimDir::new();
         let ends = BTreeMap::from([(2, 9), (3, 5)]);
         assert_eq!(doubts_of(&dir, &durable_of(&dir), &ends).unwrap(), [""; 0]);
-        Known { committed: 12, durable: 9, own: 9 }.write(&dir, 2).unwrap();
+        Known::of(12, 9, 9).write(&dir, 2).unwrap();
         assert_eq!(
             doubts_of(&dir, &durable_of(&dir), &ends).unwrap(),
             [""; 0],
             "it has all that is durable"
         );
-        Known { committed: 12, durable: 10, own: 9 }.write(&dir, 2).unwrap();
+        Known::of(12, 10, 9).write(&dir, 2).unwrap();
         dir.create_dir("seed-3").unwrap();
         let shard = dir.create_dir("shard-3").unwrap();
         assert_eq!(

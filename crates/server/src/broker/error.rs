@@ -204,7 +204,7 @@ pub enum Failed {
     #[error("the data directory")]
     Directory(#[source] plimsoll_sync::Error),
     /// A file of the directory is not what was written there.
-    #[error("the file '{0}' of the data directory is not what a broker wrote there")]
+    #[error("the file '{0}' of the data directory is not what a broker wrote there{way}", way = way_on(.0))]
     Damaged(String),
     /// A restore into the directory was begun, and not finished.
     #[error(
@@ -253,6 +253,14 @@ impl Failed {
             _ => false,
         }
     }
+}
+
+/// What can be done about a file that is damaged, where that is not said elsewhere.
+fn way_on(file: &str) -> &'static str {
+    if file.starts_with("loss-") {
+        return ": move it elsewhere, and start again: the others say once more what was decided, or it is decided anew";
+    }
+    ""
 }
 
 /// What was opened, if it is there.

@@ -9,12 +9,13 @@
 //! 16 committed u64  C, a log index
 //! 24 durable   u64  D
 //! 32 own       u64  up to where this node had it durably, of what is up to D
-//! 40 checksum  u64  XXH3-64 of all before it
+//! 40 had       u64  up to where this node had it, durably or acknowledged, before it lost something: until it has caught up
+//! 48 checksum  u64  XXH3-64 of all before it
 //! ```
 //!
 //! Little-endian. All are bounds from below, and one that is lost is taken for 0. Entries up to D stay what they are, so a log that ends
-//! before `own` has lost something (`damaged.rs`). Version 1 had no `own`: of shards whose entries are durable before they are
-//! acknowledged it was `durable`, of others it is not known.
+//! before `own` has lost something (`damaged.rs`). Version 1 had neither `own` nor `had`: of shards whose entries are durable before they are
+//! acknowledged the first was `durable`, of others it is not known.
 
 use std::io::ErrorKind;
 
@@ -26,7 +27,7 @@ use crate::whole;
 
 const MAGIC: [u8; 8] = *b"PLIMKNOW";
 const VERSION: u32 = 2;
-const BYTES: usize = 48;
+const BYTES: usize = 56;
 const OLDER: u32 = 1;
 const OLDER_BYTES: usize = 40;
 
@@ -39,13 +40,15 @@ pub(super) struct Known {
     pub(super) durable: u64,
     /// Up to where this node had it durably, of what is up to D.
     pub(super) own: u64,
+    /// Up to where this node had it, durably or acknowledged, before it lost something; 0 once it has caught up.
+    pub(super) had: u64,
 }
 
 impl Known {
     /// What is known now, of a log that is synced up to this entry.
     pub(super) fn of(committed: u64, durable: u64, synced: u64) -> Self {
         // What others have, and this node has not yet, is nothing that its disk can lose.
-        Self { committed, durable, own: durable.min(synced) }
+        Self { committed, durable, own: durable.min(synced), had: 0 }
     }
 
     /// What is known, where this was known before: a start knows less than the run before it, until somebody who leads tells it.
@@ -54,6 +57,7 @@ impl Known {
             committed: self.committed.max(now.committed),
             durable: self.durable.max(now.durable),
             own: self.own.max(now.own),
+            had: self.had.max(now.had),
         }
     }
 
@@ -73,12 +77,13 @@ impl Known {
         let (is_new, is_old) = (is_of(VERSION), is_of(OLDER));
         match bytes.len() {
             BYTES if is_new => {
-                Some(Self { committed: word(16)?, durable: word(24)?, own: word(32)? })
+                let (committed, durable, own) = (word(16)?, word(24)?, word(32)?);
+                Some(Self { committed, durable, own, had: word(40)? })
             }
             OLDER_BYTES if is_old => {
                 let (committed, durable) = (word(16)?, word(24)?);
                 let own = if SHARED.contains(&number) { 0 } else { durable };
-                Some(Self { committed, durable, own })
+                Some(Self { committed, durable, own, had: 0 })
             }
             _ => None,
         }
@@ -93,7 +98,7 @@ impl Known {
 
     fn encode(self, number: u32) -> Vec<u8> {
         let mut to = head(VERSION, number).to_vec();
-        for index in [self.committed, self.durable, self.own] {
+        for index in [self.committed, self.durable, self.own, self.had] {
             to.extend_from_slice(&index.to_le_bytes());
         }
         let checksum = XxHash3_64::oneshot(&to);
@@ -118,8 +123,20 @@ pub(super) fn forget_lost(
 ) -> plimsoll_sync::Result<()> {
     let Some(Known { durable, own, .. }) = Known::read(dir, number) else { return Ok(()) };
     let known = durable.min(guaranteed);
-    Known { committed: known, durable: known, own: own.min(guaranteed).min(ended) }
-        .write(dir, number)
+    let own = own.min(guaranteed).min(ended);
+    Known { committed: known, durable: known, own, had: 0 }.write(dir, number)
+}
+
+/// Notes up to where this node had a shard of which it has lost something. Durable on return.
+pub(super) fn note_had(dir: &dyn Dir, number: u32, had: u64) -> plimsoll_sync::Result<()> {
+    let known = Known::read(dir, number).unwrap_or_default();
+    if known.had >= had { Ok(()) } else { Known { had, ..known }.write(dir, number) }
+}
+
+/// Whether nothing was ever noted, or that is lost.
+pub(super) fn is_missing(dir: &dyn Dir, number: u32) -> bool {
+    let opened = dir.open(&layout::known(number), SyncMethod::ORDINARY.access());
+    opened.is_err_and(|why| why.kind() == Some(ErrorKind::NotFound))
 }
 
 fn head(version: u32, number: u32) -> [u8; 16] {
@@ -138,7 +155,7 @@ mod tests {
     use super::*;
 
     fn known(committed: u64, durable: u64, own: u64) -> Known {
-        Known { committed, durable, own }
+        Known { committed, durable, own, had: 0 }
     }
 
     /// With a C that its snapshot had, and no D yet, a start took the place of what was known before.
@@ -153,6 +170,9 @@ mod tests {
         known(12, 9, 6).write(&dir, 2).unwrap();
         forget_lost(&dir, 2, (11, u64::MAX)).unwrap();
         assert_eq!(Known::read(&dir, 2), Some(known(9, 9, 6)));
+        note_had(&dir, 2, 13).unwrap();
+        note_had(&dir, 2, 12).unwrap();
+        assert_eq!(Known::read(&dir, 2), Some(Known { had: 13, ..known(9, 9, 6) }));
         // No log that is left has what was durable.
         forget_lost(&dir, 2, (5, 4)).unwrap();
         assert_eq!(Known::read(&dir, 2), Some(known(5, 5, 4)));

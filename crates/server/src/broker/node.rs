@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use plimsoll_sync::{Dir, Lock, OsDir};
@@ -50,6 +50,7 @@ pub struct Node {
     pub(super) domains: Arc<Domains>,
     pub(super) members: Arc<Members>,
     pub(super) heard: watch::Receiver<bool>,
+    pub(super) begun: Instant,
     pub(super) cluster_id: String,
     pub(super) promise: Promise,
     pub(super) run: Arc<Run>,
@@ -93,6 +94,11 @@ impl Node {
     /// Whether it has heard, since its start, of all topics that there were then: before that it says nothing of them.
     pub(crate) fn has_heard(&self) -> bool {
         *self.heard.borrow()
+    }
+
+    /// For how long it has been open.
+    pub(crate) fn age(&self) -> Duration {
+        self.begun.elapsed()
     }
 
     /// Waits until it has.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use plimsoll_log::{Ack, Crew, CrewOptions, Policy, Ring};
 use plimsoll_sync::{Dir, Lock, OsDir};
@@ -26,7 +26,7 @@ use super::domains::Domains;
 use super::error::{Failed, found};
 use super::giver::Giver;
 use super::kept;
-use super::known::{Known, is_unreadable};
+use super::known::{Known, is_missing, is_unreadable, note_had};
 use super::layout::{
     self, CONTROL, DURABLE, GROUPS, RECORDS, SHARDS, SHARED, cluster_id, is_founder, is_restored,
 };
@@ -75,6 +75,7 @@ impl Node {
         let mut place = Place::take(dir, options)?;
         let listener = place.listener.take();
         let (mut past, records) = place.begin()?;
+        past.note_had(&place)?;
         let serving = Serving::begin(&place, &mut past, records)?;
         let own = past.own(&place)?;
         let (mut verdict, in_doubt) = (past.said(&place), past.in_doubt(&place));
@@ -111,6 +112,7 @@ impl Node {
             domains,
             members,
             heard,
+            begun: Instant::now(),
             cluster_id,
             promise,
             run: past.run,
@@ -191,7 +193,10 @@ impl<'a> Place<'a> {
         let (doubts, given) = (in_place.in_doubt, in_place.now);
         let decided = Decisions::read(dir)?;
         let unread = SHARDS.into_iter().filter(|number| is_unreadable(&**dir, *number));
-        let unread = unread.collect();
+        // Each start notes it at once, once it has the shard.
+        let had_shards = seat.is_some() && !is_new(&**dir)?;
+        let missing = SHARDS.into_iter().filter(|number| had_shards && is_missing(&**dir, *number));
+        let unread = unread.chain(missing).collect();
         let acked = match (seat, &memory) {
             (Some(_), Some(memory)) => acked::all(&**dir, memory, &decided)?,
             _ => BTreeMap::new(),
@@ -391,9 +396,20 @@ impl Past {
         })
     }
 
+    /// What this start knows of what was acknowledged, and is lost, the next one would not: it holds until that is had again, or decided.
+    fn note_had(&self, place: &Place<'_>) -> Result<(), Failed> {
+        for number in self.in_doubt(place).intersection(&RECORDS.into()) {
+            let had = self.had(place, *number);
+            note_had(&**place.dir, *number, had).map_err(Failed::Directory)?;
+        }
+        Ok(())
+    }
+
     /// Up to where this node had a shard, durably or acknowledged, by what it knows from before. What was decided since counts.
     fn had(&self, place: &Place<'_>, number: u32) -> u64 {
-        let noted = Known::read(&**place.dir, number).map_or(0, |known| known.own);
+        let known = Known::read(&**place.dir, number).unwrap_or_default();
+        let had = if place.decided.lifts(number) { 0 } else { known.had };
+        let noted = known.own.max(had);
         let acked = place.acked(number).map_or(0, |acked| acked.last());
         let given = self.loss().and_then(|loss| loss.given.as_ref()?.get(&number).copied());
         let given = given.filter(|_| !place.decided.lifts(number)).unwrap_or(0);
@@ -428,7 +444,7 @@ impl Past {
                 }
                 false => format!("what the disk lost of the end of shard {number} is not missed"),
             };
-            said += &format!("; {noted} cannot be read: {untold}");
+            said += &format!("; {noted} is not there, or cannot be read: {untold}");
         }
         said
     }

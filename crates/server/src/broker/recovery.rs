@@ -203,8 +203,13 @@ impl Recovery {
             let doubts = &self.own.doubts;
             let is_anew = outline.is_dirty && self.own.anew.contains(&shard);
             let has_lost = outline.is_dirty && self.own.lost.contains(&shard);
-            let said = doubts.get(&shard).map_or(&*self.own.verdict, |why| why);
-            let row = Row::of(whose, plimsoll_sync::boot_id(), outline, then, said);
+            let had = self.own.had.get(&shard).filter(|had| **had > outline.last.1);
+            let said = match (doubts.get(&shard), had) {
+                (Some(why), Some(had)) => format!("{why}: it had entries up to {had}"),
+                (Some(why), None) => (*why).to_owned(),
+                (None, _) => self.own.verdict.clone(),
+            };
+            let row = Row::of(whose, plimsoll_sync::boot_id(), outline, then, &said);
             Row { is_anew, lacks, has_lost, refuses, ..row }
         };
         outlines.into_iter().map(row).collect()

@@ -39,6 +39,9 @@ use crate::shard::TopicId;
 const BLOCKS_ASKED: usize = 3;
 /// How long the controller is waited for until it is looked again who that is.
 const HEARS: Duration = Duration::from_secs(1);
+/// After so long without a controller it is said that there is none, and then again each minute.
+const TELLS_AFTER: Duration = Duration::from_secs(15);
+const TELLS_EACH: Duration = Duration::from_secs(60);
 /// How long the others may take to elect a controller: longer than any election that succeeds.
 const ELECTS: Duration = Duration::from_secs(5);
 /// How long it is let be then.
@@ -270,7 +273,15 @@ impl Topics {
     /// Goes on until this node has heard, since its start, of all that was agreed on by then. Before that it may not
     /// know of a topic that was there for long.
     pub(super) async fn hear(topics: Arc<Self>) {
+        let mut told_at = Instant::now() + TELLS_AFTER;
         while !matches!(timeout(HEARS, topics.catch_up()).await, Ok(Ok(()))) {
+            if Instant::now() >= told_at {
+                told_at = Instant::now() + TELLS_EACH;
+                tracing::warn!(
+                    "no controller has answered since this start, so no client is told of topics: where the other brokers run this one may have been \
+                     removed, and `plimsoll cluster status --http` with the address of one of them says who is in the cluster"
+                );
+            }
             sleep(REST).await;
         }
         topics.intended().has_heard();

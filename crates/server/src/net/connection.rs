@@ -178,7 +178,7 @@ impl Connection {
                 () = silence.lasts(patience), if may_read => if is_quiet {
                     return Ok(());
                 },
-                heard = timeout(HEARS, self.session.node.until_heard()), if is_unheard => {
+                heard = timeout(HEARS.saturating_sub(self.session.node.age()), self.session.node.until_heard()), if is_unheard => {
                     let late = |_elapsed| "the node has not heard yet what topics there are".to_owned();
                     heard.map_err(late).map_err(Ended::Refused)?;
                 }

@@ -34,7 +34,7 @@ impl Waiting {
                         if waited == SILENT {
                             output::news(&format!(
                                 "nobody acknowledges {batch} yet: it is given up after {} s or so; `plimsoll cluster status`, or `plimsoll broker status`, \
-                                 says whether its shard is led, and /health of its leader why it takes nothing",
+                                 says whether its shard is led, /health of its leader why that takes nothing; or min.insync.replicas of its topic asks for more brokers than are in sync",
                                 TIMEOUT.as_secs()
                             ));
                         }
