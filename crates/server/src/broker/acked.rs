@@ -123,6 +123,7 @@ fn encode(number: u32, index: u64) -> [u8; BYTES] {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::broker::decided::Decided;
 
     #[test]
     fn what_was_acknowledged_is_known_to_the_next_run_and_what_was_cut_off_is_not() {
@@ -141,6 +142,36 @@ mod tests {
         assert_eq!(Acked::open(&memory, 0, false).unwrap().last(), 0, "of another shard");
         assert_eq!(last(true), 0);
         assert_eq!(last(false), 0, "it stays forgotten");
+    }
+
+    /// It was forgotten at each start once there had been a decision, and one damaged disk lost what two had acknowledged (an attacker).
+    #[test]
+    fn a_decision_has_what_was_acknowledged_forgotten_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let memory = OsDir::create_all(dir.path().join("memory")).unwrap();
+        let root: Arc<dyn Dir> = Arc::new(plimsoll_simdisk::SimDir::new());
+        let last = || {
+            let all = all(&*root, &memory, &Decisions::read(&root).unwrap()).unwrap();
+            all[&DURABLE].last()
+        };
+        Acked::open(&memory, DURABLE, false).unwrap().acknowledges(28).unwrap();
+        assert_eq!(last(), 29);
+        let decided = Decided {
+            number: DURABLE,
+            generation: 1,
+            digest: 1,
+            guaranteed: 20,
+            at_ms: 1,
+            lifts: true,
+            lost_durable: true,
+            least: (1, 20),
+            ended: 20,
+        };
+        decided.write(&*root).unwrap();
+        assert_eq!(last(), 0);
+        Acked::open(&memory, DURABLE, false).unwrap().acknowledges(28).unwrap();
+        Decided { lifts: false, ..decided }.write(&*root).unwrap();
+        assert_eq!(last(), 29);
     }
 
     #[test]
