@@ -46,6 +46,7 @@ UNITS = {
        for column, name in [("p50", "p50"), ("p99", "p99"), ("p999", "p99.9")]},
 }
 NOT_MEASURED = """* With a slow disk: Kafka.
+* With a delay: 64 producers over 64 partitions, and `flush.messages=1` over 1,000.
 * Iggy `replicated`, whose server comes as source or image only.
 """
 
@@ -123,6 +124,7 @@ def goals(found):
         for cell, what in [("producers", "one partition"), ("over-1000", "1,000 partitions")]:
             row(f"{delay} ms: 64 producers, {what}: records/s", "≥ 2 × Kafka's", f"{cell}@{delay}", "records_per_s", at_least(2))
             row(f"{delay} ms: p99", "≤ 0.5 of Kafka's", f"{cell}@{delay}", "p99_us", at_most(0.5))
+            row(f"{delay} ms: CPU of all brokers a record", "≤ 1/3 of Kafka's", f"{cell}@{delay}", "cpu_us", at_most(1 / 3))
         row(f"{delay} ms: 64 producers, one partition, flush.messages=1: records/s", "≥ 3 × Kafka's", f"durable@{delay}", "records_per_s", at_least(3))
         gaps(f"{delay} ms: ", f"@{delay}")
     for cell, whose in [("slow-leader", "the leader's"), ("slow-follower", "a follower's")]:
