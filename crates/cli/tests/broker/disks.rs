@@ -71,6 +71,8 @@ fn a_founder_bears_that_the_first_entry_of_a_short_log_is_damaged() {
     }
     assert!(said.contains("what the disk has of shard 6 cannot be used"), "{said}");
     in_time("it takes records", || run(&first, "produce first", &numbers(100..200)));
-    let found = in_time("all is there", || read(&first));
+    let mut found = in_time("all is there", || read(&first));
+    // What was produced once more may be there twice.
+    found.dedup();
     assert_eq!(found, (0..200).collect::<Vec<_>>());
 }

@@ -61,6 +61,12 @@ impl Acked {
         *self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whatever was acknowledged behind this entry is not missed.
+    pub(super) fn had_up_to(&self, index: u64) {
+        // What memory does not take is missed at worst.
+        let _best_effort = self.cuts(index);
+    }
+
     fn write(&self, index: u64) -> Option<()> {
         self.file.write_at(&encode(self.number, index), 0).ok()
     }

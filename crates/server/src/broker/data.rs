@@ -170,9 +170,15 @@ impl Found {
         self.number
     }
 
-    /// Goes on after a loss, as was decided. Durable on return.
-    pub(super) fn rise(&mut self, root: &dyn Dir, decided: Decided) -> Result<(), Failed> {
-        if self.recovered.generation() < decided.generation {
+    /// The last log index that was found.
+    pub(super) fn end(&self) -> u64 {
+        self.recovered.recovery().last_index
+    }
+
+    /// Goes on after a loss, as was decided; whether it had not yet. Durable on return.
+    pub(super) fn rise(&mut self, root: &dyn Dir, decided: Decided) -> Result<bool, Failed> {
+        let is_news = self.recovered.generation() < decided.generation;
+        if is_news {
             // What this log had lost then is not missed by later starts either.
             let own = if decided.lifts { decided.ended } else { u64::MAX };
             let forgets = known::forget_lost(root, self.number, (decided.guaranteed, own));
@@ -181,7 +187,8 @@ impl Found {
         }
         self.decided = Some(decided);
         let number = self.number;
-        self.recovered.rise(decided.generation).map_err(|why| Failed::Shard { number, why })
+        let risen = self.recovered.rise(decided.generation);
+        risen.map(|()| is_news).map_err(|why| Failed::Shard { number, why })
     }
 
     /// The last log index that its recovery found; all up to it is durable on return. The runtime is one that

@@ -46,6 +46,9 @@ const ITEMS_MAX: usize = 1024;
 /// enough that 130,000 such losses stay below 2^53. Who claims billions of records in a batch that is compressed can exceed it.
 const OFFSETS_LOST_MAX: i64 = 1 << 36;
 
+/// So long it is waited, silently, for what others say.
+const SILENT_MAX: Duration = Duration::from_secs(10);
+
 /// What a leader is asked for.
 #[derive(Debug)]
 pub(crate) enum Ask {
@@ -205,14 +208,28 @@ impl Leads {
     /// records, and in those whose opening has gone, so far that none that was given is given again.
     async fn give_up_ceilings(&self, leadership: Leadership) -> Result<(), Ended> {
         let mut heard = self.intended.heard();
-        tokio::select! {
-            // It is held here, and so goes on.
-            _ = heard.wait_for(|heard| *heard) => {}
-            why = self.until_lost(leadership) => return Err(why.into()),
+        loop {
+            tokio::select! {
+                // It is held here, and so goes on.
+                _ = heard.wait_for(|heard| *heard) => break,
+                why = self.until_lost(leadership) => return Err(why.into()),
+                () = sleep(SILENT_MAX) => tracing::warn!(
+                    shard = self.number,
+                    "it goes on after a loss once this node has heard from the controller what topics there are"
+                ),
+            }
         }
         let catalog = self.intended.catalog();
         let comes = coming(None, &catalog, self.number, &self.replica.lock().state);
-        let left = self.neighbours.left(&comes);
+        let mut left = self.neighbours.left(&comes);
+        let begun = Instant::now();
+        // Its replicas of other shards say it once they have applied what they have.
+        while left.len() < comes.len() && begun.elapsed() < SILENT_MAX {
+            tokio::select! {
+                () = sleep(LOOK) => left = self.neighbours.left(&comes),
+                why = self.until_lost(leadership) => return Err(why.into()),
+            }
+        }
         let items = reconcile(&catalog, self.number, &self.replica.lock().state, &left);
         let is_of_opens = |item: &Item<'_>| matches!(item, Item::Open(_) | Item::Intended(_));
         let opens: Vec<Item<'static>> = items.into_iter().filter(is_of_opens).collect();

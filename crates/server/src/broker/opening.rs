@@ -75,7 +75,6 @@ impl Node {
         let mut place = Place::take(dir, options)?;
         let listener = place.listener.take();
         let (mut past, records) = place.begin()?;
-        past.note_had(&place)?;
         let serving = Serving::begin(&place, &mut past, records)?;
         let own = past.own(&place)?;
         let (mut verdict, in_doubt) = (past.said(&place), past.in_doubt(&place));
@@ -193,9 +192,13 @@ impl<'a> Place<'a> {
         let (doubts, given) = (in_place.in_doubt, in_place.now);
         let decided = Decisions::read(dir)?;
         let unread = SHARDS.into_iter().filter(|number| is_unreadable(&**dir, *number));
-        // Each start notes it at once, once it has the shard.
-        let had_shards = seat.is_some() && !is_new(&**dir)?;
-        let missing = SHARDS.into_iter().filter(|number| had_shards && is_missing(&**dir, *number));
+        // A start notes all of a kind at once: where one of them is there, others were.
+        let missing = |number: &u32| {
+            let is_of_kind = |of: &u32| SHARED.contains(of) == SHARED.contains(number);
+            let mut kind = SHARDS.into_iter().filter(is_of_kind);
+            is_missing(&**dir, *number) && kind.any(|of| !is_missing(&**dir, of))
+        };
+        let missing = SHARDS.into_iter().filter(|number| seat.is_some() && missing(number));
         let unread = unread.chain(missing).collect();
         let acked = match (seat, &memory) {
             (Some(_), Some(memory)) => acked::all(&**dir, memory, &decided)?,
@@ -260,7 +263,13 @@ impl<'a> Place<'a> {
             let log = options.log(ring, options.flush, total_bytes);
             Found::open(dir, number, forgets, ack, &log, None, held)?
         };
-        self.decided.of(number).map_or(Ok(()), |decided| found.rise(&**dir, decided))?;
+        if let Some(decided) = self.decided.of(number)
+            && found.rise(&**dir, decided)?
+            && let Some(acked) = self.acked.get(&number)
+        {
+            // What it lacks as it goes on is not missed any more.
+            acked.had_up_to(found.end());
+        }
         Ok(found)
     }
 
@@ -285,6 +294,7 @@ impl<'a> Place<'a> {
         // Before anything is added to it: a log that has grown since would hide what it has lost.
         let (run, verdict) = self.judge(&ends, &damaged)?;
         let mut past = Past { run, verdict, damaged, forgot: Vec::new() };
+        past.note_had(self)?;
         let loss = past.loss().cloned();
         if loss.is_some() && SHARED.iter().all(|number| decided.lifts(*number)) {
             past.run.fenced(&ends, now())?;
@@ -398,9 +408,11 @@ impl Past {
 
     /// What this start knows of what was acknowledged, and is lost, the next one would not: it holds until that is had again, or decided.
     fn note_had(&self, place: &Place<'_>) -> Result<(), Failed> {
-        for number in self.in_doubt(place).intersection(&RECORDS.into()) {
-            let had = self.had(place, *number);
-            note_had(&**place.dir, *number, had).map_err(Failed::Directory)?;
+        let mut doubts = self.in_doubt(place);
+        doubts.extend(self.loss().iter().flat_map(|_| SHARED));
+        for number in RECORDS.into_iter().filter(|number| doubts.contains(number)) {
+            let had = self.had(place, number);
+            note_had(&**place.dir, number, had).map_err(Failed::Directory)?;
         }
         Ok(())
     }

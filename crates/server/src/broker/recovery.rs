@@ -202,8 +202,9 @@ impl Recovery {
             let then = Known::read(&*self.root, shard).unwrap_or_default();
             let doubts = &self.own.doubts;
             let is_anew = outline.is_dirty && self.own.anew.contains(&shard);
-            let has_lost = outline.is_dirty && self.own.lost.contains(&shard);
             let had = self.own.had.get(&shard).filter(|had| **had > outline.last.1);
+            let has_lost = self.own.lost.contains(&shard) || had.is_some();
+            let has_lost = outline.is_dirty && has_lost;
             let said = match (doubts.get(&shard), had) {
                 (Some(why), Some(had)) => format!("{why}: it had entries up to {had}"),
                 (Some(why), None) => (*why).to_owned(),
@@ -505,7 +506,8 @@ fn decided(roll: &Roll, at_ms: u64) -> Decided {
         guaranteed: roll.guaranteed,
         at_ms,
         lifts: true,
-        lost_durable: roll.durable > roll.guaranteed || roll.rows.iter().any(|row| row.has_lost),
+        lost_durable: roll.durable > roll.guaranteed
+            || roll.rows.iter().any(|row| row.has_lost || row.is_damaged),
         least: roll.best_tail,
         ended: 0,
     }

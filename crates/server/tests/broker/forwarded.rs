@@ -59,7 +59,6 @@ pub(super) fn three_of(cluster: &str, open: impl Fn(u64, Seat) -> Node) -> BTree
     let brokers = members.iter().map(|(id, listen)| {
         let listener = TcpListener::bind((host, 0)).unwrap();
         let address = listener.local_addr().unwrap();
-        drop(listener);
         let seat = Seat {
             cluster: cluster.to_owned(),
             node: *id,
@@ -69,6 +68,8 @@ pub(super) fn three_of(cluster: &str, open: impl Fn(u64, Seat) -> Node) -> BTree
             rack: None,
         };
         let node = open(*id, seat);
+        // Held until now, as others look for ports too.
+        drop(listener);
         let listener = node.runtime().block_on(Listener::bind(address, Limits::default()));
         (*id, Broker::serve(node, listener.unwrap()))
     });
