@@ -8,7 +8,8 @@
 //! replica is in doubt like any that may have forgotten what it acknowledged: it gets the rest back from the others before it
 //! votes, and if too many are in doubt at once, an operator is asked. That is where others vote by what stays of the log and by all of it that
 //! can be read, and for damage behind the snapshot and what is in chapters. Otherwise it is an error, and where
-//! others vote the shard begins anew (`anew.rs`).
+//! others vote the shard begins anew (`anew.rs`). Of the shards that are acknowledged before they are durable a log that is only too short, or
+//! that nobody else has, is opened as far as it goes: whether that is all the run says (`run/verdict.rs`).
 //!
 //! Nothing is destroyed before that: the log is kept as it was found (`kept.rs`).
 
@@ -130,7 +131,7 @@ pub(super) fn recover(
         let is_short = cluster::end_of(&dir).is_ok_and(|end| end == lost && end < noted);
         let acknowledges_first = SHARED.contains(&number);
         if is_short && acknowledges_first && lost > 0 {
-            // Nothing lies behind it, and what a log that is too short tells of its disk the run says.
+            // What a log that is too short tells of its disk the run says, and of all shards of that kind.
             (noted, options.log.durable) = (0, 0);
             continue;
         }

@@ -278,7 +278,7 @@ impl Topics {
             if Instant::now() >= told_at {
                 told_at = Instant::now() + TELLS_EACH;
                 tracing::warn!(
-                    "no controller has answered since this start, so no client is told of topics: where the other brokers run this one may have been \
+                    "since this start no controller has told this node all that is agreed on, so no client is told of topics: where the other brokers run this one may have been \
                      removed, and `plimsoll cluster status --http` with the address of one of them says who is in the cluster"
                 );
             }

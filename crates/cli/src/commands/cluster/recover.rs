@@ -57,7 +57,7 @@ pub(super) fn run(http: &str, digests: &[String], dry_run: bool, json: bool) -> 
         if *lost_durable {
             output::news(
                 "  disks have lost something of it, and may have with it how far offsets were given: its partitions go on 68719476736 (2^36) \
-                 offsets higher, and none is given twice",
+                 offsets higher",
             );
         }
         for (node, (term, last)) in unused {
