@@ -7,7 +7,7 @@ use std::sync::{Arc, Weak, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use openraft::{AsyncRuntime, BasicNode, Raft, RaftMetrics, RaftState};
+use openraft::{AsyncRuntime, BasicNode, Config, Raft, RaftMetrics, RaftState};
 use rand_core::Rng;
 use tokio::runtime;
 use tokio::sync::{Notify, oneshot};
@@ -27,7 +27,6 @@ use super::network::Network;
 use super::patience::patient;
 use super::reentry::re_enter;
 use super::runtime::Runtime;
-use super::settings::settings;
 use super::standing::Standing;
 use super::state::{Engine, State, tell_gone};
 use super::storage::Storage;
@@ -58,6 +57,7 @@ const TERMS_KEPT_AGAIN_AFTER: Duration = Duration::from_secs(10);
 
 /// What an engine begins with.
 pub(crate) struct Setting<S> {
+    pub(crate) settings: Config,
     pub(crate) number: u32,
     pub(crate) node: u64,
     pub(crate) storage: Arc<Storage>,
@@ -167,7 +167,7 @@ fn run<S: Apply>(
 }
 
 async fn begin<S: Apply>(setting: Setting<S>) -> Result<(Engine<S>, Vec<AbortHandle>)> {
-    let Setting { number, node, storage, state, network, founds, .. } = setting;
+    let Setting { settings, number, node, storage, state, network, founds, .. } = setting;
     let (standing, durability) = (setting.standing, setting.durability);
     let (gone, behind, heard) = (setting.gone, setting.behind, setting.heard);
     let stopped = |why: &dyn std::fmt::Display| Error::Stopped { why: why.to_string() };
@@ -175,7 +175,7 @@ async fn begin<S: Apply>(setting: Setting<S>) -> Result<(Engine<S>, Vec<AbortHan
     if storage.is_inline {
         beside.push(tokio::spawn(drive(Arc::downgrade(&storage))).abort_handle());
     }
-    let settings = Arc::new(settings().validate().expect("they are tested"));
+    let settings = Arc::new(settings.validate().expect("they are tested"));
     let store = LogStore::new(Arc::clone(&storage));
     let engine = Raft::new(node, settings, network.clone(), store, state).await;
     let engine = engine.map_err(|e| stopped(&e))?;

@@ -65,6 +65,8 @@ mod carrier;
 mod copies;
 mod copy;
 mod core;
+#[cfg(test)]
+mod defaults_tests;
 mod disk;
 mod durability;
 mod error;

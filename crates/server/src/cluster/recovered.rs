@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use openraft::EntryPayload;
+use openraft::{Config, EntryPayload};
 use plimsoll_log::{Ack, Dumped, Kind, Log, Recovery, SegmentState, View};
 use plimsoll_sync::Dir;
 
@@ -23,6 +23,7 @@ use super::newcomer::Newcomer;
 use super::options::{Begin, Options};
 use super::place::Place;
 use super::record::{self, from_log};
+use super::settings::settings;
 use super::standing::Standing;
 use super::state::{Engine, Progress, State};
 use super::storage::Storage;
@@ -302,7 +303,7 @@ impl Recovered {
     /// # Errors
     /// [`Error::MembersLost`], [`Error::Stopped`], [`Error::Thread`].
     pub fn start_as<S: Apply>(self, begin: Begin, state: S) -> Result<Group<S>> {
-        let (setting, rest) = self.set(begin, state);
+        let (setting, rest) = self.set(settings(), begin, state);
         let (core, engine) = Core::start(setting)?;
         Ok(rest.group(core, engine))
     }
@@ -312,12 +313,22 @@ impl Recovered {
     /// # Errors
     /// As there.
     pub async fn start_here<S: Apply>(self, begin: Begin, state: S) -> Result<Group<S>> {
-        let (setting, rest) = self.set(begin, state);
+        self.start_told(settings(), begin, state).await
+    }
+
+    /// The same, with the engine told this: what comes of its defaults is in `defaults_tests`.
+    pub(crate) async fn start_told<S: Apply>(
+        self,
+        settings: Config,
+        begin: Begin,
+        state: S,
+    ) -> Result<Group<S>> {
+        let (setting, rest) = self.set(settings, begin, state);
         let (core, engine) = Core::start_here(setting).await?;
         Ok(rest.group(core, engine))
     }
 
-    fn set<S: Apply>(self, begin: Begin, state: S) -> (Setting<S>, Rest) {
+    fn set<S: Apply>(self, settings: Config, begin: Begin, state: S) -> (Setting<S>, Rest) {
         let Self { node, start, storage, .. } = self;
         let Begin { number, carrier, founds, is_dirty, may_be_lost, is_anew, least, testimony } =
             begin;
@@ -349,6 +360,7 @@ impl Recovered {
             behind: Arc::clone(&behind),
         };
         let setting = Setting {
+            settings,
             number,
             node,
             storage,

@@ -1,4 +1,4 @@
-//! One story each, which the engine's defaults would end otherwise.
+//! One story each. What the engine's defaults make of some of them is in `src/cluster/defaults_tests.rs`.
 
 use std::sync::Arc;
 use std::time::Duration;
