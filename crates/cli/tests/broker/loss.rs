@@ -357,3 +357,38 @@ fn what_two_disks_have_lost_is_had_from_the_third_by_a_decision_with_it() {
         });
     }
 }
+
+/// With the note of how far it had been durable the disk lost the last record, which looked like a write that was not finished: its broker
+/// had one elected that lacked it, and offsets were given again (an attacker, 3 of 3).
+#[test]
+#[expect(clippy::disallowed_methods, reason = "what is durable is noted every second")]
+fn a_disk_that_lost_the_note_of_what_it_had_does_not_count_for_it() {
+    let cluster = Cluster::found().with(&["--keep-leaders"]);
+    let mut brokers = begun(&cluster);
+    let topic = "topic create paid --config flush.messages=1 --if-not-exists";
+    in_time("a topic that waits for disks", || run(&brokers[0], topic, ""));
+    in_time("a record", || run(&brokers[0], "produce paid", "before\n"));
+    thread::sleep(Duration::from_secs(2));
+    drop(brokers.pop());
+    in_time("a record of two", || run(&brokers[0], "produce paid", &format!("{MARK}\n")));
+    thread::sleep(Duration::from_secs(2));
+    drop(brokers);
+    damage(&cluster, 1, 0);
+    fs::remove_file(cluster.data(1).join(format!("known-{DURABLE}"))).unwrap();
+    let (first, _third) = (cluster.start(1), cluster.start(3));
+    assert!(
+        first.news().contains("nothing says whether the end of shard 3 is there"),
+        "{}",
+        first.news()
+    );
+    in_time("it is fenced", || {
+        let now = status_of(&first, &[DURABLE])?.remove(0);
+        let is_shown = now["condition"] == "fenced" && now["rows"].as_array().unwrap().len() == 2;
+        if is_shown { Ok(()) } else { Err(now.to_string()) }
+    });
+    let second = cluster.start(2);
+    in_time("it is there", || {
+        let there = run(&second, "consume paid", "")?;
+        if there == format!("before\n{MARK}\n") { Ok(()) } else { Err(there) }
+    });
+}

@@ -12,6 +12,9 @@
 //! that nobody else has, is opened as far as it goes: whether that is all the run says (`run/verdict.rs`).
 //!
 //! Nothing is destroyed before that: the log is kept as it was found (`kept.rs`).
+//!
+//! What is lost at a log's end looks like a write that was not finished, unless it was noted that it was durable (`known.rs`). Where that note is lost
+//! too, and memory does not know it either, the shard whose records are durable before they are acknowledged is in doubt, unless its log was closed in order.
 
 use std::sync::Arc;
 
@@ -33,9 +36,15 @@ const DAMAGED: &str =
 const ANEW: &str =
     "what its disk has of it cannot be used, and no other broker has given it all of it yet";
 
+/// Why one is of which nothing says how much it had (`Found::doubts`).
+const UNTOLD: &str =
+    "nothing says any more up to where its disk had entries, and it has not caught up since";
+
 /// What a disk has lost of a shard, as a start finds it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Lost {
+    /// Nothing says whether its log lacks anything.
+    Untold,
     /// All from this entry on, as the shard counts: it was cut off.
     From(u64),
     /// Nothing can be used: it begins anew.
@@ -46,6 +55,7 @@ impl Lost {
     /// Why its replica is in doubt.
     pub(super) fn why(self) -> &'static str {
         match self {
+            Self::Untold => UNTOLD,
             Self::From(_) => DAMAGED,
             Self::All => ANEW,
         }
@@ -56,6 +66,11 @@ impl Lost {
 pub(super) fn said((number, lost): (&u32, &Lost)) -> String {
     let kept = layout::damaged(*number);
     let entry = match lost {
+        Lost::Untold => {
+            return format!(
+                "; shard {number} is in doubt until it has caught up with the other brokers"
+            );
+        }
         Lost::From(entry) => entry,
         Lost::All => {
             return format!(

@@ -33,6 +33,7 @@ use super::neighbours::Neighbours;
 use super::replica::{Applier, Replica, needs_from};
 use super::room::Room;
 use super::scrubber::Scrubber;
+use super::seeded::Stage;
 use super::settler::Settler;
 use super::snapshot;
 use super::task::Task;
@@ -173,6 +174,16 @@ impl Found {
     /// The last log index that was found.
     pub(super) fn end(&self) -> u64 {
         self.recovered.recovery().last_index
+    }
+
+    /// Nothing says any more up to where it was durable: it is in doubt, unless its log was closed in order or nobody else has it. Durable on return.
+    pub(super) fn doubts(&mut self, root: &Arc<dyn Dir>, node: u64) -> Result<(), Failed> {
+        let is_told = self.lost.is_some() || self.recovered.recovery().clean;
+        if !is_told && anew::others_have(root, self.number, node)? {
+            Stage::Forgot.write(&**root, self.number)?;
+            self.lost = Some(Lost::Untold);
+        }
+        Ok(())
     }
 
     /// Goes on after a loss, as was decided; whether it had not yet. Durable on return.

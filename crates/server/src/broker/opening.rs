@@ -242,6 +242,13 @@ impl<'a> Place<'a> {
         self.acked.get(&number).cloned()
     }
 
+    /// Whether neither what was noted says up to where a shard was durable, nor memory, nor what was decided, nor that it is in doubt already.
+    fn is_untold(&self, number: u32) -> bool {
+        let is_acked = self.acked(number).is_some_and(|acked| acked.last() > 0);
+        let is_said = is_acked || self.decided.lifts(number) || self.doubts.contains_key(&number);
+        self.unread.contains(&number) && !is_said
+    }
+
     /// Finds a shard of records, and has it go on as was decided.
     fn find(&self, number: u32) -> Result<Found, Failed> {
         let (dir, Self { options, company, .. }) = (self.dir, self);
@@ -263,6 +270,9 @@ impl<'a> Place<'a> {
             let log = options.log(ring, options.flush, total_bytes);
             Found::open(dir, number, forgets, ack, &log, None, held)?
         };
+        if number == DURABLE && self.is_untold(number) {
+            found.doubts(dir, company.node())?;
+        }
         if let Some(decided) = self.decided.of(number)
             && found.rise(&**dir, decided)?
             && let Some(acked) = self.acked.get(&number)
@@ -431,8 +441,9 @@ impl Past {
     /// A sentence of all that is known of it.
     fn said(&self, place: &Place<'_>) -> String {
         // What the run knows is what its marks say, and of what its disk has lost they know nothing.
-        let mut said = match (&self.verdict, self.damaged.is_empty()) {
-            (Verdict::NothingLost(_), false) => "not all that was durable is there".to_owned(),
+        let is_some_lost = self.damaged.values().any(|lost| *lost != Lost::Untold);
+        let mut said = match (&self.verdict, is_some_lost) {
+            (Verdict::NothingLost(_), true) => "not all that was durable is there".to_owned(),
             (verdict, _) => verdict.to_string(),
         };
         let going_on = RECORDS.into_iter().filter(|number| place.decided.lifts(*number));
@@ -453,6 +464,9 @@ impl Past {
             let untold = match SHARED.contains(number) {
                 true => {
                     format!("after a loss less of shard {number} may be called durable than was")
+                }
+                false if self.damaged.contains_key(number) => {
+                    format!("nothing says whether the end of shard {number} is there")
                 }
                 false => format!("what the disk lost of the end of shard {number} is not missed"),
             };
@@ -561,6 +575,10 @@ fn meet(node: &Node, listener: TcpListener, in_doubt: BTreeSet<u32>) -> Result<V
     for number in SHARDS {
         let greeting = greet(company, &node.lost, number, voting(topics, groups, number));
         meeting.push(Task::spawn(runtime, greeting));
+    }
+    if is_missing(&**root, DURABLE) {
+        // Before those of the others: beside them one that is missing later is lost. It promises nothing until then.
+        drop(Known::default().write(&**root, DURABLE));
     }
     for number in [CONTROL, GROUPS, DURABLE] {
         let (topics, groups) = (of.clone(), and.clone());
