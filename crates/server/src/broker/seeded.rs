@@ -36,6 +36,7 @@ use twox_hash::XxHash3_64;
 use super::aside::{ASIDE, Given};
 use super::error::{Failed, found};
 use super::kept;
+use super::known::forget_lost;
 use super::layout;
 use super::snapshot::Snapshot;
 use crate::chapter::{MANIFEST, Manifest};
@@ -200,6 +201,8 @@ fn put_log(given: &dyn Dir, dir: &dyn Dir, number: u32, node: u64) -> Result<(),
         .is_some_and(|own| own.generation < of_giver.generation)
     {
         kept::stays(dir, number)?;
+        // What was known before says nothing of this log: it was decided to go on without some of it.
+        forget_lost(dir, number, (0, 0)).map_err(Failed::Directory)?;
     }
     of_giver.hand_on(&*own, node).map_err(failed)
 }
@@ -253,9 +256,48 @@ fn empty(dir: &dyn Dir) -> Result<(), Failed> {
 
 #[cfg(test)]
 mod tests {
+    use plimsoll_log::Ack;
     use plimsoll_simdisk::SimDir;
 
     use super::*;
+    use crate::broker::known::Known;
+    use crate::cluster::{Options, Recovered};
+
+    /// The log of a node in this directory, which is of this generation.
+    fn log_of(dir: &Arc<dyn Dir>, node: u64, generation: u64) {
+        let log = plimsoll_log::Options { threads: false, ..plimsoll_log::Options::default() };
+        let (promise, must_sync) = (Ack::Durable, |_: &[u8]| false);
+        let options = Options { node, promise, must_sync, start: None, log, crew: None };
+        Recovered::open(dir, options).unwrap().rise(generation).unwrap();
+    }
+
+    /// What was known of the log of an older generation was held against the one that came in its place: D, which a decision had
+    /// given up, was called lost (a review).
+    #[test]
+    fn of_a_log_that_went_on_after_a_loss_nothing_is_known_by_what_was_before() {
+        for generation in [0, 1] {
+            let dir: Arc<dyn Dir> = Arc::new(SimDir::new());
+            let own = dir.create_dir("shard-2").unwrap();
+            log_of(&own, 1, 0);
+            let giver: Arc<dyn Dir> = Arc::new(SimDir::new());
+            log_of(&giver, 3, generation);
+            for name in giver.list().unwrap() {
+                let from = giver.open(&name, SyncMethod::ORDINARY.access()).unwrap();
+                let mut bytes = vec![0; usize::try_from(from.len().unwrap()).unwrap()];
+                from.read_at(&mut bytes, 0).unwrap();
+                let aside = name + ASIDE;
+                let to = own.create(&aside, SyncMethod::ORDINARY.access()).unwrap();
+                to.write_at(&bytes, 0).unwrap();
+            }
+            let known = Known::of(12, 9, 8);
+            known.write(&*dir, 2).unwrap();
+            Stage::Given.write(&*dir, 2).unwrap();
+            let in_place = put_in_place(&dir, 1, |_| Ok(())).unwrap();
+            assert_eq!(in_place.now, BTreeSet::from([2]));
+            let expected = if generation == 0 { known } else { Known::default() };
+            assert_eq!(Known::read(&*dir, 2), Some(expected), "generation {generation}");
+        }
+    }
 
     #[test]
     fn what_was_given_elsewhere_is_asked_for_again_and_the_shard_stays_in_doubt() {

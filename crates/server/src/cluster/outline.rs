@@ -46,6 +46,11 @@ impl<S: Apply> Group<S> {
         let durable = self.durable().map_or(0, to_log);
         let committed = self.committed().map_or(0, to_log);
         let last = self.storage.tail().last();
+        debug_assert!(durable <= committed, "S5: D {durable} is beyond C {committed}");
+        debug_assert!(
+            committed <= last.map_or(0, |last| to_log(last.index)),
+            "S5: C {committed} is beyond the log, which ends with {last:?}"
+        );
         let vote = self.engine.metrics().borrow_watched().vote;
         let is_cut_off = self.is_cut_off();
         Outline {

@@ -115,7 +115,12 @@ impl<S: Apply> Receiver<S> {
                 return Err(Refusal::DoesNotVote);
             }
             Request::Vote(request) => {
-                Answer::Voted(engine.vote(request).await.map_err(|_why| Refusal::Engine)?)
+                let voted = engine.vote(request).await.map_err(|_why| Refusal::Engine)?;
+                debug_assert!(
+                    !(voted.vote_granted && standing.is_dirty()),
+                    "S6: it votes in doubt"
+                );
+                Answer::Voted(voted)
             }
             Request::PreVote(request) => {
                 Answer::Voted(engine.pre_vote(request).await.map_err(|_why| Refusal::Engine)?)
