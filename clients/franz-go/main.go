@@ -3,6 +3,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
@@ -185,10 +187,50 @@ func watch(address, topic, group string) {
 	client.Close()
 }
 
+// How long a leader may be awaited.
+const patience = 60 * time.Second
+
+// Offsets of all partitions of a topic. While nobody leads a partition Metadata says LEADER_NOT_AVAILABLE of it, Kafka's too
+// (KRaftMetadataCache.getPartitionMetadata). kgo asks again for what it produces and consumes, and where ListOffsets itself is
+// answered NOT_LEADER_FOR_PARTITION; but a partition of which Metadata says an error is asked of nobody
+// (kgo's listOffsetsSharder.shard), and kadm hands that to its caller, at once: in ShardErrors, or in ListedOffset.Err. So whoever
+// calls it asks again where the error is retriable (kerr.IsRetriable), as Java's admin client does by itself.
+func list(client *kgo.Client, ask func(*kadm.Client) (kadm.ListedOffsets, error)) kadm.ListedOffsets {
+	admin, until := kadm.NewClient(client), time.Now().Add(patience)
+	for {
+		listed, err := ask(admin)
+		if err == nil {
+			err = listed.Error()
+		}
+		if err == nil {
+			return listed
+		}
+		if !isRetriable(err) || time.Now().After(until) {
+			must(err)
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+}
+
+// Whether all of it is.
+func isRetriable(err error) bool {
+	var shards *kadm.ShardErrors
+	if !errors.As(err, &shards) {
+		return kerr.IsRetriable(err)
+	}
+	for _, shard := range shards.Errs {
+		if !kerr.IsRetriable(shard.Err) {
+			return false
+		}
+	}
+	return true
+}
+
 func read(address, topic string) {
 	client := connect(address, kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
-	ends, err := kadm.NewClient(client).ListEndOffsets(context.Background(), topic)
-	must(err)
+	ends := list(client, func(admin *kadm.Client) (kadm.ListedOffsets, error) {
+		return admin.ListEndOffsets(context.Background(), topic)
+	})
 	left := int64(0)
 	ends.Each(func(end kadm.ListedOffset) { left += end.Offset })
 	for left > 0 {
@@ -200,9 +242,9 @@ func read(address, topic string) {
 }
 
 func offsetAt(address, topic string, ms int) {
-	listed, err := kadm.NewClient(connect(address)).ListOffsetsAfterMilli(context.Background(), int64(ms), topic)
-	must(err)
-	listed.Each(func(at kadm.ListedOffset) { say("at", at.Partition, at.Offset) })
+	list(connect(address), func(admin *kadm.Client) (kadm.ListedOffsets, error) {
+		return admin.ListOffsetsAfterMilli(context.Background(), int64(ms), topic)
+	}).Each(func(at kadm.ListedOffset) { say("at", at.Partition, at.Offset) })
 }
 
 func unknown(address, topic string) {
