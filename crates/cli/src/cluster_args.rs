@@ -123,6 +123,8 @@ and too few of them know that they forgot nothing of what they acknowledged. A f
 where a leader that survived, or enough nodes that forgot nothing, come back. Otherwise `plimsoll cluster recover` is told what
 was shown here, by its digest.
 
+How many more voters may fail before writes stop is of those that are heard, are not in doubt, and have what was committed a moment ago.
+
 Exit status: 0 every shard is led and takes records, 1 some do not, 2 the broker does not answer.")]
     Status {
         /// Where health, metrics and status page of any broker are

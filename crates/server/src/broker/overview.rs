@@ -40,6 +40,8 @@ pub struct ShardOverview {
     pub is_exposed: bool,
     /// Where it leads: which voters are not well, and what is wrong with each.
     pub unwell: BTreeMap<u64, String>,
+    /// Where it leads: how many more voters may fail before it takes nothing.
+    pub spare: Option<usize>,
     /// Why it takes nothing any more, if it does not. To follow is no reason.
     pub offline: Option<String>,
     /// How its seeding goes, where this replica lacks what its leader has let go of.
@@ -237,6 +239,9 @@ impl Node {
             let said = || "what this leader appended seconds ago is not agreed on yet".to_owned();
             shard.offline = shard.offline.take().or_else(|| Some(said()));
         }
+        for shard in shards.iter_mut().filter(|shard| shard.offline.is_some()) {
+            shard.spare = None;
+        }
         shards
     }
 
@@ -279,6 +284,7 @@ impl Node {
             is_guarded: group.is_guarded(),
             is_exposed: group.is_exposed(),
             unwell: group.unwell().iter().map(|(node, why)| (*node, why.to_string())).collect(),
+            spare: group.spare(),
             offline: why_failed(group)
                 .map(|why| sentence(&why))
                 .or_else(|| self.recovery.fenced(number).filter(|_| leader == Leader::Unknown))

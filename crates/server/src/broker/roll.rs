@@ -33,7 +33,7 @@ use serde::Serialize;
 use twox_hash::XxHash3_128;
 
 use super::known::Known;
-use crate::cluster::Outline;
+use crate::cluster::{Outline, spare};
 use crate::cursor::{Cursor, Malformed, push_text};
 
 const VERSION: u8 = 1;
@@ -150,6 +150,9 @@ pub struct Roll {
     /// Voters that have what was committed a moment ago, as the leader says; `None` if it has led for too short a time to know, does not answer,
     /// or nobody leads.
     pub level: Option<BTreeSet<u64>>,
+    /// How many more voters may fail before its leader takes nothing any more: those count that answer, are not in doubt, and are level where
+    /// that is known. `None` where nobody leads, or the leader takes nothing now.
+    pub spare: Option<usize>,
     /// Nodes that are about to be stopped, and lead nothing that another can lead.
     pub drained: BTreeSet<u64>,
     /// Of these rows, to be named by whoever decides.
@@ -345,9 +348,11 @@ impl Roll {
             absent: Vec::new(),
             awaited: Vec::new(),
             level: None,
+            spare: None,
             drained: BTreeSet::new(),
             rows: rows.into_values().collect(),
         }
+        .with_spare()
     }
 
     /// The same, where these nodes have the shard.
@@ -369,6 +374,27 @@ impl Roll {
     pub(super) fn with_level(mut self, levels: &BTreeMap<u64, Levels>) -> Self {
         let said = self.leader.and_then(|leader| levels.get(&leader));
         self.level = said.and_then(|of| of.get(&self.shard)).cloned();
+        self.with_spare()
+    }
+
+    /// The same, with what follows from it of how many more may fail. What is not heard is not counted.
+    fn with_spare(mut self) -> Self {
+        let is_sure = |row: &&Row| {
+            let doubts = row.is_in_doubt || row.is_anew || row.generation < self.generation;
+            !doubts && self.voters.contains(&row.node)
+        };
+        let counts = |row: &&Row| match &self.level {
+            Some(level) => level.contains(&row.node),
+            None => row.leads || !row.is_damaged && !row.lacks,
+        };
+        let sure = || self.rows.iter().filter(is_sure);
+        let these = sure().filter(counts).map(|row| row.node).collect();
+        let refuses = |row: &Row| row.refuses && self.leader == Some(row.node);
+        // One that hears too few leads no more in a moment.
+        let is_quorum = sure().count() > self.voters.len() / 2;
+        let takes = self.leader.is_some() && is_quorum && !self.rows.iter().any(refuses);
+        let voters = BTreeSet::from_iter(self.voters.iter().copied());
+        self.spare = takes.then(|| spare(&[voters], &these));
         self
     }
 
@@ -511,6 +537,31 @@ mod tests {
         );
         let stranger = row(9, false, (1, 1));
         assert_eq!(condition(&[doubts(1), doubts(2), stranger]), Condition::Fenced);
+    }
+
+    /// That one more failure would stop it was for whoever looks to work out.
+    #[test]
+    fn a_led_shard_says_how_many_more_may_fail_of_those_that_are_heard_sure_and_level() {
+        let sure = |node| row(node, false, (7, 20));
+        let lead = || Row { leads: true, leader: 1, ..sure(1) };
+        let spare = |rows: &[Row]| Roll::of(2, rows.iter().cloned()).spare;
+        assert_eq!(spare(&[lead(), sure(2), sure(3)]), Some(1));
+        assert_eq!(spare(&[lead(), sure(2)]), Some(0), "the third is not heard");
+        assert_eq!(spare(&[lead(), sure(2), row(3, true, (7, 10))]), Some(0), "it is in doubt");
+        assert_eq!(spare(&[lead(), sure(2), Row { is_anew: true, ..sure(3) }]), Some(0));
+        assert_eq!(spare(&[lead(), sure(2), Row { generation: 0, ..sure(3) }]), Some(0));
+        assert_eq!(spare(&[lead(), sure(2), Row { is_damaged: true, ..sure(3) }]), Some(0));
+        assert_eq!(spare(&[lead(), sure(2), Row { lacks: true, ..sure(3) }]), Some(0));
+        assert_eq!(spare(&[lead(), sure(2), sure(9)]), Some(0), "it has no vote");
+        assert_eq!(spare(&[sure(1), sure(2), sure(3)]), None, "nobody leads");
+        assert_eq!(spare(&[lead()]), None, "it leads no more in a moment");
+        assert_eq!(spare(&[Row { refuses: true, ..lead() }, sure(2), sure(3)]), None);
+        let level = |of: &[u64]| {
+            let levels = Levels::from([(2, of.iter().copied().collect())]);
+            let roll = Roll::of(2, [lead(), sure(2), sure(3)]);
+            roll.with_level(&BTreeMap::from([(1, levels)])).spare
+        };
+        assert_eq!((level(&[1, 2, 3]), level(&[1, 3]), level(&[1])), (Some(1), Some(0), Some(0)));
     }
 
     #[test]

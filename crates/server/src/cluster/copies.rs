@@ -37,6 +37,16 @@ impl<S: Apply> Group<S> {
         is_known.then(|| level.others.iter().copied().chain([self.node]).collect())
     }
 
+    /// How many more voters may fail before this replica takes nothing any more; `None` where it does not lead, or for too short a time
+    /// to know.
+    #[must_use]
+    pub fn spare(&self) -> Option<usize> {
+        let level = self.level()?;
+        let metrics = self.engine.metrics();
+        let members = &metrics.borrow_watched().membership_config;
+        Some(quorum::spare(members.membership().get_joint_config(), &level))
+    }
+
     /// Whether another voter may be read from, as far as this replica knows as its leader.
     #[must_use]
     pub fn is_level(&self, voter: u64) -> bool {

@@ -130,6 +130,7 @@ pub use self::options::{Begin, Options, Testimony};
 pub use self::outline::Outline;
 pub(crate) use self::patience::patient;
 pub use self::place::Place;
+pub(crate) use self::quorum::spare;
 pub use self::receiver::Receiver;
 pub use self::record::NotAnEntry;
 pub(crate) use self::record::payload;

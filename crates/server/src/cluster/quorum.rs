@@ -1,4 +1,5 @@
-//! D: up to where a quorum has the log on its disks; up to where so many voters have it; and whether some are a quorum. Pure.
+//! D: up to where a quorum has the log on its disks; up to where so many voters have it; whether some are a quorum, and how many of
+//! them it can spare. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,6 +21,14 @@ pub(crate) fn copied(
 /// Whether these are a majority of each set of voters.
 pub(crate) fn is_one(voters: &[BTreeSet<u64>], these: &BTreeSet<u64>) -> bool {
     voters.iter().all(|set| set.intersection(these).count() > set.len() / 2)
+}
+
+/// How many of these voters may be gone, whichever these are, and the others be a majority of each set still; 0 also where they are
+/// none themselves.
+pub(crate) fn spare(voters: &[BTreeSet<u64>], these: &BTreeSet<u64>) -> usize {
+    let of =
+        |set: &BTreeSet<u64>| set.intersection(these).count().saturating_sub(set.len() / 2 + 1);
+    voters.iter().map(of).min().unwrap_or(0)
 }
 
 /// The least over all sets of what so many others of the set have more than.
@@ -64,6 +73,18 @@ mod tests {
         assert!(!is_one(&joint[..1], &BTreeSet::from([1, 4, 5])), "who does not vote");
         assert!(!is_one(&joint, &BTreeSet::from([1, 3, 4])), "two of four are none");
         assert!(is_one(&joint, &BTreeSet::from([1, 3, 4, 5])));
+    }
+
+    #[test]
+    fn a_quorum_spares_as_many_as_each_set_does() {
+        let five = [BTreeSet::from([1, 2, 3, 4, 5])];
+        assert_eq!(spare(&five, &BTreeSet::from([1, 2, 3, 4, 5])), 2);
+        assert_eq!(spare(&five, &BTreeSet::from([1, 2, 3, 9])), 0, "who does not vote");
+        assert_eq!(spare(&five, &BTreeSet::from([1])), 0, "these are none");
+        let joint = [BTreeSet::from([1, 2, 3]), BTreeSet::from([1, 4])];
+        assert_eq!(spare(&joint[..1], &BTreeSet::from([1, 2, 3, 4])), 1);
+        assert_eq!(spare(&joint, &BTreeSet::from([1, 2, 3, 4])), 0, "of two none");
+        assert_eq!(spare(&[], &BTreeSet::from([1])), 0);
     }
 
     #[test]

@@ -28,6 +28,9 @@ struct ShardHealth<'a> {
     is_guarded: bool,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     unwell: &'a BTreeMap<u64, String>,
+    /// Where it leads: how many more voters may fail before it takes nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    spare: Option<usize>,
     is_offline: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     why: Option<&'a str>,
@@ -78,6 +81,7 @@ fn said(shards: &[ShardOverview], well: &'static str, warning: Option<String>) -
         leader: shard.leader,
         is_guarded: shard.is_guarded,
         unwell: &shard.unwell,
+        spare: shard.spare,
         is_offline: shard.offline.is_some(),
         why: shard.offline.as_deref(),
         seeding: shard.seeding.as_deref(),
@@ -101,6 +105,7 @@ mod tests {
             is_guarded: false,
             is_exposed: false,
             unwell: BTreeMap::new(),
+            spare: None,
             offline: offline.map(str::to_owned),
             seeding: None,
             committed: 0,
@@ -132,11 +137,16 @@ mod tests {
     #[test]
     fn a_leader_says_which_voters_are_not_well_and_is_well_itself() {
         let unwell = BTreeMap::from([(3, "no room on its disk".to_owned())]);
-        let reply = health(&[ShardOverview { is_guarded: true, unwell, ..shard(2, None) }], None);
+        let led = ShardOverview { is_guarded: true, spare: Some(0), unwell, ..shard(2, None) };
+        let reply = health(&[led, shard(4, None)], None);
         let said: serde_json::Value = serde_json::from_slice(&reply.body).unwrap();
         assert_eq!(reply.status, StatusCode::OK);
         assert_eq!(said["shards"][0]["unwell"]["3"], "no room on its disk");
         assert_eq!(said["shards"][0]["is_guarded"], true);
+        assert_eq!(
+            (&said["shards"][0]["spare"], said["shards"][1].get("spare")),
+            (&0.into(), None)
+        );
     }
 
     #[test]

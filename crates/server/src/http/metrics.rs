@@ -188,6 +188,11 @@ fn of_shards(text: &mut Text, shards: &[ShardOverview]) {
     gauge("plimsoll_shard_unwell_voters", "Voters that are not well, if it leads it", |shard| {
         Some(float(shard.unwell.len() as u64))
     });
+    gauge(
+        "plimsoll_shard_spare_voters",
+        "Voters that may fail before it takes nothing, if it leads it and that is known",
+        |shard| shard.spare.map(|spare| float(spare as u64)),
+    );
     gauge("plimsoll_shard_leader", "The node that leads it, if one does", |shard| {
         shard.leader.map(float)
     });

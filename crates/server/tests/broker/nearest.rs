@@ -1,7 +1,7 @@
 //! Consumers read from the nearest replica, and topics that want more copies than a majority get them: three brokers in one
 //! process, each in a rack of its own.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::thread;
 
 use plimsoll_server::client::Connection;
@@ -187,6 +187,11 @@ fn a_record_that_wants_more_copies_than_a_majority_is_neither_acknowledged_nor_s
     let never = lead.produce("four", "0");
     assert_eq!(never.error_code, ErrorCode::NotEnoughReplicas, "there are three");
     assert!(never.error_message.unwrap().contains("min.insync.replicas=4"));
+    // Nobody was told.
+    let spare = |lead: &Broker| -> BTreeSet<_> {
+        lead.node.shards().into_iter().map(|shard| shard.spare).collect()
+    };
+    until("one more may fail", || spare(lead) == [Some(1)].into());
     let sent = ask(lead, other_rack, 0);
     assert_eq!(sent.preferred_read_replica, NOBODY, "only the leader knows how many have it");
 
@@ -200,6 +205,7 @@ fn a_record_that_wants_more_copies_than_a_majority_is_neither_acknowledged_nor_s
             == ErrorCode::NotEnoughReplicas
     });
     assert_eq!(lead.produced("two", "2"), 2, "those that ask for a majority go on");
+    until("no more may fail", || spare(lead) == [Some(0)].into());
     assert_eq!(lead.latest("orders", UNCOMMITTED), ends);
     let unseen = ask(lead, "", ends);
     assert_eq!((unseen.error_code, unseen.high_watermark), (ErrorCode::None, ends));

@@ -38,6 +38,8 @@ pub(super) struct Roll {
     #[serde(default)]
     level: Option<BTreeSet<u64>>,
     #[serde(default)]
+    spare: Option<u64>,
+    #[serde(default)]
     drained: BTreeSet<u64>,
     digest: String,
     rows: Vec<Row>,
@@ -131,7 +133,13 @@ pub(super) fn read(http: &str, answer: &str) -> Result<Vec<Roll>> {
 }
 
 fn said(rolls: &[Roll]) -> String {
-    let mut said: Vec<String> = rolls.iter().map(one).collect();
+    let spares: BTreeSet<u64> = rolls.iter().filter_map(spared).collect();
+    // Where all shards spare as many it is said once, behind them.
+    let says_each = spares.len() > 1;
+    let mut said: Vec<String> = rolls.iter().map(|roll| one(roll, says_each)).collect();
+    if let (Some(spare), false) = (spares.first(), says_each) {
+        said.push(format!("as far as is heard, {}\n", may_fail(*spare)));
+    }
     let (steer, records): (Vec<&Roll>, Vec<&Roll>) =
         rolls.iter().filter(|roll| roll.condition == "fenced").partition(|roll| roll.steers());
     if rolls.iter().any(Roll::refuses) {
@@ -209,7 +217,22 @@ fn listed<'a, N: ToString + 'a>(numbers: impl IntoIterator<Item = &'a N>) -> Str
     numbers.into_iter().map(N::to_string).collect::<Vec<_>>().join(", ")
 }
 
-fn one(roll: &Roll) -> String {
+/// How many more of its voters may fail, where others vote too.
+fn spared(roll: &Roll) -> Option<u64> {
+    roll.spare.filter(|_| roll.voters.len() > 1)
+}
+
+/// What becomes of writes where so many more voters may fail.
+fn may_fail(spare: u64) -> String {
+    match spare {
+        0 => "writes stop if 1 more voter fails".to_owned(),
+        1 => "writes go on if 1 more voter fails, and stop if 2 do".to_owned(),
+        more => format!("writes go on if {more} more voters fail, and stop if {} do", more + 1),
+    }
+}
+
+/// What is known of a shard, and of how many may fail if it `says` so.
+fn one(roll: &Roll, says: bool) -> String {
     let mut said = String::new();
     let mut line =
         |text: std::fmt::Arguments<'_>| writeln!(said, "{text}").expect("a string grows");
@@ -263,6 +286,9 @@ fn one(roll: &Roll) -> String {
     }
     if roll.refuses() {
         line(format_args!("  its leader takes nothing just now"));
+    }
+    if let Some(spare) = spared(roll).filter(|_| says) {
+        line(format_args!("  as far as is heard, {}", may_fail(spare)));
     }
     if roll.leader.is_some() && roll.level.is_none() && roll.voters.len() > 1 {
         line(format_args!("  its leader does not say yet who has what was committed a moment ago"));
@@ -391,6 +417,7 @@ mod tests {
             absent: Vec::new(),
             awaited: Vec::new(),
             level: Some(BTreeSet::from([1, 2, 3])),
+            spare: None,
             drained: BTreeSet::new(),
             digest: "5f0c".to_owned(),
             rows: [1, 2, 3].map(|node| row(node, false)).into(),
@@ -415,6 +442,7 @@ mod tests {
             absent: vec![5, 6],
             awaited: vec![],
             level: None,
+            spare: None,
             drained: BTreeSet::from([4]),
             digest: "5f0c".to_owned(),
             rows: vec![row(1), row(3), Row { last: 230, ..row(4) }],
@@ -470,6 +498,25 @@ mod tests {
         assert!(!said(&[roll(2), roll(0)]).contains("room"));
     }
 
+    /// It was for whoever looked to work out.
+    #[test]
+    fn how_many_more_may_fail_is_said_once_where_it_is_the_same_of_all_shards() {
+        let roll = |shard, spare| Roll { shard, spare, ..led() };
+        let same = said(&[roll(0, Some(0)), roll(2, Some(0)), roll(3, None)]);
+        let stops = "as far as is heard, writes stop if 1 more voter fails\n";
+        assert_eq!(same.matches(stops).count(), 1, "{same}");
+        assert!(same.contains(&format!("\n\n{stops}")), "behind the shards: {same}");
+        let each = said(&[roll(0, Some(1)), roll(2, Some(0))]);
+        assert!(each.contains(&format!("\n  {stops}")), "at its shard: {each}");
+        assert!(each.contains(
+            "\n  as far as is heard, writes go on if 1 more voter fails, and stop if 2 do\n"
+        ));
+        let five = said(&[roll(0, Some(2))]);
+        assert!(five.contains("writes go on if 2 more voters fail, and stop if 3 do\n"), "{five}");
+        let alone = Roll { voters: vec![1], ..roll(0, Some(0)) };
+        assert!(!said(&[alone, roll(2, None)]).contains("as far as is heard"));
+    }
+
     #[test]
     fn of_an_unreached_shard_it_is_said_who_is_to_be_brought_back() {
         let roll = |missing, empty| Roll {
@@ -487,6 +534,7 @@ mod tests {
             absent: Vec::new(),
             awaited: Vec::new(),
             level: None,
+            spare: None,
             drained: BTreeSet::new(),
             digest: "5f0c".to_owned(),
             rows: Vec::new(),
