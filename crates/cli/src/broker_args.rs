@@ -16,7 +16,7 @@ pub(crate) enum BrokerCommand {
   plimsoll broker status
   plimsoll broker status --json | jq '.shards[] | {number, at_risk_bytes}'
 
-Exit status: 0 all its shards take records, 1 one is offline, 2 it does not answer.")]
+Exit status: 0 all its shards take the records of all topics, 1 one is offline or refuses some, 2 it does not answer.")]
     Status {
         /// Where its health, metrics and status page are
         #[arg(

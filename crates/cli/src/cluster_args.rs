@@ -19,7 +19,7 @@ pub(crate) enum ClusterCommand {
   plimsoll serve --config cluster.toml --node 1 --dir /var/lib/plimsoll --listen 0.0.0.0:9092 --advertise a:9092 \
     --http 0.0.0.0:9093 --allow-anyone                      on this machine, a
   plimsoll serve --config cluster.toml --node 2 ...         on b, the same with its own name; nothing to found there
-  plimsoll cluster status --http a:9093                     which of them are awaited
+  plimsoll cluster status                                   which of them are awaited: any that runs says it
 
 It prints the settings that all nodes share. The others need no more than these: each is taken in once all
 are there. A directory that was lost is never founded again: `plimsoll cluster join` has another come in its place.
@@ -125,7 +125,7 @@ was shown here, by its digest.
 
 How many more voters may fail before writes stop is of those that are heard, are not in doubt, and have what was committed a moment ago.
 
-Exit status: 0 every shard is led and takes records, 1 some do not, 2 the broker does not answer.")]
+Exit status: 0 every shard is led and takes the records of all topics, 1 some do not, 2 the broker does not answer.")]
     Status {
         /// Where health, metrics and status page of any broker are
         #[arg(

@@ -184,6 +184,50 @@ fn a_broker_that_was_just_started_does_not_say_that_topics_are_not_there() {
     assert!(said.contains("first"), "{said}");
 }
 
+/// Each pointed to its own `cluster status` for who is awaited, and only the founder's said it; and that one more failure stops the
+/// cluster none did.
+#[test]
+fn any_broker_says_who_is_awaited_how_many_more_may_fail_and_what_is_refused() {
+    let cluster = Cluster::found();
+    let (first, second) = (cluster.start(1), cluster.start(2));
+    let status = |broker: &Broker| {
+        let status = plimsoll(&["cluster", "status", "--http"]).arg(&broker.http).output().unwrap();
+        (status.status.code(), text(&status.stdout))
+    };
+    // All of it at once: shards may be electing still.
+    let says = |broker: &Broker, code, whats: &[(usize, &str)]| {
+        in_time("it is said", || match status(broker) {
+            (found, said)
+                if found == Some(code)
+                    && whats.iter().all(|(times, what)| said.matches(what).count() == *times) =>
+            {
+                Ok(())
+            }
+            (found, said) => Err(format!("{found:?}, not {code} and {whats:?}: {said}")),
+        });
+    };
+    let awaited = "\nnode 3 is awaited: until all are there node 1 runs alone; ";
+    for broker in [&first, &second] {
+        says(broker, 0, &[(1, awaited), (0, "as far as is heard")]);
+    }
+    let third = cluster.start(3);
+    until_these_vote(&first, &[1, 2, 3]);
+    let goes_on = "\nas far as is heard, writes go on if 1 more voter fails, and stop if 2 do\n";
+    for broker in [&first, &second, &third] {
+        says(broker, 0, &[(1, goes_on), (0, "awaited")]);
+    }
+    let made = "topic create wide --partitions 3 --config min.insync.replicas=3";
+    in_time("a topic that wants three copies", || run(&first, made, ""));
+    drop(third);
+    // The three shards that acknowledge first; each has a partition.
+    let refused = "\n  producers to topic wide get NOT_ENOUGH_REPLICAS: min.insync.replicas asks for more than the 2 in sync\n";
+    let guarded = "\n  guarded: what it acknowledges is durable on a majority first\n";
+    let stops = "\nas far as is heard, writes stop if 1 more voter fails\n";
+    for broker in [&first, &second] {
+        says(broker, 1, &[(3, refused), (3, guarded), (1, stops)]);
+    }
+}
+
 #[test]
 fn brokers_in_one_rack_say_that_they_acknowledge_from_their_disks() {
     let cluster = Cluster::found().with(&["--rack", "a"]);

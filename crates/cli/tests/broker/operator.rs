@@ -36,6 +36,11 @@ fn a_broker_is_asked_how_it_is_and_stops_with_somebody_still_asking() {
     waiting.write_all(wait.as_bytes()).unwrap();
     // Before the next answer, it is taken.
     run(&["broker", "status", "--http", &broker.http]);
+    broker.ok("topic create two --config min.insync.replicas=2");
+    let status = run(&["broker", "status", "--http", &broker.http]);
+    let (code, said) = (status.status.code(), text(&status.stdout));
+    let refuses = "\n  REFUSES: producers to topic two get NOT_ENOUGH_REPLICAS: min.insync.replicas asks for more than the 1 in sync\n";
+    assert!(code == Some(1) && said.contains(refuses), "{code:?}: {said}");
     assert_eq!(broker.stop(), Some(0));
     let mut told = String::new();
     waiting.read_to_string(&mut told).unwrap();

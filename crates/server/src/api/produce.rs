@@ -124,13 +124,11 @@ fn submit(
         return Err(ErrorCode::KafkaStorageError.into());
     }
     let copies = at.copies_wanted().filter(|_| is_answered);
-    // Who is about to lead does not know yet.
-    if let Some(copies) = copies.filter(|_| at.shard.is_read_here()) {
-        let in_sync = at.shard.group.in_sync();
-        if in_sync < copies {
-            let message = format!("min.insync.replicas={copies}, and {in_sync} are in sync");
-            return Err(Problem::new(ErrorCode::NotEnoughReplicas, message));
-        }
+    if let Some(copies) = copies
+        && let Some(in_sync) = at.shard.lacks_copies(copies)
+    {
+        let message = format!("min.insync.replicas={copies}, and {in_sync} are in sync");
+        return Err(Problem::new(ErrorCode::NotEnoughReplicas, message));
     }
     let verbatim = partition.records.clone();
     let wrong = |wrong: batch::Wrong| Problem::new(wrong.error_code(), wrong.to_string());

@@ -442,6 +442,14 @@ impl DataShard {
         self.group.lacks_room_elsewhere()
     }
 
+    /// How many brokers are in sync, where this replica leads and these are fewer than so many copies take, and than being committed
+    /// does not: who asks for as many is refused.
+    pub(crate) fn lacks_copies(&self, copies: usize) -> Option<usize> {
+        // Who is about to lead does not know yet.
+        let in_sync = self.is_read_here().then(|| self.group.in_sync())?;
+        (in_sync < copies && self.group.is_above_majority(copies)).then_some(in_sync)
+    }
+
     /// Whether this replica leads, and refuses records: its disk has no room for them, or too few others have.
     pub(super) fn refuses(&self) -> bool {
         self.leads() && (self.is_full() || self.lacks_room_elsewhere())

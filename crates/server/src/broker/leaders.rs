@@ -21,6 +21,7 @@ use super::company::Company;
 use super::coordinator::Coordinator;
 use super::data::DataShard;
 use super::layout::{CONTROL, GROUPS};
+use super::lead::{Lead, Leads};
 use super::needed::{Needed, why_needed};
 use super::operators::{self, Request, Said};
 use super::placement::preferred;
@@ -66,6 +67,8 @@ pub(super) trait Led: Send + Sync {
 pub(super) trait Votes {
     fn leader(&self) -> Option<u64>;
     fn voters(&self) -> Vec<u64>;
+    /// Whether what is acknowledged is durable on a majority first.
+    fn is_guarded(&self) -> bool;
     /// Whether fewer voters are well than should be.
     fn is_thin(&self) -> bool;
     /// Whether this node has damage in its log that nobody has given in seconds.
@@ -85,6 +88,10 @@ impl<S: Apply> Votes for Group<S> {
 
     fn voters(&self) -> Vec<u64> {
         Self::voters(self)
+    }
+
+    fn is_guarded(&self) -> bool {
+        Self::is_guarded(self)
     }
 
     fn is_thin(&self) -> bool {
@@ -393,6 +400,26 @@ impl Leaders {
         others.chain([(self.company.node(), self.levels())]).collect()
     }
 
+    /// How each shard is that this node leads, which awaits these.
+    pub(super) fn leads(&self, awaited: BTreeSet<u64>) -> Leads {
+        let mut unmet = self.topics.upgrade().map(|topics| topics.unmet()).unwrap_or_default();
+        let all = self.all().into_iter().filter(|shard| shard.leads());
+        let lead = |shard: Arc<dyn Led>| {
+            let (number, is_guarded) = (shard.number(), shard.votes().is_guarded());
+            (number, Lead { is_guarded, unmet: unmet.remove(&number) })
+        };
+        Leads { of: all.map(lead).collect(), awaited }
+    }
+
+    /// The same of every other node that is connected and says so.
+    pub(super) async fn all_leads(&self) -> BTreeMap<u64, Leads> {
+        let asks = self.company.others().into_iter().map(async |node| {
+            let answer = operators::ask(&self.company, node, Request::Leads).await.ok()?;
+            Some((node, Leads::decode(&answer).ok()?))
+        });
+        join_all(asks).await.into_iter().flatten().collect()
+    }
+
     /// Waits until the others can go on at once without this node, but not for long: the shards that cannot, and why.
     async fn until_spared(&self) -> BTreeMap<u32, String> {
         let (begun, mut stays_since) = (Instant::now(), None);
@@ -575,6 +602,10 @@ mod tests {
 
         fn voters(&self) -> Vec<u64> {
             vec![1, 2, 3]
+        }
+
+        fn is_guarded(&self) -> bool {
+            false
         }
 
         fn is_thin(&self) -> bool {

@@ -31,6 +31,7 @@
 //! | `leadership.rs` | how a replica of a shard comes to lead, and stops |
 //! | `placement.rs` | which nodes vote in which shard, and which is to lead it: pure |
 //! | `leaders.rs` | which node leads which shard, and having another do so |
+//! | `lead.rs`, `unmet.rs` | what a node says of what it leads, drawn; topics that it refuses for want of replicas in sync |
 //! | `needed.rs` | why a shard would not go on at once without a node: pure |
 //! | `operators.rs`, `operators_door.rs` | what nodes ask each other for an operator's sake, drawn; who answers it |
 //! | `recovery.rs`, `roll.rs`, `decided.rs`, `known.rs` | a shard goes on after a loss; what each node says of it, drawn; what was decided, and what was known before, as files |
@@ -104,6 +105,7 @@ mod known;
 mod lag;
 mod lately;
 pub(crate) mod layout;
+mod lead;
 mod leader;
 mod leaders;
 mod leadership;
@@ -142,6 +144,7 @@ mod task;
 mod three;
 mod throttle;
 mod topics;
+mod unmet;
 mod waiting;
 
 pub(crate) use self::agreed::Refused;
@@ -178,3 +181,4 @@ pub(crate) use self::scrubs::Scrubs;
 pub use self::scrubs::{Begun, NodeScrubs};
 pub(crate) use self::snapshot::Snapshot;
 pub(crate) use self::stays::{Lies, Stays, Whereabouts};
+pub use self::unmet::Unmet;

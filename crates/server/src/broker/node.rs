@@ -173,14 +173,17 @@ impl Node {
 
     /// What every node that answers says of every shard.
     pub async fn roll(&self) -> Vec<Roll> {
-        let (rolls, levels, drained) = tokio::join!(
+        let (rolls, levels, mut leads, drained) = tokio::join!(
             self.recovery.call(),
             self.leaders.all_levels(),
+            self.leaders.all_leads(),
             self.leaders.all_that_go()
         );
-        let awaited = self.registrar.awaited();
+        leads.insert(self.company.node(), self.leaders.leads(self.registrar.awaited()));
+        // Only a founder awaits anybody.
+        let awaited = leads.values().flat_map(|leads| leads.awaited.iter().copied()).collect();
         let whole = |roll: Roll| {
-            let roll = roll.with_level(&levels).with_drained(&drained);
+            let roll = roll.with_level(&levels).with_leads(&leads).with_drained(&drained);
             if roll.shard == CONTROL { roll.awaiting(&awaited) } else { roll }
         };
         rolls.into_iter().map(whole).collect()

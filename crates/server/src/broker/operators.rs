@@ -5,7 +5,7 @@
 //! 0 version   u8   1
 //! 1 kind      u8   1 may you lead   2 have it led   3 what are you   4 go on after a loss   5 what was decided
 //!                  6 have a node come   7 have one go   8 scrub   9 end a scrub   10 how do scrubs go
-//!                  11 who is level
+//!                  11 who is level   12 how is what you lead
 //! 2 shard     u32  of 2 and 5
 //! 6 node      u64  of 2: who is to lead it
 //! 2 node      u64  of 6 and 7; 0 of 6 is for whoever is asked to choose
@@ -24,6 +24,7 @@
 //! 2 decision  96   of 1 to 5
 //! 2 scrubs    u32 count · each as in `scrubbed.rs`   of 8 to 10
 //! 2 levels    u32 count · each a shard that it leads, u32, and who is level, u32 count · u64 each   of 11
+//! 2 leads     of 12, as in `lead.rs`
 //! ```
 //!
 //! Little-endian; text is length u16 · UTF-8, nothing behind it.
@@ -75,6 +76,8 @@ pub(super) enum Request {
     Scrubs,
     /// Of each shard that it leads, which voters have what was committed a moment ago.
     Level,
+    /// How each shard is that it leads, and whom it awaits.
+    Leads,
 }
 
 impl Request {
@@ -117,6 +120,7 @@ impl Request {
             Self::StopScrub(scrub) => [&[VERSION, 9][..], &scrub.to_le_bytes()].concat(),
             Self::Scrubs => vec![VERSION, 10],
             Self::Level => vec![VERSION, 11],
+            Self::Leads => vec![VERSION, 12],
         }
     }
 
@@ -153,6 +157,7 @@ impl Request {
             (VERSION, 9) => Self::StopScrub(from.u64()?),
             (VERSION, 10) => Self::Scrubs,
             (VERSION, 11) => Self::Level,
+            (VERSION, 12) => Self::Leads,
             (VERSION, other) => return Err(Malformed::Field("what is asked", other.into())),
             (other, _) => return Err(Malformed::Field("a version", other.into())),
         };
@@ -309,7 +314,7 @@ mod tests {
         let others = [recover, Request::Decided(2), join, Request::Remove(3)];
         let scrub = Request::Scrub { scrub: 7, rate: NonZeroU64::new(16 << 20) };
         let others = others.into_iter().chain([scrub, Request::StopScrub(7), Request::Scrubs]);
-        let first = [Request::May, moved.clone(), Request::Roll, Request::Level];
+        let first = [Request::May, moved.clone(), Request::Roll, Request::Level, Request::Leads];
         for request in first.into_iter().chain(others) {
             let bytes = request.encode();
             for end in 0..bytes.len() {

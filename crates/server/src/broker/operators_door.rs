@@ -41,6 +41,10 @@ impl Door for OperatorsDoor {
                     let levels = operators::levels(&leaders.levels());
                     vec![operators::encode(&Ok(levels)).into()]
                 }
+                Ok(Request::Leads) => {
+                    let leads = leaders.leads(registrar.awaited());
+                    vec![operators::encode(&Ok(leads.encode())).into()]
+                }
                 Ok(request @ (Request::Join { .. } | Request::Remove(_))) => {
                     vec![operators::encode(&registrar.answer(request).await).into()]
                 }

@@ -16,6 +16,7 @@ use super::throttle::UNSETTLED_MAX;
 use super::node::Node;
 use super::options::{Promise, SMALL_RING_BYTES};
 use super::stays::Whereabouts;
+use super::unmet::Unmet;
 use crate::cluster::{Apply, Group};
 use crate::control::{FlushClass, SETTINGS, TopicSettings};
 
@@ -42,6 +43,8 @@ pub struct ShardOverview {
     pub unwell: BTreeMap<u64, String>,
     /// Where it leads: how many more voters may fail before it takes nothing.
     pub spare: Option<usize>,
+    /// Where it leads: the topics that it refuses, as fewer brokers are in sync than they ask for.
+    pub unmet: Option<Unmet>,
     /// Why it takes nothing any more, if it does not. To follow is no reason.
     pub offline: Option<String>,
     /// How its seeding goes, where this replica lacks what its leader has let go of.
@@ -206,6 +209,7 @@ impl Node {
             self.of_group(CONTROL, "topics", self.topics.group(), self.controller(), small),
             self.of_group(GROUPS, "groups", &self.groups.group, self.coordinator(), small),
         ];
+        let mut unmet = self.topics.unmet();
         for data in &self.topics.shards {
             let holds = match data.number {
                 DURABLE => "records, durable first",
@@ -230,6 +234,7 @@ impl Node {
                 let said = || "its producers wait until chapters are settled".to_owned();
                 shard.offline = shard.offline.or_else(|| Some(said()));
             }
+            shard.unmet = unmet.remove(&data.number);
             shard.tail_bytes = Some(data.replica.lock().tail.held_bytes() as u64);
             shard.chapters = Some(data.chapters());
             shards.push(shard);
@@ -285,6 +290,7 @@ impl Node {
             is_exposed: group.is_exposed(),
             unwell: group.unwell().iter().map(|(node, why)| (*node, why.to_string())).collect(),
             spare: group.spare(),
+            unmet: None,
             offline: why_failed(group)
                 .map(|why| sentence(&why))
                 .or_else(|| self.recovery.fenced(number).filter(|_| leader == Leader::Unknown))

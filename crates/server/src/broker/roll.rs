@@ -33,6 +33,8 @@ use serde::Serialize;
 use twox_hash::XxHash3_128;
 
 use super::known::Known;
+use super::lead::Leads;
+use super::unmet::Unmet;
 use crate::cluster::{Outline, spare};
 use crate::cursor::{Cursor, Malformed, push_text};
 
@@ -153,6 +155,10 @@ pub struct Roll {
     /// How many more voters may fail before its leader takes nothing any more: those count that answer, are not in doubt, and are level where
     /// that is known. `None` where nobody leads, or the leader takes nothing now.
     pub spare: Option<usize>,
+    /// Whether what is acknowledged is durable on a majority first, as the leader says; `None` where none does.
+    pub is_guarded: Option<bool>,
+    /// The topics that its leader refuses, as fewer brokers are in sync than they ask for.
+    pub unmet: Option<Unmet>,
     /// Nodes that are about to be stopped, and lead nothing that another can lead.
     pub drained: BTreeSet<u64>,
     /// Of these rows, to be named by whoever decides.
@@ -349,6 +355,8 @@ impl Roll {
             awaited: Vec::new(),
             level: None,
             spare: None,
+            is_guarded: None,
+            unmet: None,
             drained: BTreeSet::new(),
             rows: rows.into_values().collect(),
         }
@@ -398,6 +406,14 @@ impl Roll {
         self
     }
 
+    /// The same, where nodes say this of what they lead.
+    pub(super) fn with_leads(mut self, leads: &BTreeMap<u64, Leads>) -> Self {
+        let said = self.leader.and_then(|leader| leads.get(&leader)?.of.get(&self.shard));
+        self.is_guarded = said.map(|lead| lead.is_guarded);
+        self.unmet = said.and_then(|lead| lead.unmet.clone());
+        self
+    }
+
     /// The same, where these nodes say that they are about to be stopped.
     pub(super) fn with_drained(mut self, drained: &BTreeSet<u64>) -> Self {
         let has = |node: &&u64| self.rows.iter().any(|row| row.node == **node);
@@ -438,6 +454,7 @@ fn digest<'a>(rows: impl Iterator<Item = &'a Row>) -> u128 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::broker::lead::Lead;
 
     fn row(node: u64, is_in_doubt: bool, last: (u64, u64)) -> Row {
         let outline = Outline {
@@ -562,6 +579,23 @@ mod tests {
             roll.with_level(&BTreeMap::from([(1, levels)])).spare
         };
         assert_eq!((level(&[1, 2, 3]), level(&[1, 3]), level(&[1])), (Some(1), Some(0), Some(0)));
+    }
+
+    #[test]
+    fn what_a_leader_says_of_a_shard_is_believed_of_no_other() {
+        let sure = |node| row(node, false, (7, 20));
+        let led = Roll::of(2, [Row { leads: true, leader: 1, ..sure(1) }, sure(2)]);
+        let lead = Lead { is_guarded: true, unmet: Some(Unmet::default()) };
+        let says = |node, shard| {
+            let of = BTreeMap::from([(shard, lead.clone())]);
+            BTreeMap::from([(node, Leads { of, ..Leads::default() })])
+        };
+        let said = led.clone().with_leads(&says(1, 2));
+        assert_eq!((said.is_guarded, said.unmet), (Some(true), Some(Unmet::default())));
+        for nothing in [says(2, 2), says(1, 3)] {
+            let said = led.clone().with_leads(&nothing);
+            assert_eq!((said.is_guarded, said.unmet), (None, None));
+        }
     }
 
     #[test]

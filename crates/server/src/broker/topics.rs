@@ -4,6 +4,7 @@
 //! of records has it done by its own leader (`intended.rs`). Whoever asked is answered once that is so, as this node
 //! has heard.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -26,6 +27,7 @@ use super::layout::{self, CONTROL as NUMBER};
 use super::leadership::{Leader, wait_to_begin, why_failed};
 use super::options::small_log;
 use super::placement::preferred;
+use super::unmet::{Unmet, unmet};
 use super::waiting::wait_for;
 use crate::cluster::{self, Apply, Group, Stop};
 use crate::control::{
@@ -168,6 +170,17 @@ impl Topics {
     /// All shards of records.
     pub(crate) fn shards(&self) -> &[Arc<DataShard>] {
         &self.shards
+    }
+
+    /// Of each shard that this node leads the topics that it refuses, as fewer brokers are in sync than they ask for.
+    pub(super) fn unmet(&self) -> BTreeMap<u32, Unmet> {
+        let refusing = |copies| {
+            let shards = self.shards.iter();
+            shards.filter_map(|shard| Some((shard.number, shard.lacks_copies(copies)?))).collect()
+        };
+        let catalog = self.catalog();
+        let live = catalog.topics().filter(|(_, topic)| !topic.is_deleted);
+        unmet(live.map(|(_, topic)| topic), refusing)
     }
 
     /// A shard of records.

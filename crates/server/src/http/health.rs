@@ -31,6 +31,9 @@ struct ShardHealth<'a> {
     /// Where it leads: how many more voters may fail before it takes nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
     spare: Option<usize>,
+    /// Which topics it refuses, and why.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unmet: Option<String>,
     is_offline: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     why: Option<&'a str>,
@@ -46,33 +49,41 @@ fn is_zero(count: &u64) -> bool {
     *count == 0
 }
 
-/// Whether all shards take records; if not, which do not and why.
+/// Whether all shards take the records of all topics; if not, which do not and why.
 pub(super) fn health(shards: &[ShardOverview], warning: Option<String>) -> Reply {
     let places: u64 = shards.iter().map(damaged).sum();
     let damage = (places > 0).then(|| {
         format!("damaged places: {places} (`plimsoll cluster scrub` says which, and why they are not healed)")
     });
     let warnings: Vec<_> = warning.into_iter().chain(damage).collect();
-    said(shards, "ok", (!warnings.is_empty()).then(|| warnings.join("; ")))
+    let well = match shards.iter().any(|shard| shard.unmet.is_some()) {
+        true => (StatusCode::SERVICE_UNAVAILABLE, "refusing"),
+        false => (StatusCode::OK, "ok"),
+    };
+    said(shards, well, (!warnings.is_empty()).then(|| warnings.join("; ")))
 }
 
 fn damaged(shard: &ShardOverview) -> u64 {
     shard.log_damaged + shard.chapters.as_ref().map_or(0, |chapters| chapters.damaged as u64)
 }
 
-/// Whether it takes work: all shards do, and it is not about to stop.
+/// Whether it takes work: all shards do, be it not of all topics, and it is not about to stop.
 pub(super) fn ready(shards: &[ShardOverview], is_stopping: bool) -> Reply {
     if is_stopping {
         return Reply::problem(StatusCode::SERVICE_UNAVAILABLE, "the broker is stopping");
     }
-    said(shards, "ready", None)
+    said(shards, (StatusCode::OK, "ready"), None)
 }
 
-fn said(shards: &[ShardOverview], well: &'static str, warning: Option<String>) -> Reply {
+fn said(
+    shards: &[ShardOverview],
+    otherwise: (StatusCode, &'static str),
+    warning: Option<String>,
+) -> Reply {
     let is_offline = shards.iter().any(|shard| shard.offline.is_some());
     let (code, status) = match is_offline {
         true => (StatusCode::SERVICE_UNAVAILABLE, "offline"),
-        false => (StatusCode::OK, well),
+        false => otherwise,
     };
     let shards = shards.iter().map(|shard| ShardHealth {
         number: shard.number,
@@ -82,6 +93,7 @@ fn said(shards: &[ShardOverview], well: &'static str, warning: Option<String>) -
         is_guarded: shard.is_guarded,
         unwell: &shard.unwell,
         spare: shard.spare,
+        unmet: shard.unmet.as_ref().map(ToString::to_string),
         is_offline: shard.offline.is_some(),
         why: shard.offline.as_deref(),
         seeding: shard.seeding.as_deref(),
@@ -93,6 +105,7 @@ fn said(shards: &[ShardOverview], well: &'static str, warning: Option<String>) -
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::broker::Unmet;
 
     fn shard(number: u32, offline: Option<&str>) -> ShardOverview {
         ShardOverview {
@@ -106,6 +119,7 @@ mod tests {
             is_exposed: false,
             unwell: BTreeMap::new(),
             spare: None,
+            unmet: None,
             offline: offline.map(str::to_owned),
             seeding: None,
             committed: 0,
@@ -147,6 +161,20 @@ mod tests {
             (&said["shards"][0]["spare"], said["shards"][1].get("spare")),
             (&0.into(), None)
         );
+    }
+
+    /// Their producers were told, and nobody else.
+    #[test]
+    fn a_broker_that_refuses_topics_for_want_of_replicas_in_sync_is_red_and_takes_work() {
+        let unmet = Unmet { in_sync: 2, topics: 5, named: vec!["a".to_owned(), "b".to_owned()] };
+        let shards = [shard(0, None), ShardOverview { unmet: Some(unmet), ..shard(2, None) }];
+        let reply = health(&shards, None);
+        let said: serde_json::Value = serde_json::from_slice(&reply.body).unwrap();
+        assert_eq!(reply.status, StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!((&said["status"], said["shards"][0].get("unmet")), (&"refusing".into(), None));
+        let unmet = said["shards"][1]["unmet"].as_str().unwrap();
+        assert!(unmet.starts_with("producers to topics a, b and 3 more get NOT_ENOUGH"), "{unmet}");
+        assert_eq!(ready(&shards, false).status, StatusCode::OK, "others go on");
     }
 
     #[test]

@@ -193,6 +193,11 @@ fn of_shards(text: &mut Text, shards: &[ShardOverview]) {
         "Voters that may fail before it takes nothing, if it leads it and that is known",
         |shard| shard.spare.map(|spare| float(spare as u64)),
     );
+    gauge(
+        "plimsoll_shard_unmet_topics",
+        "Topics that it refuses if it leads it, as fewer brokers are in sync than their min.insync.replicas",
+        |shard| Some(float(shard.unmet.as_ref().map_or(0, |unmet| unmet.topics))),
+    );
     gauge("plimsoll_shard_leader", "The node that leads it, if one does", |shard| {
         shard.leader.map(float)
     });

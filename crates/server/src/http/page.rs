@@ -118,6 +118,14 @@ fn verdict(shards: &[ShardOverview]) -> Markup {
                 (shard.offline.as_deref().unwrap_or_default())
             }
         }
+        @for shard in shards {
+            @if let Some(unmet) = &shard.unmet {
+                p.alarm role="alert" {
+                    strong { "Shard " (shard.number) " (" (shard.holds) ") refuses: " }
+                    (unmet)
+                }
+            }
+        }
         @if bytes == 0 && !offline.is_empty() {
             h1 { "What a power cut would take now is not known here" }
             p.lead {

@@ -187,10 +187,19 @@ fn a_record_that_wants_more_copies_than_a_majority_is_neither_acknowledged_nor_s
     let never = lead.produce("four", "0");
     assert_eq!(never.error_code, ErrorCode::NotEnoughReplicas, "there are three");
     assert!(never.error_message.unwrap().contains("min.insync.replicas=4"));
-    // Nobody was told.
+    // Nobody but the producers was told, nor that one more may fail.
+    let unmet = |lead: &Broker, in_sync: u64, names: &[&str]| {
+        let all: Vec<_> = lead.node.shards().into_iter().filter_map(|shard| shard.unmet).collect();
+        // Each has one partition, and so one shard.
+        let mut named: Vec<_> = all.iter().flat_map(|of| &of.named).collect();
+        named.sort_unstable();
+        let count: u64 = all.iter().map(|of| of.topics).sum();
+        named == names && count == names.len() as u64 && all.iter().all(|of| of.in_sync == in_sync)
+    };
     let spare = |lead: &Broker| -> BTreeSet<_> {
         lead.node.shards().into_iter().map(|shard| shard.spare).collect()
     };
+    until("the one that asks for too many is named", || unmet(lead, 3, &["four"]));
     until("one more may fail", || spare(lead) == [Some(1)].into());
     let sent = ask(lead, other_rack, 0);
     assert_eq!(sent.preferred_read_replica, NOBODY, "only the leader knows how many have it");
@@ -205,6 +214,7 @@ fn a_record_that_wants_more_copies_than_a_majority_is_neither_acknowledged_nor_s
             == ErrorCode::NotEnoughReplicas
     });
     assert_eq!(lead.produced("two", "2"), 2, "those that ask for a majority go on");
+    assert!(unmet(lead, 2, &["four", "orders"]), "{:?}", lead.node.shards());
     until("no more may fail", || spare(lead) == [Some(0)].into());
     assert_eq!(lead.latest("orders", UNCOMMITTED), ends);
     let unseen = ask(lead, "", ends);
@@ -212,6 +222,7 @@ fn a_record_that_wants_more_copies_than_a_majority_is_neither_acknowledged_nor_s
     assert!(unseen.records.0.is_empty());
     lead.alter("orders", "min.insync.replicas", "2");
     assert!(lead.latest("orders", UNCOMMITTED) > ends, "a majority has it");
+    assert!(unmet(lead, 2, &["four"]), "{:?}", lead.node.shards());
     for broker in brokers.into_values() {
         drop(broker.stop());
     }

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use anyhow::{Context, Result};
+use plimsoll_server::broker::Unmet;
 use serde::Deserialize;
 
 use crate::commands::ask;
@@ -28,6 +29,8 @@ struct Shard {
     number: u32,
     holds: String,
     offline: Option<String>,
+    #[serde(default)]
+    unmet: Option<Unmet>,
     committed: u64,
     durable: u64,
     at_risk_bytes: u64,
@@ -39,8 +42,8 @@ pub(super) fn run(http: &str, json: bool) -> Result<Exit> {
     let read = serde_json::from_str(&answer);
     let status: Status = read.with_context(|| format!("what {http} answers is no status"))?;
     output::text(&if json { answer } else { said(&status) })?;
-    let is_offline = status.shards.iter().any(|shard| shard.offline.is_some());
-    Ok(if is_offline { Exit::CheckFailed } else { Exit::Ok })
+    let takes_all = |shard: &Shard| shard.offline.is_none() && shard.unmet.is_none();
+    Ok(if status.shards.iter().all(takes_all) { Exit::Ok } else { Exit::CheckFailed })
 }
 
 fn said(status: &Status) -> String {
@@ -82,6 +85,9 @@ fn said(status: &Status) -> String {
         .expect("memory takes what is written");
         if let Some(why) = &shard.offline {
             said += &format!("  OFFLINE: {why}\n");
+        }
+        if let Some(unmet) = &shard.unmet {
+            said += &format!("  REFUSES: {unmet}\n");
         }
     }
     said

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 use anyhow::{Context, Result};
+use plimsoll_server::broker::Unmet;
 use serde::Deserialize;
 
 use crate::commands::ask;
@@ -39,6 +40,10 @@ pub(super) struct Roll {
     level: Option<BTreeSet<u64>>,
     #[serde(default)]
     spare: Option<u64>,
+    #[serde(default)]
+    is_guarded: Option<bool>,
+    #[serde(default)]
+    unmet: Option<Unmet>,
     #[serde(default)]
     drained: BTreeSet<u64>,
     digest: String,
@@ -111,7 +116,8 @@ pub(super) fn run(http: &str, json: bool) -> Result<Exit> {
     let answer = ask::get(http, "/cluster/status")?;
     let rolls = read(http, &answer)?;
     output::text(&if json { answer } else { said(&rolls) + &domains(http)? })?;
-    let is_well = rolls.iter().all(|roll| roll.leader.is_some() && !roll.refuses());
+    let is_well =
+        rolls.iter().all(|roll| roll.leader.is_some() && !roll.refuses() && roll.unmet.is_none());
     Ok(if is_well { Exit::Ok } else { Exit::CheckFailed })
 }
 
@@ -157,9 +163,12 @@ fn said(rolls: &[Roll]) -> String {
     }
     let awaited: BTreeSet<&u64> = rolls.iter().flat_map(|roll| &roll.awaited).collect();
     if !awaited.is_empty() {
+        let control = rolls.iter().find(|roll| roll.shard == CONTROL);
+        let founder = control.and_then(|roll| roll.leader);
         said.push(format!(
-            "node {} is awaited: until all are there this broker runs alone; start each with the same settings, its own --node and an empty --dir\n",
-            listed(awaited)
+            "node {} is awaited: until all are there {} runs alone; start each with the same settings, its own --node and an empty --dir\n",
+            listed(awaited),
+            founder.map_or("the first".to_owned(), |node| format!("node {node}"))
         ));
     }
     let (unknown, unreached): (Vec<&Roll>, Vec<&Roll>) = rolls
@@ -286,6 +295,12 @@ fn one(roll: &Roll, says: bool) -> String {
     }
     if roll.refuses() {
         line(format_args!("  its leader takes nothing just now"));
+    }
+    if let Some(unmet) = &roll.unmet {
+        line(format_args!("  {unmet}"));
+    }
+    if roll.is_guarded == Some(true) {
+        line(format_args!("  guarded: what it acknowledges is durable on a majority first"));
     }
     if let Some(spare) = spared(roll).filter(|_| says) {
         line(format_args!("  as far as is heard, {}", may_fail(spare)));
@@ -418,6 +433,8 @@ mod tests {
             awaited: Vec::new(),
             level: Some(BTreeSet::from([1, 2, 3])),
             spare: None,
+            is_guarded: None,
+            unmet: None,
             drained: BTreeSet::new(),
             digest: "5f0c".to_owned(),
             rows: [1, 2, 3].map(|node| row(node, false)).into(),
@@ -443,6 +460,8 @@ mod tests {
             awaited: vec![],
             level: None,
             spare: None,
+            is_guarded: None,
+            unmet: None,
             drained: BTreeSet::from([4]),
             digest: "5f0c".to_owned(),
             rows: vec![row(1), row(3), Row { last: 230, ..row(4) }],
@@ -518,6 +537,28 @@ mod tests {
     }
 
     #[test]
+    fn a_shard_says_where_it_is_guarded_and_which_topics_it_refuses() {
+        let roll = |is_guarded| Roll { is_guarded, ..led() };
+        let guarded = "\n  guarded: what it acknowledges is durable on a majority first\n";
+        assert!(said(&[roll(Some(true))]).contains(guarded));
+        assert!(!said(&[roll(Some(false)), roll(None)]).contains("guarded"));
+        let unmet = Some(Unmet { in_sync: 2, topics: 1, named: vec!["orders".to_owned()] });
+        let told = said(&[Roll { unmet, ..led() }]);
+        assert!(told.contains("\n  producers to topic orders get NOT_ENOUGH_REPLICAS"), "{told}");
+    }
+
+    /// The brokers that are there already point to themselves for it.
+    #[test]
+    fn who_is_awaited_is_said_with_who_runs_alone_until_then() {
+        let control = Roll { shard: CONTROL, voters: vec![1], awaited: vec![3], ..led() };
+        let told = said(&[control, led()]);
+        assert!(
+            told.contains("\nnode 3 is awaited: until all are there node 1 runs alone; start"),
+            "{told}"
+        );
+    }
+
+    #[test]
     fn of_an_unreached_shard_it_is_said_who_is_to_be_brought_back() {
         let roll = |missing, empty| Roll {
             shard: 1,
@@ -535,6 +576,8 @@ mod tests {
             awaited: Vec::new(),
             level: None,
             spare: None,
+            is_guarded: None,
+            unmet: None,
             drained: BTreeSet::new(),
             digest: "5f0c".to_owned(),
             rows: Vec::new(),
