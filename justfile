@@ -82,6 +82,11 @@ kill-broker kills="1000":
     cargo build -p plimsoll
     clients/kills {{kills}}
 
+# Three brokers of another build, a program `plimsoll`, become three of this one, under clients
+upgrade old:
+    cargo build -p plimsoll
+    clients/upgrade {{old}}
+
 # Power cuts of a broker whose chapters are small, so many states of ext4, xfs and btrfs each (as root, with kafka-python)
 chapter-cuts states="3000":
     cargo build --release -p plimsoll
