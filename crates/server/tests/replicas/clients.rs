@@ -1,6 +1,7 @@
 //! Clients of a group, which propose, are told, and read.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -28,7 +29,8 @@ impl Life {
         let group = Arc::clone(self.world.group(leader));
         let Some(leadership) = group.leadership() else { return };
         self.proposed += 1;
-        let kind = if self.syncs && self.drawn.random_ratio(1, 20) { "sync" } else { "some" };
+        let may_sync = self.syncs.load(Ordering::Relaxed);
+        let kind = if may_sync && self.drawn.random_ratio(1, 20) { "sync" } else { "some" };
         let bytes = match self.drawn.random_range(0..20) {
             0 => self.drawn.random_range(1000..9000),
             _ => self.drawn.random_range(0..200),

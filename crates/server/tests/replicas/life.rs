@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use plimsoll_log::Ack;
 use plimsoll_server::cluster::Outline;
-use plimsoll_server::shard::State;
 use plimsoll_simdisk::{Fault, FaultKind, Operation};
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
@@ -15,10 +15,11 @@ use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep};
 
 use super::changes::Change;
+use super::leads::Desks;
+use super::machines::Machines;
 use super::net::Weather;
 use super::oracle::Counts;
 use super::panics;
-use super::shard::Desk;
 use super::world::{End, World, lock};
 
 /// How seldom something may happen, and all is held against the rule.
@@ -53,13 +54,16 @@ pub(crate) struct Life {
     pub(super) rotten: BTreeSet<u64>,
     pub(super) heals: Instant,
     pub(super) proposed: u64,
-    /// Whom producers ask, the term in which each node leads them, and producers.
-    pub(super) desk: Desk,
+    /// Whom clients ask that wait for answers, the term in which each node leads them, and these clients.
+    pub(super) desks: Desks,
     pub(super) led: BTreeMap<u64, (u64, u64)>,
-    pub(super) producers: Vec<AbortHandle>,
+    pub(super) clients: Vec<AbortHandle>,
+    /// Whether some of them are members of groups, and whether some make topics.
+    pub(super) has_members: bool,
+    pub(super) has_topics: bool,
     pub(super) begun: Instant,
-    /// Some of what clients propose must be durable first.
-    pub(super) syncs: bool,
+    /// Some of what clients ask for must be durable first.
+    pub(super) syncs: Arc<AtomicBool>,
 }
 
 impl Life {
@@ -89,10 +93,12 @@ impl Life {
             rotten: BTreeSet::new(),
             heals: Instant::now(),
             proposed: 0,
-            syncs: true,
-            desk: Desk::default(),
+            syncs: Arc::new(AtomicBool::new(true)),
+            desks: Desks::default(),
             led: BTreeMap::new(),
-            producers: Vec::new(),
+            clients: Vec::new(),
+            has_members: false,
+            has_topics: false,
             begun: Instant::now(),
         };
         let _told = Told(&life.world.net.clone());
@@ -101,6 +107,14 @@ impl Life {
             life.alone().await;
         }
         life.producers_come();
+        // Where nothing of theirs is there, more is ahead of D.
+        let come = life.drawn.random_range(0..6);
+        if [0, 1].contains(&come) {
+            life.members_come();
+        }
+        if [1, 2].contains(&come) {
+            life.topics_come();
+        }
         let can_forget = life.world.promise != Ack::Durable;
         match life.drawn.random_range(0..8) {
             0 => {
@@ -132,7 +146,7 @@ impl Life {
         sleep(Duration::from_millis(self.drawn.random_range(1..STEP_MS))).await;
         panics::none();
         self.world.look();
-        self.leads_shards();
+        self.leads();
         self.rises().await;
         self.seeds().await;
         self.opens_again();
@@ -430,24 +444,24 @@ impl Life {
         self.count("a life that ended well");
     }
 
-    /// What producers were told is so, at each that has the log.
+    /// What clients were told is so, at each that has the log.
     async fn settles(&mut self) {
-        self.producers.drain(..).for_each(|producer| producer.abort());
+        self.clients.drain(..).for_each(|client| client.abort());
         let ends = Instant::now() + AGREES_WITHIN;
-        let next = |id: &u64| lock(&self.world.nodes[id].state).applied();
+        let next = |id: &u64| lock(&self.world.nodes[id].machines).applied();
         let wanted = self.wanted();
         while !wanted.iter().all(|id| Some(next(id)) == wanted.first().map(next)) {
             sleep(Duration::from_millis(100)).await;
             assert!(Instant::now() < ends, "they do not come to the same entry");
         }
         self.world.look();
-        let states = wanted.iter().map(|id| lock(&self.world.nodes[id].state).clone());
-        let states: Vec<State> = states.collect();
+        let states = wanted.iter().map(|id| lock(&self.world.nodes[id].machines).clone());
+        let states: Vec<Machines> = states.collect();
         assert!(states.iter().all(|state| *state == states[0]), "{states:#?}");
         let node = &self.world.nodes[self.target.first().expect("somebody votes")];
         let log = lock(&node.applied).clone();
         let entries = log.into_iter().filter_map(|(_, payload)| payload);
-        match self.world.ledger.settle(&states[0], entries) {
+        match self.world.ledgers.settle(&states[0], entries) {
             Ok(0) => {}
             Ok(_) => self.count("a fence that took what a producer was told of"),
             Err(how) => panic!("{how}"),

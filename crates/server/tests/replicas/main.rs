@@ -5,10 +5,19 @@
 //! five, a replica replaced, others that have the log and do not vote until one of them does in another's place; nodes are killed, lose their power or the memory that says what they acknowledged,
 //! are cut off, one way or both; messages are lost, slow, or come seconds late, to another incarnation than
 //! they were sent to; disks fail, and lose records that they had (`rot.rs`); leaders hand over; logs lose their beginning, and who lacks
-//! that is seeded (`seeding.rs`). A majority loses its power when what is agreed on is far ahead of its disks (`strikes.rs`). Producers send batches to a shard of records that the group carries (`shard.rs`, `producers.rs`).
+//! that is seeded (`seeding.rs`). A majority loses its power when what is agreed on is far ahead of its disks (`strikes.rs`).
 //!
-//! What must hold whatever happens is in `oracle.rs`, of records in `ledger.rs`, of messages in `net.rs`, and for each
-//! replica in `World::look`; docs/testing.md has the list.
+//! The group carries three state machines of the broker (`machines.rs`), and whoever leads does for each what the broker's leader does
+//! (`leads.rs`). Clients ask whoever says that it leads (`desk.rs`):
+//!
+//! | what | whoever leads | its clients | what they were told |
+//! | --- | --- | --- | --- |
+//! | a shard of records | `shard.rs` | `producers.rs` | `ledger.rs` |
+//! | groups | `coordinating.rs` | `members.rs` | `commits.rs` |
+//! | topics, and ids of producers | `controlling.rs` | `topics.rs` | `intents.rs` |
+//!
+//! What must hold whatever happens is in `oracle.rs`, of what clients were told in the last column, of messages in `net.rs`, and for
+//! each replica in `World::look`; docs/testing.md has the list.
 //!
 //! All runs in one thread, with a clock of its own: the same seed is the same life, message by message
 //! (`a_seed_is_one_life`). `PLIMSOLL_SEED=7 PLIMSOLL_TRACE=file` writes down the life of a seed that fails.
@@ -17,10 +26,18 @@
 
 mod changes;
 mod clients;
+mod commits;
+mod controlling;
+mod coordinating;
+mod desk;
 mod disks;
 mod glance;
+mod intents;
+mod leads;
 mod ledger;
 mod life;
+mod machines;
+mod members;
 mod net;
 mod operators;
 mod oracle;
@@ -33,6 +50,7 @@ mod seeds;
 mod shard;
 mod stories;
 mod strikes;
+mod topics;
 mod trace;
 mod world;
 
@@ -132,6 +150,17 @@ fn what_a_quorum_has_stays_whoever_forgets() {
         "a start with a log that is damaged",
         "a log that was let go of",
         "a replica that was seeded",
+        "a group that was formed",
+        "a group that was rebalanced",
+        "an offset committed by a group",
+        "offsets that a member went on from",
+        "an answer of a group that came from a new leader",
+        "a topic made",
+        "a topic that was given partitions",
+        "a setting of a topic",
+        "a topic deleted",
+        "a block of producer ids",
+        "an answer of a new controller",
     ];
     let are_many = seeds.end.saturating_sub(seeds.start) >= SEEDS;
     for what in wanted.into_iter().filter(|_| are_many) {

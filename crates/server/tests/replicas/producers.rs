@@ -14,10 +14,12 @@ use rand_pcg::Pcg64Mcg;
 use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
 
-use super::ledger::{Ledger, Name};
+use super::desk::Desk;
+use super::ledger::Name;
 use super::life::Life;
+use super::machines::Ledgers;
 use super::oracle::Oracle;
-use super::shard::{Ask, Desk, Leads, Told};
+use super::shard::{Ask, Told};
 use super::world::lock;
 
 /// How many there are.
@@ -25,8 +27,8 @@ const PRODUCERS: u64 = 2;
 
 pub(crate) struct Produces {
     id: u64,
-    desk: Desk,
-    ledger: Arc<Ledger>,
+    desk: Desk<Ask>,
+    ledgers: Arc<Ledgers>,
     oracle: Arc<Oracle>,
     drawn: Pcg64Mcg,
     epoch: i16,
@@ -41,44 +43,15 @@ impl Life {
         for id in 1..=PRODUCERS {
             let produces = Produces {
                 id,
-                desk: Arc::clone(&self.desk),
-                ledger: Arc::clone(&self.world.ledger),
+                desk: Arc::clone(&self.desks.records),
+                ledgers: Arc::clone(&self.world.ledgers),
                 oracle: Arc::clone(&self.world.oracle),
                 drawn: Pcg64Mcg::seed_from_u64(self.drawn.random()),
                 epoch: 0,
                 next: 0,
                 told_in: 0,
             };
-            self.producers.push(tokio::spawn(produces.go_on()).abort_handle());
-        }
-    }
-
-    /// Whoever leads takes batches from here on.
-    pub(super) fn leads_shards(&mut self) {
-        if self.producers.is_empty() {
-            return;
-        }
-        for id in self.world.up() {
-            let Some(leadership) = self.world.group(id).leadership() else { continue };
-            let node = &self.world.nodes[&id];
-            let led = (node.incarnation, leadership.term);
-            if self.led.get(&id) == Some(&led) {
-                continue;
-            }
-            self.led.insert(id, led);
-            let leads = Leads {
-                node: id,
-                group: Arc::clone(self.world.group(id)),
-                state: Arc::clone(&node.state),
-                oracle: Arc::clone(&self.world.oracle),
-                // Clocks of nodes need not agree: hours may be between them, and they jump with a start.
-                skew_ms: self.drawn.random_range(0..10_000_000),
-                begun: self.begun,
-            };
-            let (asks, asked) = tokio::sync::mpsc::unbounded_channel();
-            lock(&self.desk).insert(id, asks);
-            let client = tokio::spawn(leads.lead(leadership, asked)).abort_handle();
-            self.world.nodes.get_mut(&id).unwrap().clients.push(client);
+            self.clients.push(tokio::spawn(produces.go_on()).abort_handle());
         }
     }
 }
@@ -118,7 +91,7 @@ impl Produces {
     fn told(&self, name: Name, offsets: Range<i64>, generation: u64) {
         self.oracle.count("a batch that a producer was told of");
         if self.oracle.is_newest(generation)
-            && let Err(how) = self.ledger.told(name, offsets)
+            && let Err(how) = self.ledgers.records.told(name, offsets)
         {
             self.oracle.broken(how);
         }

@@ -8,23 +8,23 @@ use std::sync::{Arc, Mutex};
 use bytes::Bytes;
 use plimsoll_log::{Dumped, Kind, SegmentState, View};
 use plimsoll_server::cluster::{Identity, Place};
-use plimsoll_server::shard::State;
 use plimsoll_simdisk::SimDir;
 use plimsoll_sync::{Access, Crash, Dir, SyncMethod};
 use rand::Rng;
 
 use super::life::Life;
+use super::machines::Saved;
 use super::world::{End, Remembers, World, lock};
 
 /// The file that says who a replica is, beside its log.
 const IDENTITY: &str = "identity";
 
-/// A snapshot: what was applied up to its place, and what the shard made of it.
+/// A snapshot: what was applied up to its place, and what the state machines made of it.
 #[derive(Debug, Clone)]
 pub(crate) struct Snapshot {
     pub(crate) place: Place,
     pub(crate) applied: Vec<(u64, Option<Bytes>)>,
-    pub(crate) state: State,
+    pub(crate) machines: Saved,
 }
 
 /// The newest that a node has on its disk.
@@ -39,13 +39,13 @@ impl Life {
         let (kept, oracle) = (Arc::clone(&node.kept), Arc::clone(&self.world.oracle));
         let keeps = async move {
             let taken = group.snapshot(Remembers::copy).await;
-            let Ok(Some((place, (applied, state)))) = taken else { return };
+            let Ok(Some((place, (applied, machines)))) = taken else { return };
             let covered = place.index();
             // Never ahead of what a power cut leaves.
             if group.wait_durable(covered).await.is_err() {
                 return;
             }
-            *lock(&kept) = Some(Snapshot { place, applied, state });
+            *lock(&kept) = Some(Snapshot { place, applied, machines });
             group.cover(covered);
             let end = covered.saturating_sub(stays);
             if !group.is_lacking(end) && group.purge(end).is_ok() {

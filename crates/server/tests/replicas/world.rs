@@ -11,7 +11,7 @@ use plimsoll_log::{Ack, Clock, Policy};
 use plimsoll_server::cluster::{
     Apply, Begin, Group, Options, Recovered, Stop, Testimony, draw_from,
 };
-use plimsoll_server::shard::{Entry, State};
+use plimsoll_server::shard::Entry;
 use plimsoll_simdisk::{DiskOptions, SimDir};
 use plimsoll_sync::{Crash, Dir};
 use rand::{Rng, SeedableRng};
@@ -19,7 +19,7 @@ use rand_pcg::Pcg64Mcg;
 use tokio::task::AbortHandle;
 use tokio::time::sleep;
 
-use super::ledger::Ledger;
+use super::machines::{Did, Ledgers, Machines, Saved};
 use super::net::{Net, Up, Wire};
 use super::oracle::Oracle;
 use super::rot::Rotten;
@@ -37,36 +37,24 @@ pub(crate) struct Remembers {
     node: u64,
     generation: u64,
     applied: Applied,
-    /// What a shard of records makes of it.
-    state: Arc<Mutex<State>>,
-    ledger: Arc<Ledger>,
+    /// What the state machines make of it.
+    machines: Arc<Mutex<Machines>>,
+    ledgers: Arc<Ledgers>,
     net: Arc<Net>,
     has_ended: Arc<AtomicBool>,
 }
 
 impl Remembers {
-    /// All that was applied, and what the shard made of it.
-    pub(crate) fn copy(&self) -> (Vec<(u64, Option<Bytes>)>, State) {
-        (lock(&self.applied).clone(), lock(&self.state).clone())
-    }
-
-    /// The shard counts from 1. What is none of its entries passes by it.
-    fn apply_to_shard(&self, index: u64, term: u64, payload: Option<&Bytes>) -> Result<(), String> {
-        let mut state = lock(&self.state);
-        match payload.filter(|payload| Entry::decode(payload).is_ok()) {
-            None => state.pass(index + 1, term).map_err(|why| why.to_string()),
-            Some(entry) => {
-                self.ledger.applies(entry)?;
-                state.apply(index + 1, entry, &mut Vec::new()).map_err(|why| why.to_string())
-            }
-        }
+    /// All that was applied, and what the state machines made of it.
+    pub(crate) fn copy(&self) -> (Vec<(u64, Option<Bytes>)>, Saved) {
+        (lock(&self.applied).clone(), lock(&self.machines).save())
     }
 }
 
 impl Apply for Remembers {
-    type Answer = u64;
+    type Answer = Did;
 
-    fn apply(&mut self, index: u64, term: u64, payload: Option<&Bytes>) -> Result<u64, Stop> {
+    fn apply(&mut self, index: u64, term: u64, payload: Option<&Bytes>) -> Result<Did, Stop> {
         if self.has_ended.load(Ordering::Relaxed) {
             return Err(Stop("it has ended".to_owned()));
         }
@@ -76,10 +64,11 @@ impl Apply for Remembers {
         self.net.oracle.applies((self.node, self.generation), index, term, payload);
         applied.push((term, payload.cloned()));
         drop(applied);
-        if let Err(how) = self.apply_to_shard(index, term, payload) {
+        let did = lock(&self.machines).apply(index, term, payload, &self.ledgers);
+        Ok(did.unwrap_or_else(|how| {
             self.net.oracle.broken(format!("node {}: {how}", self.node));
-        }
-        Ok(index)
+            None
+        }))
     }
 }
 
@@ -120,7 +109,7 @@ pub(crate) struct Node {
     pub(crate) least: (u64, u64),
     pub(crate) group: Option<Arc<Group<Remembers>>>,
     pub(crate) applied: Applied,
-    pub(crate) state: Arc<Mutex<State>>,
+    pub(crate) machines: Arc<Mutex<Machines>>,
     /// It may have forgotten: durable, until it votes again.
     pub(crate) is_doubtful: bool,
     /// D, as this incarnation last said.
@@ -164,7 +153,7 @@ pub(crate) enum End {
 pub(crate) struct World {
     pub(crate) net: Arc<Net>,
     pub(crate) oracle: Arc<Oracle>,
-    pub(crate) ledger: Arc<Ledger>,
+    pub(crate) ledgers: Arc<Ledgers>,
     pub(crate) nodes: BTreeMap<u64, Node>,
     pub(crate) drawn: Pcg64Mcg,
     pub(crate) promise: Ack,
@@ -192,7 +181,7 @@ impl World {
         let mut world = Self {
             net: Arc::new(net),
             oracle,
-            ledger: Arc::default(),
+            ledgers: Arc::default(),
             nodes: BTreeMap::new(),
             drawn: Pcg64Mcg::seed_from_u64(seed),
             promise,
@@ -216,7 +205,7 @@ impl World {
             least: (0, 0),
             group: None,
             applied: Arc::default(),
-            state: Arc::default(),
+            machines: Arc::default(),
             is_doubtful: false,
             durable: None,
             synced: 0,
@@ -284,9 +273,10 @@ impl World {
             testimony: (promise != Ack::Durable).then_some(testimony),
         };
         let covered = kept.as_ref().map(|kept| kept.place.index());
-        let (applied, state) = kept.map(|kept| (kept.applied, kept.state)).unwrap_or_default();
+        let kept = kept.map(|kept| (kept.applied, kept.machines.load()));
+        let (applied, machines) = kept.unwrap_or_default();
         node.applied = Arc::new(Mutex::new(applied));
-        node.state = Arc::new(Mutex::new(state));
+        node.machines = Arc::new(Mutex::new(machines));
         if is_dirty {
             net.oracle.begins_dirty(id, node.incarnation);
             net.oracle.count("a start that is dirty");
@@ -300,10 +290,17 @@ impl World {
         node.has_ended = Arc::default();
         let has_ended = Arc::clone(&node.has_ended);
         let generation = node.generation;
-        let (state, ledger) = (Arc::clone(&node.state), Arc::clone(&self.ledger));
+        let (machines, ledgers) = (Arc::clone(&node.machines), Arc::clone(&self.ledgers));
         let net_then = Arc::clone(&net);
-        let state =
-            Remembers { node: id, generation, applied, state, ledger, net: net_then, has_ended };
+        let state = Remembers {
+            node: id,
+            generation,
+            applied,
+            machines,
+            ledgers,
+            net: net_then,
+            has_ended,
+        };
         let group = Arc::new(recovered.start_here(begin, state).await.unwrap());
         if group.healed().1 > 0 {
             net.oracle.count("a start with a log that is damaged");
