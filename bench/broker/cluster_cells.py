@@ -249,5 +249,5 @@ ONCE = {
     "catches-up": Cell(away(215), ("plimsoll",)),
 }
 # Between network namespaces.
-FAR = {name: Cell(CELLS[name].measure) for name in ("one", "producers", "over-1000", "durable")}
+FAR = {name: Cell(CELLS[name].measure) for name in ("one", "producers", "over-64", "over-1000", "durable", "durable-1000")}
 FAR_FELT = FELT

@@ -36,7 +36,7 @@ fn hunt() -> Hunt {
             story("backup::only_what_lacks_is_copied_and_what_is_gone_is_dropped"),
             story("backup::a_backup_beside_everything_else_is_what_was_there_at_some_moment"),
             story("stories::d_does_not_go_back_when_a_sole_voter_gets_company"),
-            replicas("60"),
+            replicas("120"),
             lives("200"),
         ],
         healthy: vec![replicas("20"), lives("30")],
