@@ -48,7 +48,6 @@ UNITS = {
        for column, name in [("p50", "p50"), ("p99", "p99"), ("p999", "p99.9")]},
 }
 NOT_MEASURED = """* With a slow disk: Kafka.
-* With a delay: 64 producers over 64 partitions, and `flush.messages=1` over 1,000.
 * Iggy `replicated`, whose server comes as source or image only.
 """
 

@@ -374,7 +374,10 @@ fn a_disk_that_lost_the_note_of_what_it_had_does_not_count_for_it() {
     thread::sleep(Duration::from_secs(2));
     drop(brokers);
     damage(&cluster, 1, 0);
-    fs::remove_file(cluster.data(1).join(format!("known-{DURABLE}"))).unwrap();
+    // Nor is it known by the others of its kind, which are gone as well, that it was there (an attacker, 3 of 3).
+    for number in [0, 1, DURABLE] {
+        fs::remove_file(cluster.data(1).join(format!("known-{number}"))).unwrap();
+    }
     let (first, _third) = (cluster.start(1), cluster.start(3));
     assert!(
         first.news().contains("nothing says whether the end of shard 3 is there"),

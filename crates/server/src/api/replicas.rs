@@ -51,7 +51,10 @@ impl Replicas {
                         "this cluster has one broker, number {one}: a partition has one replica"
                     )
                 }
-                all => format!("a partition has a replica on each of the brokers {all:?}"),
+                all => format!(
+                    "a partition has a replica on each of the brokers {all:?}: ask for {}, or for -1",
+                    all.len()
+                ),
             },
             _ if code == ErrorCode::InvalidReplicationFactor => {
                 format!("a partition has {0} replicas: ask for {0}, or for -1", self.count())

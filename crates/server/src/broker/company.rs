@@ -181,7 +181,7 @@ impl Handler for Reception {
     }
 
     fn gone(&self, peer: Peer) -> BoxFuture<'static, ()> {
-        tracing::info!(node = peer.node, "the process of another broker is gone");
+        tracing::info!(node = peer.node, "another broker has closed, or its process is gone");
         let all: Vec<_> = self.company.doors().values().map(|door| door.gone(peer.node)).collect();
         join_all(all).map(drop).boxed()
     }

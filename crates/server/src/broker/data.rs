@@ -40,7 +40,7 @@ use super::task::Task;
 use super::waiting::wait_for;
 use crate::chapter::Shelf;
 use crate::cluster::{self, Begin, Group, Recovered, Testimony};
-use crate::run::Run;
+use crate::run::{self, Mark, Run};
 use crate::shard::{BATCH_OVERHEAD_BYTES, Entry, Fence, Item, Opening, Partition, Proposer, State};
 
 /// A shard of records.
@@ -176,9 +176,13 @@ impl Found {
         self.recovered.recovery().last_index
     }
 
-    /// Nothing says any more up to where it was durable: it is in doubt, unless its log was closed in order or nobody else has it. Durable on return.
+    /// Nothing says any more up to where it was durable: it is in doubt, unless its log was closed in order, at the end of a run that was, or nobody
+    /// else has it. Durable on return.
     pub(super) fn doubts(&mut self, root: &Arc<dyn Dir>, node: u64) -> Result<(), Failed> {
-        let is_told = self.lost.is_some() || self.recovered.recovery().clean;
+        // The log alone may be an earlier state of it.
+        let run_is_clean = Mark::look(&**root).is_some_and(|mark| mark.state == run::State::Clean);
+        let is_clean = self.recovered.recovery().clean && run_is_clean;
+        let is_told = self.lost.is_some() || is_clean;
         if !is_told && anew::others_have(root, self.number, node)? {
             Stage::Forgot.write(&**root, self.number)?;
             self.lost = Some(Lost::Untold);

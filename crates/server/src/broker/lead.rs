@@ -3,10 +3,11 @@
 //! ```text
 //! 0  leads    u32 count, of each:
 //!      0 shard    u32
-//!      4 flags    u8   1: guarded
-//!      5 in sync  u64  of the topics that it refuses for want of replicas in sync; 0: it refuses none
-//!     13 topics   u64  how many these are
-//!     21 named    u32 count · text each, at most 3
+//!      4 flags    u8   1: guarded   2: it knows how many it can spare
+//!      5 spare    u64  how many more voters may fail
+//!     13 in sync  u64  of the topics that it refuses for want of replicas in sync; 0: it refuses none
+//!     21 topics   u64  how many these are
+//!     29 named    u32 count · text each, at most 3
 //! .. awaited  u32 count · u64 each
 //! ```
 //!
@@ -19,14 +20,17 @@ use crate::control::TOPIC_NAME_BYTES_MAX;
 use crate::cursor::{Cursor, Malformed, push_text};
 
 const GUARDED: u8 = 1;
+const SPARES: u8 = 2;
 /// What of a shard there is at least.
-const BYTES_MIN: usize = 25;
+const BYTES_MIN: usize = 33;
 
 /// What a leader says of a shard.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Lead {
     /// Whether what it acknowledges is durable on a majority first.
     pub(super) is_guarded: bool,
+    /// How many more voters may fail before it takes nothing, if it knows that.
+    pub(super) spare: Option<usize>,
     /// The topics that it refuses for want of replicas in sync, if it refuses any.
     pub(super) unmet: Option<Unmet>,
 }
@@ -44,9 +48,11 @@ impl Leads {
     pub(super) fn encode(&self) -> Vec<u8> {
         let count = |len: usize| u32::try_from(len).expect("there are few").to_le_bytes();
         let mut bytes = count(self.of.len()).to_vec();
-        for (shard, Lead { is_guarded, unmet }) in &self.of {
+        for (shard, Lead { is_guarded, spare, unmet }) in &self.of {
             bytes.extend_from_slice(&shard.to_le_bytes());
-            bytes.push(if *is_guarded { GUARDED } else { 0 });
+            let guarded = if *is_guarded { GUARDED } else { 0 };
+            bytes.push(guarded | if spare.is_some() { SPARES } else { 0 });
+            bytes.extend_from_slice(&(spare.unwrap_or(0) as u64).to_le_bytes());
             let Unmet { in_sync, topics, named } = unmet.clone().unwrap_or_default();
             bytes.extend_from_slice(&in_sync.to_le_bytes());
             bytes.extend_from_slice(&topics.to_le_bytes());
@@ -64,6 +70,7 @@ impl Leads {
         for _ in 0..from.count(BYTES_MIN, "the count of shards")? {
             let shard = from.u32()?;
             let [flags] = from.array()?;
+            let spare = usize::try_from(from.u64()?).ok().filter(|_| flags & SPARES != 0);
             let (in_sync, topics) = (from.u64()?, from.u64()?);
             let count = from.count(2, "the count of topics")?;
             if count > NAMED_MAX {
@@ -73,7 +80,7 @@ impl Leads {
                 || Ok(from.text(TOPIC_NAME_BYTES_MAX, "the name of a topic")?.to_owned());
             let named = (0..count).map(|_| name()).collect::<Result<_, Malformed>>()?;
             let unmet = (topics > 0).then_some(Unmet { in_sync, topics, named });
-            leads.of.insert(shard, Lead { is_guarded: flags & GUARDED != 0, unmet });
+            leads.of.insert(shard, Lead { is_guarded: flags & GUARDED != 0, spare, unmet });
         }
         let count = from.count(8, "the count of nodes")?;
         leads.awaited = (0..count).map(|_| from.u64()).collect::<Result<_, _>>()?;
@@ -91,7 +98,7 @@ mod tests {
         let unmet = Unmet { in_sync: 2, topics: 7, named: vec!["a".to_owned(), "bc".to_owned()] };
         let of = BTreeMap::from([
             (0, Lead::default()),
-            (2, Lead { is_guarded: true, unmet: Some(unmet) }),
+            (2, Lead { is_guarded: true, spare: Some(1), unmet: Some(unmet) }),
         ]);
         let said = Leads { of, awaited: BTreeSet::from([2, 258]) };
         let bytes = said.encode();

@@ -69,6 +69,8 @@ pub(super) trait Votes {
     fn voters(&self) -> Vec<u64>;
     /// Whether what is acknowledged is durable on a majority first.
     fn is_guarded(&self) -> bool;
+    /// How many more voters may fail before it takes nothing, if that is known.
+    fn spare(&self) -> Option<usize>;
     /// Whether fewer voters are well than should be.
     fn is_thin(&self) -> bool;
     /// Whether this node has damage in its log that nobody has given in seconds.
@@ -92,6 +94,10 @@ impl<S: Apply> Votes for Group<S> {
 
     fn is_guarded(&self) -> bool {
         Self::is_guarded(self)
+    }
+
+    fn spare(&self) -> Option<usize> {
+        Self::spare(self)
     }
 
     fn is_thin(&self) -> bool {
@@ -405,8 +411,9 @@ impl Leaders {
         let mut unmet = self.topics.upgrade().map(|topics| topics.unmet()).unwrap_or_default();
         let all = self.all().into_iter().filter(|shard| shard.leads());
         let lead = |shard: Arc<dyn Led>| {
-            let (number, is_guarded) = (shard.number(), shard.votes().is_guarded());
-            (number, Lead { is_guarded, unmet: unmet.remove(&number) })
+            let (number, votes) = (shard.number(), shard.votes());
+            let (is_guarded, spare) = (votes.is_guarded(), votes.spare());
+            (number, Lead { is_guarded, spare, unmet: unmet.remove(&number) })
         };
         Leads { of: all.map(lead).collect(), awaited }
     }
@@ -606,6 +613,10 @@ mod tests {
 
         fn is_guarded(&self) -> bool {
             false
+        }
+
+        fn spare(&self) -> Option<usize> {
+            None
         }
 
         fn is_thin(&self) -> bool {

@@ -246,7 +246,9 @@ impl<'a> Place<'a> {
     fn is_untold(&self, number: u32) -> bool {
         let is_acked = self.acked(number).is_some_and(|acked| acked.last() > 0);
         let is_said = is_acked || self.decided.lifts(number) || self.doubts.contains_key(&number);
-        self.unread.contains(&number) && !is_said
+        // Where all notes of its kind are gone the start does not miss them.
+        let is_noted = self.options.seat.is_none() || Known::read(&**self.dir, number).is_some();
+        !is_noted && !is_said
     }
 
     /// Finds a shard of records, and has it go on as was decided.
@@ -270,7 +272,8 @@ impl<'a> Place<'a> {
             let log = options.log(ring, options.flush, total_bytes);
             Found::open(dir, number, forgets, ack, &log, None, held)?
         };
-        if number == DURABLE && self.is_untold(number) {
+        // What was restored has no notes of its own yet.
+        if number == DURABLE && self.is_untold(number) && !is_restored(&**dir)? {
             found.doubts(dir, company.node())?;
         }
         if let Some(decided) = self.decided.of(number)
@@ -459,16 +462,23 @@ impl Past {
         if !self.forgot.is_empty() {
             said += "; it asks the other brokers for them, and votes once it has caught up";
         }
-        for number in &place.unread {
-            let noted = layout::known(*number);
-            let untold = match SHARED.contains(number) {
-                true => {
+        let untold = self.damaged.iter().filter(|(_, lost)| **lost == Lost::Untold);
+        let unread: BTreeSet<u32> =
+            place.unread.iter().chain(untold.map(|(number, _)| number)).copied().collect();
+        for number in unread {
+            let noted = layout::known(number);
+            let untold = match self.damaged.get(&number) {
+                _ if SHARED.contains(&number) => {
                     format!("after a loss less of shard {number} may be called durable than was")
                 }
-                false if self.damaged.contains_key(number) => {
+                Some(Lost::Untold) => {
                     format!("nothing says whether the end of shard {number} is there")
                 }
-                false => format!("what the disk lost of the end of shard {number} is not missed"),
+                Some(_) => format!("shard {number} may have lost more than that"),
+                None if place.acked(number).is_some_and(|acked| acked.last() > 0) => {
+                    format!("memory knows what was acknowledged of shard {number}")
+                }
+                None => format!("what the disk lost of the end of shard {number} is not missed"),
             };
             said += &format!("; {noted} is not there, or cannot be read: {untold}");
         }

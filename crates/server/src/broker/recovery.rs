@@ -52,7 +52,8 @@ pub enum NotRecovered {
     },
     /// Too few of them do it.
     #[error(
-        "of {of} voters of shard {shard} only {taken:?} do it, too few, or without the best log: {why}; look again, and decide anew"
+        "of {of} voters of shard {shard} only {taken:?} do it, too few, or without the best log: {why}; look again, and decide anew; brokers of different \
+         versions may not decide together: start them in one first"
     )]
     TooFew {
         /// Which.
@@ -182,16 +183,18 @@ impl Recovery {
         let (Some(topics), Some(groups)) = (self.topics.upgrade(), self.groups.upgrade()) else {
             return Vec::new();
         };
-        let mut outlines = vec![
-            (CONTROL, topics.group().outline(), false, topics.group().is_stuck()),
-            (
-                GROUPS,
-                groups.group.outline(),
-                groups.group.lack().is_some(),
-                groups.group.is_stuck(),
-            ),
-        ];
-        outlines.extend(topics.shards().iter().map(|shard| {
+        // One whose engine has stopped has nothing to say: it does not answer.
+        let mut outlines = Vec::new();
+        if !topics.group().has_stopped() {
+            let group = topics.group();
+            outlines.push((CONTROL, group.outline(), false, group.is_stuck()));
+        }
+        if !groups.group.has_stopped() {
+            let group = &groups.group;
+            outlines.push((GROUPS, group.outline(), group.lack().is_some(), group.is_stuck()));
+        }
+        let runs = topics.shards().iter().filter(|shard| !shard.group.has_stopped());
+        outlines.extend(runs.map(|shard| {
             let group = &shard.group;
             let refuses = group.is_stuck() || shard.refuses();
             (shard.number, group.outline(), group.lack().is_some(), refuses)
@@ -530,7 +533,7 @@ fn fenced(digests: &[String], rolls: Vec<Roll>) -> Result<Vec<Roll>, NotRecovere
 
 /// Why nobody leads a fenced shard.
 fn why_fenced(roll: &Roll) -> String {
-    let Roll { guaranteed, missing, empty, digest, .. } = roll;
+    let Roll { guaranteed, missing, empty, .. } = roll;
     let is_doubtful = |row: &&Row| row.is_in_doubt && roll.voters.contains(&row.node);
     let doubts: Vec<u64> = roll.rows.iter().filter(is_doubtful).map(|row| row.node).collect();
     let away = match &missing[..] {
@@ -556,7 +559,6 @@ fn why_fenced(roll: &Roll) -> String {
             + "; nothing can be decided of it: bring back the nodes that can be, or restore a backup";
     }
     format!(
-        "{doubts}; all up to entry {guaranteed} is there; `plimsoll cluster status` shows it, `plimsoll cluster recover \
-         --digest {digest}` has it go on"
+        "{doubts}; all up to entry {guaranteed} is there; `plimsoll cluster status` shows it, and the one command that has all such shards go on"
     )
 }

@@ -321,7 +321,9 @@ impl Roll {
         // Damage alone is mended by others once they are there; of who has less one must lead that does not, and is not damaged.
         let some_may_lead =
             !sure().any(|row| row.has_less) || sure().any(|row| !row.has_less && !row.is_damaged);
-        let leader = here.iter().filter(|row| row.leads).max_by_key(|row| row.vote_term);
+        // One that takes nothing, and that too few beside it answer for, is not led: it may not know that yet.
+        let leads = |row: &&&Row| row.leads && !(row.refuses && here.len() < majority);
+        let leader = here.iter().filter(leads).max_by_key(|row| row.vote_term);
         let condition = match leader {
             Some(_) => Condition::Led,
             None if here.len() < majority => Condition::Unreached,
@@ -410,6 +412,9 @@ impl Roll {
     pub(super) fn with_leads(mut self, leads: &BTreeMap<u64, Leads>) -> Self {
         let said = self.leader.and_then(|leader| leads.get(&leader)?.of.get(&self.shard));
         self.is_guarded = said.map(|lead| lead.is_guarded);
+        // The leader knows whose disk is full.
+        let known = said.and_then(|lead| lead.spare);
+        self.spare = self.spare.map(|spare| known.unwrap_or(spare).min(spare));
         self.unmet = said.and_then(|lead| lead.unmet.clone());
         self
     }
@@ -523,7 +528,11 @@ mod tests {
         let roll = Roll::of(2, short);
         assert_eq!((roll.guaranteed, roll.durable, roll.best_tail), (5, 6, (7, 5)));
         let leads = Row { leads: true, leader: 1, ..sure(1) };
-        assert_eq!(condition(&[leads, doubts(2), doubts(3)]), Condition::Led);
+        assert_eq!(condition(&[leads.clone(), doubts(2), doubts(3)]), Condition::Led);
+        // It was elected as both others went, and had nothing agreed on any more: it was called led for a minute (a trial).
+        let stuck = Row { refuses: true, ..leads };
+        assert_eq!(condition(std::slice::from_ref(&stuck)), Condition::Unreached);
+        assert_eq!(condition(&[stuck, sure(2)]), Condition::Led);
         // One of an older generation is heard by nobody.
         let old = Row { generation: 0, ..sure(2) };
         assert_eq!(condition(&[sure(1), old, doubts(3)]), Condition::Fenced);
@@ -585,13 +594,19 @@ mod tests {
     fn what_a_leader_says_of_a_shard_is_believed_of_no_other() {
         let sure = |node| row(node, false, (7, 20));
         let led = Roll::of(2, [Row { leads: true, leader: 1, ..sure(1) }, sure(2)]);
-        let lead = Lead { is_guarded: true, unmet: Some(Unmet::default()) };
+        let lead = Lead { is_guarded: true, spare: Some(0), unmet: Some(Unmet::default()) };
         let says = |node, shard| {
             let of = BTreeMap::from([(shard, lead.clone())]);
             BTreeMap::from([(node, Leads { of, ..Leads::default() })])
         };
         let said = led.clone().with_leads(&says(1, 2));
         assert_eq!((said.is_guarded, said.unmet), (Some(true), Some(Unmet::default())));
+        // A follower whose disk is full is level while nothing is written (an attacker).
+        let level = BTreeMap::from([(1, Levels::from([(2, BTreeSet::from([1, 2, 3]))]))]);
+        let three = Roll::of(2, [Row { leads: true, leader: 1, ..sure(1) }, sure(2), sure(3)]);
+        let three = three.with_level(&level);
+        assert_eq!(three.spare, Some(1));
+        assert_eq!(three.with_leads(&says(1, 2)).spare, Some(0));
         for nothing in [says(2, 2), says(1, 3)] {
             let said = led.clone().with_leads(&nothing);
             assert_eq!((said.is_guarded, said.unmet), (None, None));

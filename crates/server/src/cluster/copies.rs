@@ -6,6 +6,7 @@ use openraft::ServerState;
 use openraft::async_runtime::WatchReceiver;
 
 use super::apply::Apply;
+use super::durability::Unwell;
 use super::group::Group;
 use super::quorum;
 use super::state::Engine;
@@ -37,11 +38,13 @@ impl<S: Apply> Group<S> {
         is_known.then(|| level.others.iter().copied().chain([self.node]).collect())
     }
 
-    /// How many more voters may fail before this replica takes nothing any more; `None` where it does not lead, or for too short a time
-    /// to know.
+    /// How many more voters may fail before this replica takes nothing any more: those count that are level, and not away, in doubt or full. `None` where
+    /// it does not lead, or for too short a time to know.
     #[must_use]
     pub fn spare(&self) -> Option<usize> {
-        let level = self.level()?;
+        let (mut level, unwell) = (self.level()?, self.unwell());
+        let takes_none = |how| matches!(how, &Unwell::Away | &Unwell::InDoubt | &Unwell::Full);
+        level.retain(|voter| !unwell.get(voter).is_some_and(takes_none));
         let metrics = self.engine.metrics();
         let members = &metrics.borrow_watched().membership_config;
         Some(quorum::spare(members.membership().get_joint_config(), &level))

@@ -471,10 +471,17 @@ impl<S: Apply> Group<S> {
         if let Err(why) = self.storage.log.health() {
             return Some(why.into());
         }
-        if self.engine.metrics().borrow_watched().running_state.is_err() {
+        if self.has_stopped() {
             return Some(self.why_stopped());
         }
         self.leadership().is_none().then(|| self.not_leader())
+    }
+
+    /// Whether its engine has stopped, or panicked: what it said last holds no more.
+    #[must_use]
+    pub fn has_stopped(&self) -> bool {
+        let metrics = self.engine.metrics();
+        metrics.is_closed() || metrics.borrow_watched().running_state.is_err()
     }
 
     /// That it does not lead, in the term that it knows of.
@@ -544,7 +551,7 @@ fn alone(mut storage: Arc<Storage>) -> Storage {
 pub(super) fn why_stopped<S: Apply>(engine: &Engine<S>) -> Error {
     let metrics = engine.metrics();
     let why = match &metrics.borrow_watched().running_state {
-        Ok(()) => "it was closed".to_owned(),
+        Ok(()) => "it was closed, or has panicked: what was printed before says which".to_owned(),
         Err(why) => why.to_string(),
     };
     Error::Stopped { why }

@@ -96,6 +96,11 @@ impl<T> Sender<T> {
 }
 
 impl<T> Receiver<T> {
+    /// Whether nobody changes the value any more.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.shared.senders.load(Ordering::Acquire) == 0
+    }
+
     pub(crate) fn borrow(&self) -> Ref<'_, T> {
         self.shared.value()
     }
@@ -248,6 +253,17 @@ mod tests {
     #[test]
     fn the_runtime_passes_the_engines_own_tests_of_one() {
         Suite::<Runtime>::test_all();
+    }
+
+    /// An engine that panicked had said last that it runs, and was believed (an attacker).
+    #[test]
+    fn who_looks_sees_that_nobody_changes_it_any_more() {
+        let (sender, receiver) = channel(7);
+        let again = sender.clone();
+        drop(sender);
+        assert!(!receiver.is_closed());
+        drop(again);
+        assert!(receiver.is_closed() && *receiver.borrow() == 7);
     }
 
     #[test]

@@ -39,7 +39,8 @@ pub(super) fn run(http: &str, undo: bool, json: bool) -> Result<Exit> {
     let path = if undo { "/cluster/drain?undo=true" } else { "/cluster/drain" };
     if !undo {
         output::news(
-            "it hands over, and waits until all is durable and the others go on at once without it; `plimsoll cluster status` says who lags",
+            "it hands over, and waits until all is durable and the others go on at once without it; `plimsoll cluster status` says who lags. \
+             Ctrl-C ends the waiting only: it is drained until `--undo`, or a start",
         );
     }
     let waiting = output::waiting();

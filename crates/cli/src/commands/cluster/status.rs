@@ -140,8 +140,9 @@ pub(super) fn read(http: &str, answer: &str) -> Result<Vec<Roll>> {
 
 fn said(rolls: &[Roll]) -> String {
     let spares: BTreeSet<u64> = rolls.iter().filter_map(spared).collect();
-    // Where all shards spare as many it is said once, behind them.
-    let says_each = spares.len() > 1;
+    // Where all shards spare as many it is said once, behind them. Of one that takes nothing it must not seem so.
+    let is_open = |roll: &Roll| roll.voters.len() > 1 && roll.spare.is_none();
+    let says_each = spares.len() > 1 || rolls.iter().any(is_open);
     let mut said: Vec<String> = rolls.iter().map(|roll| one(roll, says_each)).collect();
     if let (Some(spare), false) = (spares.first(), says_each) {
         said.push(format!("as far as is heard, {}\n", may_fail(*spare)));
@@ -166,8 +167,11 @@ fn said(rolls: &[Roll]) -> String {
         let control = rolls.iter().find(|roll| roll.shard == CONTROL);
         let founder = control.and_then(|roll| roll.leader);
         said.push(format!(
-            "node {} is awaited: until all are there {} runs alone; start each with the same settings, its own --node and an empty --dir\n",
-            listed(awaited),
+            "{} awaited: until all are there {} runs alone; start each with the same settings, its own --node and an empty --dir\n",
+            match awaited.len() {
+                1 => nodes(awaited) + " is",
+                _ => nodes(awaited) + " are",
+            },
             founder.map_or("the first".to_owned(), |node| format!("node {node}"))
         ));
     }
@@ -193,9 +197,9 @@ fn said(rolls: &[Roll]) -> String {
     let missing: BTreeSet<&u64> = waiting.iter().flat_map(|roll| &roll.missing).collect();
     if !missing.is_empty() {
         said.push(format!(
-            "bring back node {}, or as many as make a majority: until then shards that are unreached take and give nothing, and \
+            "bring back {}, or as many as make a majority: until then shards that are unreached take and give nothing, and \
              nothing can be decided of them\n",
-            listed(missing)
+            nodes(missing)
         ));
         if rolls.iter().all(|roll| roll.rows.len() <= 1) {
             said.push(
@@ -224,6 +228,13 @@ fn said(rolls: &[Roll]) -> String {
 
 fn listed<'a, N: ToString + 'a>(numbers: impl IntoIterator<Item = &'a N>) -> String {
     numbers.into_iter().map(N::to_string).collect::<Vec<_>>().join(", ")
+}
+
+/// One node by its number, or several by theirs.
+fn nodes<'a>(numbers: impl IntoIterator<Item = &'a u64>) -> String {
+    let numbers: Vec<&u64> = numbers.into_iter().collect();
+    let what = if numbers.len() == 1 { "node" } else { "nodes" };
+    format!("{what} {}", listed(numbers))
 }
 
 /// How many more of its voters may fail, where others vote too.
@@ -271,11 +282,12 @@ fn one(roll: &Roll, says: bool) -> String {
     let others = if others.is_empty() { others } else { format!("; no vote: {others}") };
     let votes = match &roll.voters[..] {
         [] => String::new(),
+        [one] => format!("; node {one} votes"),
         voters => format!("; nodes {} vote", listed(voters)),
     };
     line(format_args!("shard {shard}: {how}{after}{votes}{others}"));
     if !roll.missing.is_empty() {
-        line(format_args!("  no answer of node {}", listed(&roll.missing)));
+        line(format_args!("  no answer of {}", nodes(&roll.missing)));
     }
     if !roll.empty.is_empty() {
         let nodes = listed(&roll.empty);
@@ -284,7 +296,7 @@ fn one(roll: &Roll, says: bool) -> String {
         ));
     }
     if !roll.absent.is_empty() {
-        line(format_args!("  no answer of node {}, without a vote", listed(&roll.absent)));
+        line(format_args!("  no answer of {}, without a vote", nodes(&roll.absent)));
     }
     if !roll.drained.is_empty() {
         let nodes = listed(&roll.drained);
@@ -472,7 +484,7 @@ mod tests {
             "no answer of node 2\n",
             "node 4 is drained, or about to close: it leads nothing",
             "node 7 began it anew, and what it has does not count before it has caught up\n",
-            "no answer of node 5, 6, without a vote\n",
+            "no answer of nodes 5, 6, without a vote\n",
             "   1  in doubt            3  01234567         1 in 4          199 of 4           198           180           120",
             "the system was started anew\n        it lacks what the others have let go of: whoever leads gives it that\n  ",
             "guaranteed  all up to entry 120",
@@ -521,7 +533,7 @@ mod tests {
     #[test]
     fn how_many_more_may_fail_is_said_once_where_it_is_the_same_of_all_shards() {
         let roll = |shard, spare| Roll { shard, spare, ..led() };
-        let same = said(&[roll(0, Some(0)), roll(2, Some(0)), roll(3, None)]);
+        let same = said(&[roll(0, Some(0)), roll(2, Some(0)), roll(3, Some(0))]);
         let stops = "as far as is heard, writes stop if 1 more voter fails\n";
         assert_eq!(same.matches(stops).count(), 1, "{same}");
         assert!(same.contains(&format!("\n\n{stops}")), "behind the shards: {same}");
@@ -530,6 +542,13 @@ mod tests {
         assert!(each.contains(
             "\n  as far as is heard, writes go on if 1 more voter fails, and stop if 2 do\n"
         ));
+        // Of those that take nothing it seemed so, too (a trial).
+        let fenced = Roll { condition: "fenced".to_owned(), leader: None, ..roll(2, None) };
+        let some = said(&[roll(0, Some(1)), fenced]);
+        assert!(
+            !some.contains("\nas far as is heard") && some.contains("\n  as far as is heard"),
+            "{some}"
+        );
         let five = said(&[roll(0, Some(2))]);
         assert!(five.contains("writes go on if 2 more voters fail, and stop if 3 do\n"), "{five}");
         let alone = Roll { voters: vec![1], ..roll(0, Some(0)) };
@@ -585,7 +604,7 @@ mod tests {
         let away = said(&[roll(vec![1, 3], Vec::new()), roll(vec![3], vec![1])]);
         assert!(away.contains("unreached: fewer than a majority of its voters answer;"), "{away}");
         assert!(away.contains("too few answer that did not begin it anew;"), "{away}");
-        assert!(away.contains("\nbring back node 1, 3, or as many as make a majority"), "{away}");
+        assert!(away.contains("\nbring back nodes 1, 3, or as many as make a majority"), "{away}");
         let unknown = |shard| Roll { shard, voters: Vec::new(), ..roll(Vec::new(), Vec::new()) };
         let unfounded = said(&[unknown(0), unknown(2)]);
         assert!(unfounded.contains("no node that answers knows who votes on it\n"), "{unfounded}");
