@@ -14,7 +14,8 @@
 //! Nothing is destroyed before that: the log is kept as it was found (`kept.rs`).
 //!
 //! What is lost at a log's end looks like a write that was not finished, unless it was noted that it was durable (`known.rs`). Where that note is lost
-//! too, and memory does not know it either, the shard whose records are durable before they are acknowledged is in doubt, unless its log was closed in order.
+//! too, and memory does not know it either, the shard whose records are durable before they are acknowledged is in doubt, unless its log was
+//! closed in order, at the end of a run that was.
 
 use std::sync::Arc;
 

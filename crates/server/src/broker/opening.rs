@@ -246,7 +246,7 @@ impl<'a> Place<'a> {
     fn is_untold(&self, number: u32) -> bool {
         let is_acked = self.acked(number).is_some_and(|acked| acked.last() > 0);
         let is_said = is_acked || self.decided.lifts(number) || self.doubts.contains_key(&number);
-        // Where all notes of its kind are gone the start does not miss them.
+        // Not what the start misses: it misses none where all of its kind are gone.
         let is_noted = self.options.seat.is_none() || Known::read(&**self.dir, number).is_some();
         !is_noted && !is_said
     }
@@ -560,6 +560,10 @@ impl Serving {
 /// shards led where they should be.
 fn meet(node: &Node, listener: TcpListener, in_doubt: BTreeSet<u32>) -> Result<Vec<Task>, Failed> {
     let Node { root, company, topics, groups, members, options, .. } = node;
+    if is_missing(&**root, DURABLE) {
+        // Before anything is acknowledged: a start that finds none has lost it. A disk that is full is asked again once there is something to note.
+        drop(Known::default().write(&**root, DURABLE));
+    }
     let cluster = u128::from_str_radix(&node.cluster_id, 16);
     let cluster = cluster.map_err(|_why| Failed::Damaged("cluster".to_owned()))?;
     let seat = options.seat.as_ref().expect("who listens for others has a seat");
@@ -585,10 +589,6 @@ fn meet(node: &Node, listener: TcpListener, in_doubt: BTreeSet<u32>) -> Result<V
     for number in SHARDS {
         let greeting = greet(company, &node.lost, number, voting(topics, groups, number));
         meeting.push(Task::spawn(runtime, greeting));
-    }
-    if is_missing(&**root, DURABLE) {
-        // Before those of the others: beside them one that is missing later is lost. It promises nothing until then.
-        drop(Known::default().write(&**root, DURABLE));
     }
     for number in [CONTROL, GROUPS, DURABLE] {
         let (topics, groups) = (of.clone(), and.clone());

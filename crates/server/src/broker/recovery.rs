@@ -52,8 +52,8 @@ pub enum NotRecovered {
     },
     /// Too few of them do it.
     #[error(
-        "of {of} voters of shard {shard} only {taken:?} do it, too few, or without the best log: {why}; look again, and decide anew; brokers of different \
-         versions may not decide together: start them in one first"
+        "of {of} voters of shard {shard} only {taken:?} do it, too few, or without the best log: {why}; look again, and decide anew; if they are of \
+         different versions, start all in one first"
     )]
     TooFew {
         /// Which.
