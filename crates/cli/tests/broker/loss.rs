@@ -300,6 +300,121 @@ fn what_two_disks_have_lost_is_not_given_up_by_the_clock_nor_its_offsets_given_a
     has_only_what_came_again(&[&first, &cluster.start(3)]);
 }
 
+/// The leader ended first, and the next one had begun its term: what the second disk had lost was within its log, which was longer so than
+/// the one that was gone on with, and neither was elected (CI, once).
+#[test]
+#[expect(clippy::disallowed_methods, reason = "what is durable is noted every second")]
+fn what_two_disks_have_lost_is_gone_on_without_though_one_has_something_behind_it() {
+    let cluster = Cluster::found().with(&["--keep-leaders"]);
+    let mut brokers = begun(&cluster);
+    let topic = "topic create paid --config flush.messages=1 --if-not-exists";
+    in_time("a topic that waits for disks", || run(&brokers[0], topic, ""));
+    in_time("a record", || run(&brokers[0], "produce paid", &format!("{MARK}\n")));
+    let shown = in_time("it is led", || {
+        let now = status_of(&brokers[1], &[DURABLE])?.remove(0);
+        if now["leader"] == 1 && now["guaranteed"] == now["committed"] {
+            Ok(now)
+        } else {
+            Err(now.to_string())
+        }
+    });
+    // The other has it by now.
+    drop(brokers.remove(0));
+    in_time("another leads, and has begun its term", || {
+        let now = status_of(&brokers[0], &[DURABLE])?.remove(0);
+        let is_durable = now["leader"].is_u64() && now["guaranteed"] == now["committed"];
+        let is_more = now["guaranteed"].as_u64() > shown["guaranteed"].as_u64();
+        if is_durable && is_more { Ok(()) } else { Err(now.to_string()) }
+    });
+    thread::sleep(Duration::from_secs(3));
+    drop(brokers);
+    [1, 2].into_iter().for_each(|node| damage(&cluster, node, 0));
+    let (first, second) = (cluster.start(1), cluster.start(2));
+    let digest = in_time("it is fenced", || {
+        let now = status_of(&first, &[DURABLE])?.remove(0);
+        let is_shown = now["condition"] == "fenced" && now["rows"].as_array().unwrap().len() == 2;
+        let is_longer = now["rows"][1]["last_term"].as_u64() > now["best_tail"][0].as_u64();
+        let is_shown = is_shown && is_longer;
+        if is_shown { Ok(now["digest"].clone()) } else { Err(now.to_string()) }
+    });
+    let (code, said) = recover(&first, &[digest.as_str().unwrap()], &[]);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("not used: what node 2,"), "{said}");
+    in_time("a record again", || run(&second, "produce paid", "again\n"));
+    has_only_what_came_again(&[&first, &cluster.start(3)]);
+}
+
+/// With what another had, which had lost more, it was led so far.
+#[expect(clippy::disallowed_methods, reason = "what is durable is noted now and then")]
+fn goes_on_with_what_lies_before_the_damage(config: &str) {
+    let cluster = Cluster::found().with(&["--keep-leaders"]);
+    let mut brokers = begun(&cluster);
+    let topic = format!("topic create paid {config} --if-not-exists");
+    in_time("a topic", || run(&brokers[0], &topic, ""));
+    for line in ["first", "second", MARK] {
+        in_time("a record", || run(&brokers[0], "produce paid", &format!("{line}\n")));
+    }
+    let all = [SHARDS[0], DURABLE, SHARDS[1], SHARDS[2]];
+    let durable = |broker: &Broker| {
+        in_time("all is led and durable", || {
+            let now = status_of(broker, &all)?;
+            let is_it = |of: &Value| of["leader"].is_u64() && of["guaranteed"] == of["committed"];
+            if now.iter().all(is_it) { Ok(()) } else { Err(format!("{now:?}")) }
+        });
+    };
+    durable(&brokers[0]);
+    // Whoever leads then begins its term, which is behind what is damaged.
+    drop(brokers.remove(0));
+    durable(&brokers[0]);
+    // How far it is so is noted every second, or every ten.
+    thread::sleep(Duration::from_secs(12));
+    drop(brokers);
+    damage(&cluster, 1, 2);
+    damage(&cluster, 2, 0);
+    let (first, second) = (cluster.start(1), cluster.start(2));
+    let shown = in_time("it is fenced, and one has more that can be read", || {
+        let now = status_of(&first, &all)?;
+        let is_more = |of: &Value| of["best_tail"] == of["rows"][1]["whole"];
+        let is_whole = now.iter().any(is_more);
+        if is_whole { Ok(now) } else { Err(format!("{now:?}")) }
+    });
+    let fenced = shown.iter().filter(|of| of["condition"] == "fenced");
+    let digests: Vec<&str> = fenced.map(|of| of["digest"].as_str().unwrap()).collect();
+    let (code, said) = recover(&first, &digests, &[]);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(
+        second.news().contains("its log is cut off there, as was decided"),
+        "{}",
+        second.news()
+    );
+    let has = |broker: &Broker, what: &str| {
+        in_time("it is there", || {
+            let there = run(broker, "consume paid", "")?;
+            if there == what { Ok(()) } else { Err(there) }
+        });
+    };
+    has(&second, "first\nsecond\n");
+    in_time("a record again", || run(&second, "produce paid", "again\n"));
+    // What it gave up its next start does not miss.
+    for broker in [first, second] {
+        assert_eq!(broker.stop(), Some(0));
+    }
+    let (first, second) = (cluster.start(1), cluster.start(2));
+    has(&first, "first\nsecond\nagain\n");
+    assert!(!second.news().contains("in doubt"), "{}", second.news());
+    has(&cluster.start(3), "first\nsecond\nagain\n");
+}
+
+#[test]
+fn what_lies_before_the_damage_of_the_longest_log_is_gone_on_with_of_records_that_wait_for_disks() {
+    goes_on_with_what_lies_before_the_damage("--config flush.messages=1");
+}
+
+#[test]
+fn what_lies_before_the_damage_of_the_longest_log_is_gone_on_with() {
+    goes_on_with_what_lies_before_the_damage("--partitions 1");
+}
+
 /// It is decided that all shards of records go on with the logs of these.
 fn goes_on(brokers: &[&Broker]) {
     let all = [SHARDS[0], DURABLE, SHARDS[1], SHARDS[2]];

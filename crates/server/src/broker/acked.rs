@@ -171,7 +171,8 @@ mod tests {
             lifts: true,
             lost_durable: true,
             least: (1, 20),
-            ended: 20,
+            ended: (1, 20),
+            cuts: false,
         };
         decided.write(&*root).unwrap();
         assert_eq!(last(), 0);

@@ -25,7 +25,7 @@ use super::options::Seat;
 use super::placement::Racks;
 use super::task::Task;
 use crate::cluster::{
-    self, Answered, Apply, Begin, Carrier, Group, Membership, Receiver, Testimony, Unreached,
+    self, Answered, Apply, Basis, Begin, Carrier, Group, Membership, Receiver, Testimony, Unreached,
 };
 use crate::peer::{self, Connected, Handler, Limits, Options, Peer, Peers, Priority};
 use crate::run::{Run, Starts};
@@ -212,8 +212,8 @@ impl Company {
         let carrier = Arc::new(Line { number, company: Arc::clone(self) });
         let is_dirty = is_dirty || self.in_doubt.contains(&number);
         let may_be_lost = !self.founds;
-        let (founds, is_anew, least) = (self.founds, false, (0, 0));
-        Begin { number, carrier, founds, is_dirty, may_be_lost, is_anew, least, testimony }
+        let (founds, is_anew, basis) = (self.founds, false, Basis::default());
+        Begin { number, carrier, founds, is_dirty, may_be_lost, is_anew, basis, testimony }
     }
 
     /// From here on the shard's replica answers others.

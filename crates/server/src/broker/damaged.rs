@@ -13,6 +13,8 @@
 //!
 //! Nothing is destroyed before that: the log is kept as it was found (`kept.rs`).
 //!
+//! Where it was decided after a loss to go on with what lies before what is damaged of a log (`decided.rs`), it is cut off there too, and in doubt of nothing.
+//!
 //! What is lost at a log's end looks like a write that was not finished, unless it was noted that it was durable (`known.rs`). Where that note is lost
 //! too, and memory does not know it either, the shard whose records are durable before they are acknowledged is in doubt, unless its log was
 //! closed in order, at the end of a run that was.
@@ -25,7 +27,7 @@ use super::anew;
 use super::decided::Decided;
 use super::error::Failed;
 use super::kept::keep;
-use super::known::Known;
+use super::known::{Known, forget_lost};
 use super::layout::{self, SHARED};
 use super::seeded::Stage;
 use crate::cluster::{self, Place, Recovered};
@@ -185,7 +187,7 @@ fn noted(root: &dyn Dir, number: u32) -> Result<Option<u64>, Failed> {
     let own = Known::read(root, number).map_or(0, |known| known.own);
     // What was missing as it was decided to go on is not missed again. The note of it is not written anew before the log is opened.
     let decided = Decided::read(root, number)?.filter(|decided| decided.lifts);
-    Ok(Some(decided.map_or(own, |decided| own.min(decided.ended))))
+    Ok(Some(decided.map_or(own, |decided| own.min(decided.ended.1))))
 }
 
 /// What is found of a log. What is damaged was let go of, or is borne.
@@ -211,6 +213,42 @@ fn open(
         tracing::warn!(shard = number, entries, %why, "what the disk has lost of its log is asked of others");
     }
     Ok(recovered)
+}
+
+/// Where a log is cut off, if it was decided to go on with what it has before what is damaged, and nothing was added to it since. What is in
+/// chapters, the first `settled` entries, stays.
+pub(super) fn given_up(
+    root: &dyn Dir,
+    number: u32,
+    recovered: &Recovered,
+    settled: u64,
+) -> Result<Option<Decided>, Failed> {
+    let decided = Decided::read(root, number)?.filter(|decided| decided.lifts && decided.cuts);
+    let is_as_shown = |decided: &Decided| {
+        recovered.whole_and_last() == Some((decided.least, decided.ended))
+            && decided.least.1 >= settled
+    };
+    Ok(decided.filter(is_as_shown))
+}
+
+/// Cuts a log off there. It goes on as one that ends so: that it had more is not missed. Durable on return; nobody has it open.
+pub(super) fn cut_as_decided(
+    root: &Arc<dyn Dir>,
+    number: u32,
+    options: &cluster::Options,
+    decided: Decided,
+) -> Result<(), Failed> {
+    // The shard's index of the last that stays is the engine's of the first that does not.
+    let (_, first) = decided.least;
+    tracing::warn!(shard = number, entry = first + 1, "its log is cut off there, as was decided");
+    let log = root.open_dir(&layout::shard(number)).map_err(Failed::Directory)?;
+    let is_kept = Stage::read(&**root, number)?.is_some();
+    keep(&**root, &*log, number, is_kept).map_err(Failed::Directory)?;
+    let forgets = forget_lost(&**root, number, (decided.guaranteed, first));
+    forgets.map_err(Failed::Directory)?;
+    let mut options = options.clone();
+    options.log.keep_damaged = true;
+    cluster::cut_from(&log, options, first).map_err(|why| Failed::Shard { number, why })
 }
 
 /// Cuts the log of a shard off before this entry. Its replica is in doubt then. Durable on return.
@@ -353,7 +391,8 @@ mod tests {
             lifts: true,
             lost_durable: false,
             least: (1, last),
-            ended: last,
+            ended: (1, last),
+            cuts: false,
         };
         assert_eq!(noted(&*root, 0).unwrap(), Some(last + 1));
         decided.write(&*root).unwrap();

@@ -13,7 +13,7 @@ use tokio::task::spawn_blocking;
 use super::anew;
 use super::compactor::Compactor;
 use super::company::Company;
-use super::damaged::{Lost, recover};
+use super::damaged::{Lost, cut_as_decided, given_up, recover};
 use super::decided::Decided;
 use super::ends;
 use super::error::Failed;
@@ -39,7 +39,7 @@ use super::snapshot;
 use super::task::Task;
 use super::waiting::wait_for;
 use crate::chapter::Shelf;
-use crate::cluster::{self, Begin, Group, Recovered, Testimony};
+use crate::cluster::{self, Basis, Begin, Group, Recovered, Testimony};
 use crate::run::{self, Mark, Run};
 use crate::shard::{BATCH_OVERHEAD_BYTES, Entry, Fence, Item, Opening, Partition, Proposer, State};
 
@@ -98,6 +98,8 @@ pub(super) struct Found {
     decided: Option<Decided>,
     /// What its disk had lost.
     lost: Option<Lost>,
+    /// Whether its log was cut off as was decided.
+    is_given_up: bool,
 }
 
 /// A shard whose engine runs, and that takes nothing yet.
@@ -149,7 +151,15 @@ impl Found {
         let covered = start.as_ref().and_then(|start| covered(start, needs_from(&state)));
         let options = cluster::Options { node, promise, must_sync, start, log, crew };
         let end = shelf.settled().end;
-        let (recovered, lost) = recover(root, number, &options, end, covered)?;
+        let recovers = || recover(root, number, &options, end, covered);
+        let (mut recovered, mut lost) = recovers()?;
+        let given_up = given_up(&**root, number, &recovered, end)?;
+        let is_given_up = given_up.is_some();
+        if let Some(given_up) = given_up {
+            drop(recovered);
+            cut_as_decided(root, number, &options, given_up)?;
+            (recovered, lost) = recovers()?;
+        }
         let lost = if is_anew { Some(Lost::All) } else { lost };
         let last = recovered.recovery().last_index;
         if last < end {
@@ -158,12 +168,28 @@ impl Found {
         if !is_anew {
             shelf.remove_strays().map_err(|why| Failed::Chapters { number, why })?;
         }
-        Ok(Self { number, recovered, state, covered, shelf, tail_bytes, decided: None, lost })
+        let decided = None;
+        Ok(Self {
+            number,
+            recovered,
+            state,
+            covered,
+            shelf,
+            tail_bytes,
+            decided,
+            lost,
+            is_given_up,
+        })
     }
 
     /// What its disk had lost: the replica is in doubt.
     pub(super) fn lost(&self) -> Option<Lost> {
         self.lost
+    }
+
+    /// Whether its log was cut off as was decided: that it ends there says nothing of its disk.
+    pub(super) fn is_given_up(&self) -> bool {
+        self.is_given_up
     }
 
     /// The number of the shard.
@@ -195,7 +221,7 @@ impl Found {
         let is_news = self.recovered.generation() < decided.generation;
         if is_news {
             // What this log had lost then is not missed by later starts either.
-            let own = if decided.lifts { decided.ended } else { u64::MAX };
+            let own = if decided.lifts { decided.ended.1 } else { u64::MAX };
             let forgets = known::forget_lost(root, self.number, (decided.guaranteed, own));
             forgets.map_err(Failed::Directory)?;
             kept::stays(root, self.number)?;
@@ -220,13 +246,13 @@ impl Found {
         self,
         root: &Arc<dyn Dir>,
         company: &Arc<Company>,
-        (is_dirty, least): (bool, (u64, u64)),
+        (is_dirty, basis): (bool, Basis),
         testimony: Option<Arc<dyn Testimony>>,
     ) -> Result<Opened, Failed> {
-        let Self { number, recovered, state, covered, shelf, tail_bytes, decided, lost } = self;
+        let Self { number, recovered, state, covered, shelf, tail_bytes, decided, lost, .. } = self;
         let failed = |why| Failed::Shard { number, why };
         let replica = Arc::new(Replica::new(state, tail_bytes, shelf.settled().end));
-        let begin = Begin { least, ..company.begin(number, is_dirty, testimony) };
+        let begin = Begin { basis, ..company.begin(number, is_dirty, testimony) };
         let begin = if lost == Some(Lost::All) { begin.anew() } else { begin };
         let group = recovered.start_as(begin, Applier(Arc::clone(&replica))).map_err(failed)?;
         if let Some(covered) = covered {

@@ -4,21 +4,24 @@
 //! DIR/loss-N
 //!
 //!  0 magic      8   "PLIMLOSS"
-//!  8 version   u32  2
+//!  8 version   u32  3
 //! 12 shard     u32
 //! 16 generation u64 of the shard from there on
 //! 24 digest    16   of what was shown to whoever decided
 //! 40 guaranteed u64 entries up to this log index were known to be durable on a majority, and are there
 //! 48 at        u64  when it was decided, in ms since 1970
 //! 56 flags     u32  1 lifts: the replica here does not count as one in doubt any more,
-//!                   2 what is gone may have been durable, and with it how far offsets were given
+//!                   2 what is gone may have been durable, and with it how far offsets were given,
+//!                   4 the log here is cut off before what is damaged of it
 //! 60 zeros      4
 //! 64 least     u64 term · u64 index   of the last entry of the best log of those that were shown: who ends before does not lead
-//! 80 ended     u64  the last entry of the log here, as it was decided: what was behind that is not missed any more
-//! 88 checksum  u64  XXH3-64 of all before it
+//! 80 ended     u64 index · u64 term   of the last entry of the log here, as it was decided: what was behind that is not missed any more,
+//!                   and what of it is behind `least` is given up
+//! 96 checksum  u64  XXH3-64 of all before it
 //! ```
 //!
-//! Little-endian. Version 1 had neither `least` nor `ended`. The file is durable before the node is closed to be opened again, which raises the generation of the replica,
+//! Little-endian. Version 2 had no term of `ended`, and is written where there is none: in messages. Version 1 had neither `least` nor
+//! `ended`. The file is durable before the node is closed to be opened again, which raises the generation of the replica,
 //! then ends its doubt, and then takes `lifts` back: each is durable before the next, and a start that is interrupted does it
 //! again. It stays: whoever leads writes of it what it has agreed on first, the loss fence.
 
@@ -30,14 +33,18 @@ use twox_hash::XxHash3_64;
 use super::error::Failed;
 use super::layout::{self, RECORDS};
 use super::seeded::{Stage, trust};
+use crate::cluster::Basis;
 use crate::cursor::{Cursor, Malformed};
 use crate::whole;
 
 const MAGIC: [u8; 8] = *b"PLIMLOSS";
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 const LIFTS: u32 = 1;
 const LOST_DURABLE: u32 = 2;
-pub(super) const BYTES: usize = 96;
+const CUTS: u32 = 4;
+const BYTES: usize = 104;
+/// Of one that was told to others: where the log of each ended it notes itself.
+pub(super) const TOLD_BYTES: usize = 96;
 
 /// What was decided of a shard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,8 +61,10 @@ pub(crate) struct Decided {
     pub(crate) lost_durable: bool,
     /// Term and index of the last entry of the best log of those that were shown.
     pub(crate) least: (u64, u64),
-    /// The last entry of the log here, as it was decided.
-    pub(crate) ended: u64,
+    /// Term and index of the last entry of the log here, as it was decided; zeros where this node was not asked.
+    pub(crate) ended: (u64, u64),
+    /// The log here ends as `least` before what is damaged of it, and is cut off there.
+    pub(crate) cuts: bool,
 }
 
 impl Decided {
@@ -80,6 +89,11 @@ impl Decided {
         written.map(drop).map_err(Failed::Directory)
     }
 
+    /// As others are told of it: nothing of theirs is lifted, or given up, that they were not asked for.
+    pub(super) fn as_told(self) -> Self {
+        Self { lifts: false, ended: (0, 0), cuts: false, ..self }
+    }
+
     /// The same, unless as much is known: what a node was told itself says more than what others were.
     pub(super) fn write_if_news(self, dir: &dyn Dir) -> Result<(), Failed> {
         match Self::read(dir, self.number)? {
@@ -88,24 +102,29 @@ impl Decided {
         }
     }
 
-    pub(super) fn encode(self) -> [u8; BYTES] {
+    pub(super) fn encode(self) -> Vec<u8> {
+        let (term, index) = self.ended;
+        let version = if term > 0 { VERSION } else { 2 };
         let mut to = Vec::with_capacity(BYTES);
         to.extend_from_slice(&MAGIC);
-        to.extend_from_slice(&VERSION.to_le_bytes());
+        to.extend_from_slice(&version.to_le_bytes());
         to.extend_from_slice(&self.number.to_le_bytes());
         to.extend_from_slice(&self.generation.to_le_bytes());
         to.extend_from_slice(&self.digest.to_le_bytes());
         to.extend_from_slice(&self.guaranteed.to_le_bytes());
         to.extend_from_slice(&self.at_ms.to_le_bytes());
-        let flags = u32::from(self.lifts) * LIFTS + u32::from(self.lost_durable) * LOST_DURABLE;
+        let flag = |is: bool, flag| if is { flag } else { 0 };
+        let flags =
+            flag(self.lifts, LIFTS) | flag(self.lost_durable, LOST_DURABLE) | flag(self.cuts, CUTS);
         to.extend_from_slice(&flags.to_le_bytes());
         to.extend_from_slice(&[0; 4]);
         to.extend_from_slice(&self.least.0.to_le_bytes());
         to.extend_from_slice(&self.least.1.to_le_bytes());
-        to.extend_from_slice(&self.ended.to_le_bytes());
+        to.extend_from_slice(&index.to_le_bytes());
+        to.extend((term > 0).then(|| term.to_le_bytes()).into_iter().flatten());
         let checksum = XxHash3_64::oneshot(&to);
         to.extend_from_slice(&checksum.to_le_bytes());
-        to.try_into().expect("its fields have so many bytes")
+        to
     }
 
     pub(super) fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
@@ -132,19 +151,24 @@ impl Decided {
             lifts: false,
             lost_durable: false,
             least: (0, 0),
-            ended: 0,
+            ended: (0, 0),
+            cuts: false,
         };
         let flags = from.u32()?;
-        if flags > LIFTS + LOST_DURABLE {
+        if flags > LIFTS + LOST_DURABLE + CUTS {
             return Err(Malformed::Field("flags of a decision", flags.into()));
         }
         decided.lifts = flags & LIFTS != 0;
+        decided.cuts = flags & CUTS != 0;
         // In version 1 the flag said that others were to campaign first, and nothing said this.
         decided.lost_durable = version == 1 || flags & LOST_DURABLE != 0;
         from.zeros(4, "what stands behind a flag")?;
         if version > 1 {
             decided.least = (from.u64()?, from.raisable("a log index")?);
-            decided.ended = from.raisable("a log index")?;
+            decided.ended.1 = from.raisable("a log index")?;
+        }
+        if version > 2 {
+            decided.ended.0 = from.u64()?;
         }
         from.end()?;
         Ok(decided)
@@ -165,9 +189,10 @@ impl Decisions {
         self.0.iter().find(|decided| decided.number == number).copied()
     }
 
-    /// What whoever leads a shard must have at least: term and index.
-    pub(super) fn least(&self, number: u32) -> (u64, u64) {
-        self.of(number).map_or((0, 0), |decided| decided.least)
+    /// On what a shard goes on.
+    pub(super) fn basis(&self, number: u32) -> Basis {
+        let basis = |Decided { least, ended, .. }| Basis { least, own: ended };
+        self.of(number).map_or(Basis::default(), basis)
     }
 
     /// Whether the replica of a shard is not in doubt any more.
@@ -198,8 +223,9 @@ mod tests {
 
     use super::*;
 
-    const GOLDEN: &[u8] = include_bytes!("testdata/loss-v2");
-    const OLDER: &[u8] = include_bytes!("testdata/loss-v1");
+    const GOLDEN: &[u8] = include_bytes!("testdata/loss-v3");
+    const OLDER: &[u8] = include_bytes!("testdata/loss-v2");
+    const OLDEST: &[u8] = include_bytes!("testdata/loss-v1");
 
     fn sample() -> Decided {
         let digest = 0x0102_0304_0506_0708_090a_0b0c_0d0e_0f10;
@@ -212,37 +238,42 @@ mod tests {
             lifts: true,
             lost_durable: false,
             least: (3, 80),
-            ended: 79,
+            ended: (4, 79),
+            cuts: true,
         }
     }
 
     #[test]
-    fn a_decision_is_written_as_version_2_has_it_and_no_other_bytes_are_one() {
+    fn a_decision_is_written_as_version_3_has_it_and_no_other_bytes_are_one() {
         let bytes = sample().encode();
         if std::env::var_os("PLIMSOLL_WRITE_GOLDEN").is_some() {
-            std::fs::write("src/broker/testdata/loss-v2", bytes).unwrap();
+            std::fs::write("src/broker/testdata/loss-v3", &bytes).unwrap();
         }
         assert!(bytes == GOLDEN, "{bytes:02x?}");
         assert_eq!(Decided::decode(&bytes), Ok(sample()));
-        let of_older = |lifts| {
-            let older = Decided { least: (0, 0), ended: 0, ..sample() };
-            Decided { lifts, lost_durable: true, ..older }
+        // As brokers of before read it.
+        let told = Decided { ended: (0, 79), cuts: false, ..sample() };
+        assert!(told.encode() == OLDER && OLDER.len() == TOLD_BYTES);
+        assert_eq!(Decided::decode(OLDER), Ok(told));
+        let of_oldest = |lifts| {
+            let oldest = Decided { least: (0, 0), ended: (0, 0), cuts: false, ..sample() };
+            Decided { lifts, lost_durable: true, ..oldest }
         };
-        assert_eq!(Decided::decode(OLDER), Ok(of_older(true)));
+        assert_eq!(Decided::decode(OLDEST), Ok(of_oldest(true)));
         // Of version 1 others were to campaign first where it said 2.
         for (flags, lifts) in [(0, false), (2, false), (3, true)] {
-            let mut older = OLDER.to_vec();
-            older[56] = flags;
-            let body = older.len() - 8;
-            let checksum = XxHash3_64::oneshot(&older[..body]);
-            older[body..].copy_from_slice(&checksum.to_le_bytes());
-            let expected = of_older(lifts);
-            assert_eq!(Decided::decode(&older), Ok(expected), "flags {flags}");
+            let mut oldest = OLDEST.to_vec();
+            oldest[56] = flags;
+            let body = oldest.len() - 8;
+            let checksum = XxHash3_64::oneshot(&oldest[..body]);
+            oldest[body..].copy_from_slice(&checksum.to_le_bytes());
+            let expected = of_oldest(lifts);
+            assert_eq!(Decided::decode(&oldest), Ok(expected), "flags {flags}");
         }
         let lost_durable = Decided { lost_durable: true, ..sample() };
         assert_eq!(Decided::decode(&lost_durable.encode()), Ok(lost_durable));
         for bit in 0..BYTES * 8 {
-            let mut changed = bytes;
+            let mut changed = bytes.clone();
             changed[bit / 8] ^= 1 << (bit % 8);
             assert!(Decided::decode(&changed).is_err(), "bit {bit}");
         }

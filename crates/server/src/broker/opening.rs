@@ -297,7 +297,7 @@ impl<'a> Place<'a> {
         let all = shared.iter().chain([&durable]);
         let damaged: BTreeMap<u32, Lost> =
             all.filter_map(|found| Some((found.number(), found.lost()?))).collect();
-        let begins = (damaged.contains_key(&DURABLE), decided.least(DURABLE));
+        let begins = (damaged.contains_key(&DURABLE), decided.basis(DURABLE));
         let durable = durable.begin(dir, company, begins, testimony(self.acked(DURABLE)))?;
         let mut ends = Ends::new();
         for found in &shared {
@@ -305,7 +305,9 @@ impl<'a> Place<'a> {
             ends.extend((last > 0).then_some((found.number(), last)));
         }
         // Before anything is added to it: a log that has grown since would hide what it has lost.
-        let (run, verdict) = self.judge(&ends, &damaged)?;
+        let given_up = shared.iter().filter(|found| found.is_given_up()).map(Found::number);
+        let known = damaged.keys().copied().chain(given_up).chain(self.given.iter().copied());
+        let (run, verdict) = self.judge(&ends, &known.collect())?;
         let mut past = Past { run, verdict, damaged, forgot: Vec::new() };
         past.note_had(self)?;
         let loss = past.loss().cloned();
@@ -319,7 +321,7 @@ impl<'a> Place<'a> {
             let loss = loss.as_ref().filter(|_| !decided.lifts(number));
             let witnessed = Arc::new(Witnessed { run: Arc::clone(&past.run), number });
             let is_dirty = loss.is_some() || past.damaged.contains_key(&number);
-            let begins = (is_dirty, decided.least(number));
+            let begins = (is_dirty, decided.basis(number));
             let shard = found.begin(dir, company, begins, Some(witnessed))?;
             match loss {
                 Some(loss) if shard.is_alone() => {
@@ -350,12 +352,8 @@ impl<'a> Place<'a> {
         Ok((past, opened))
     }
 
-    /// Begins a run, beside shards that are known to be damaged or were given, and judges the one before.
-    fn judge(
-        &self,
-        ends: &Ends,
-        damaged: &BTreeMap<u32, Lost>,
-    ) -> Result<(Arc<Run>, Verdict), Failed> {
+    /// Begins a run, beside shards of which it is known why they may end too early, and judges the one before.
+    fn judge(&self, ends: &Ends, known: &BTreeSet<u32>) -> Result<(Arc<Run>, Verdict), Failed> {
         let start = Start {
             data: &**self.dir,
             memory: self.memory.as_ref().map(|memory| memory as &dyn Dir),
@@ -364,8 +362,7 @@ impl<'a> Place<'a> {
             now_ms: now(),
             drawn: random::word(),
         };
-        let known = damaged.keys().chain(&self.given).copied().collect();
-        let (run, verdict) = Run::begin_beside(start, ends, &known)?;
+        let (run, verdict) = Run::begin_beside(start, ends, known)?;
         Ok((Arc::new(run), verdict))
     }
 }

@@ -139,9 +139,9 @@ impl Request {
                 },
                 of: {
                     let count =
-                        from.count(decided::BYTES + ROW_BYTES_MIN, "the count of shards")?;
+                        from.count(decided::TOLD_BYTES + ROW_BYTES_MIN, "the count of shards")?;
                     let mut one = || {
-                        let decided = Decided::decode(from.bytes(decided::BYTES)?)?;
+                        let decided = Decided::decode(from.bytes(decided::TOLD_BYTES)?)?;
                         Ok((decided, Row::decode(&mut from)?))
                     };
                     (0..count).map(|_| one()).collect::<Result<_, Malformed>>()?
@@ -289,6 +289,7 @@ mod tests {
             is_dirty: true,
             has_less: false,
             is_damaged: false,
+            whole: None,
             voters: vec![1, 2, 3],
         };
         Row::of((2, 3, 11), Some(77), outline, Known::of(8, 6, 6), "it was cut off")
@@ -306,7 +307,8 @@ mod tests {
             lifts: true,
             lost_durable: true,
             least: (6, 9),
-            ended: 0,
+            ended: (0, 0),
+            cuts: false,
         };
         let of = vec![(decided, row()), (Decided { number: 4, ..decided }, row())];
         let recover = Request::Recover { of, is_declared: true };

@@ -280,10 +280,7 @@ impl Recovery {
             roll.here().into_iter().filter(|node| taken.contains(node)).collect()
         };
         // One of them must be the one that may lead.
-        let is_best = |roll: &Roll, node: &u64| {
-            let row = roll.rows.iter().find(|row| row.node == *node);
-            row.is_some_and(|row| (row.last_term, row.last) >= roll.best_tail)
-        };
+        let is_best = |roll: &Roll, node: &u64| roll.is_best(*node);
         let is_enough = |taken: &BTreeSet<u64>, roll: &&Roll| {
             let taken = by(taken, roll);
             taken.len() > roll.voters.len() / 2 && taken.iter().any(|node| is_best(roll, node))
@@ -321,7 +318,7 @@ impl Recovery {
                 let read = read.map_err(|why| why.to_string())?.map_err(|why| why.to_string())?;
                 let decided = read.or_else(|| self.as_it_goes_on(number));
                 let decided = decided.ok_or_else(|| "nothing was decided of it".to_owned())?;
-                Ok(Decided { lifts: false, ..decided }.encode().to_vec())
+                Ok(decided.as_told().encode())
             }
             _ => Err("that is asked elsewhere".to_owned()),
         }
@@ -341,7 +338,8 @@ impl Recovery {
             lifts: false,
             lost_durable: true,
             least: (0, 0),
-            ended: 0,
+            ended: (0, 0),
+            cuts: false,
         };
         (generation > 0).then_some(none)
     }
@@ -374,7 +372,14 @@ impl Recovery {
                         .to_owned(),
                 );
             }
-            taken.push(Decided { ended: own.last, ..decided });
+            let (ended, least) = (own.end(), decided.least);
+            if is_declared && own.is_damaged && ended > least {
+                return Err(
+                    "its log goes on behind what is damaged: a person decides that".to_owned()
+                );
+            }
+            let cuts = own.whole == Some(least) && ended > least;
+            taken.push(Decided { ended, cuts, ..decided });
         }
         self.write(taken).await
     }
@@ -437,7 +442,8 @@ impl Recovery {
             let had_more = |roll: &Roll| self.had_more(roll.shard, roll.best_tail.1);
             let may_be_away =
                 |roll: &Roll| roll.may_be_away() || had_more(roll) && !roll.missing.is_empty();
-            let is_declared = |roll: &&Roll| RECORDS.contains(&roll.shard) && !may_be_away(roll);
+            let is_persons = |roll: &Roll| may_be_away(roll) || roll.gives_up_damaged();
+            let is_declared = |roll: &&Roll| RECORDS.contains(&roll.shard) && !is_persons(roll);
             let of_records = || fenced.iter().filter(is_declared);
             for roll in of_records() {
                 let now = Instant::now();
@@ -484,7 +490,7 @@ impl Recovery {
                 read.and_then(|bytes| Decided::decode(&bytes).map_err(|why| why.to_string()));
             match read {
                 Ok(decided) if decided.number == number && decided.generation >= generation => {
-                    all.push(Decided { lifts: false, ..decided });
+                    all.push(decided.as_told());
                 }
                 Ok(_) => tracing::warn!(shard = number, node, "it says what was decided before"),
                 Err(why) => {
@@ -512,7 +518,8 @@ fn decided(roll: &Roll, at_ms: u64) -> Decided {
         lost_durable: roll.durable > roll.guaranteed
             || roll.rows.iter().any(|row| row.has_lost || row.is_damaged),
         least: roll.best_tail,
-        ended: 0,
+        ended: (0, 0),
+        cuts: false,
     }
 }
 
@@ -553,7 +560,15 @@ fn why_fenced(roll: &Roll) -> String {
         [] => String::new(),
         doubts => format!("; {doubts:?} may have forgotten what they acknowledged"),
     };
-    let doubts = format!("FENCED: nobody leads it{forgot}{away}{gone}{waits}");
+    let damaged: Vec<u64> =
+        roll.rows.iter().filter(|row| row.whole.is_some()).map(|row| row.node).collect();
+    let held = match &damaged[..] {
+        [] => String::new(),
+        damaged => {
+            format!("; the log of {damaged:?} is damaged, and nobody who answers has what is")
+        }
+    };
+    let doubts = format!("FENCED: nobody leads it{forgot}{away}{gone}{waits}{held}");
     if !RECORDS.contains(&roll.shard) {
         return doubts
             + "; nothing can be decided of it: bring back the nodes that can be, or restore a backup";

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! a row
-//!  0 version     u8   1
+//!  0 version     u8   1; 2 where what is damaged of its log was not healed for seconds: then `whole` is there
 //!  1 flags       u8   1: in doubt, 2: its vote was granted, 4: it leads,
 //!                  8: it began anew, and has not caught up since,
 //!                 16: it lacks what the others have let go of,
@@ -21,6 +21,7 @@
 //! 94 durable     u64  D, the same
 //! 102 leader     u64  0: it knows of none
 //! 110 voters     u32 count · u64 each
+//! .. whole       u64 term · u64 index      in version 2: of the last entry before what is damaged
 //! .. said        text what is known of its run before
 //! ```
 //!
@@ -39,6 +40,7 @@ use crate::cluster::{Outline, spare};
 use crate::cursor::{Cursor, Malformed, push_text};
 
 const VERSION: u8 = 1;
+const WITH_WHOLE: u8 = 2;
 const SAID_BYTES_MAX: usize = 512;
 const IN_DOUBT: u8 = 1;
 const GRANTED: u8 = 2;
@@ -75,6 +77,8 @@ pub struct Row {
     pub has_less: bool,
     /// Whether its log is damaged, and not healed yet, or its disk has failed: it does not campaign either.
     pub is_damaged: bool,
+    /// Term and index of the last entry before what is damaged of its log, if nobody has given that for seconds.
+    pub whole: Option<(u64, u64)>,
     /// Whether its disk has lost something of it, and it is in doubt for that.
     pub has_lost: bool,
     /// Whether it leads, and takes nothing: too few of its voters take what it appends, or their disks have no room.
@@ -115,7 +119,8 @@ pub enum Condition {
     Electing,
     /// Those that answer are too few, whatever they remember.
     Unreached,
-    /// A majority answers, and too few of them know that they forgot nothing, or none of them has the log that it was decided to go on with.
+    /// A majority answers, and too few of them know that they forgot nothing, or none of them has the log that it was decided to go on with;
+    /// or the longest logs are damaged, which nobody mends, and no majority votes for any other.
     Fenced,
 }
 
@@ -135,7 +140,8 @@ pub struct Roll {
     pub guaranteed: u64,
     /// D, as far as any of those that answer knows. Above what is guaranteed disks have lost what they had called durable.
     pub durable: u64,
-    /// The last entry of the longest log of those that vote and answer, and are not damaged if any is not: its term and index.
+    /// The last entry of the longest log of those that vote and answer: its term and index. A log that is damaged counts as far as that, once
+    /// nobody has given it for seconds; before, only where all are damaged.
     pub best_tail: (u64, u64),
     /// C, as far as any of those that answer knows: more may have been acknowledged.
     pub committed: u64,
@@ -189,6 +195,7 @@ impl Row {
             lacks: false,
             has_less: outline.has_less,
             is_damaged: outline.is_damaged,
+            whole: outline.whole,
             has_lost: false,
             refuses: false,
             vote_term,
@@ -219,11 +226,22 @@ impl Row {
         }
     }
 
+    /// Term and index of the last entry of its log.
+    pub(super) fn end(&self) -> (u64, u64) {
+        (self.last_term, self.last)
+    }
+
+    /// The same of what can be led with after a loss: of a log that is damaged what lies before that, once nobody has given it for seconds.
+    fn usable(&self) -> Option<(u64, u64)> {
+        if self.is_damaged { self.whole } else { Some(self.end()) }
+    }
+
     pub(super) fn encode(&self, to: &mut Vec<u8>) {
         let flag = |is: bool, flag| if is { flag } else { 0 };
         let doubt = flag(self.is_in_doubt, IN_DOUBT);
         to.extend_from_slice(&[
-            VERSION,
+            // Where there is nothing more to say, brokers of before read it too.
+            if self.whole.is_some() { WITH_WHOLE } else { VERSION },
             doubt
                 | flag(self.is_granted, GRANTED)
                 | flag(self.leads, LEADS)
@@ -246,12 +264,16 @@ impl Row {
         let voters = u32::try_from(self.voters.len()).expect("few vote");
         to.extend_from_slice(&voters.to_le_bytes());
         to.extend(self.voters.iter().flat_map(|voter| voter.to_le_bytes()));
+        if let Some((term, index)) = self.whole {
+            to.extend_from_slice(&term.to_le_bytes());
+            to.extend_from_slice(&index.to_le_bytes());
+        }
         push_text(cut(&self.said), to);
     }
 
     pub(super) fn decode(from: &mut Cursor<'_>) -> Result<Self, Malformed> {
         let [version, flags] = from.array()?;
-        if version != VERSION {
+        if !matches!(version, VERSION | WITH_WHOLE) {
             return Err(Malformed::Field("the version of a row", version.into()));
         }
         let has = |flag| flags & flag != 0;
@@ -266,6 +288,10 @@ impl Row {
         let leader = from.u64()?;
         let count = from.count(8, "the count of voters")?;
         let voters = (0..count).map(|_| from.u64()).collect::<Result<Vec<_>, _>>()?;
+        let whole = match version {
+            VERSION => None,
+            _ => Some((from.u64()?, from.raisable("a log index")?)),
+        };
         let said = from.text(SAID_BYTES_MAX, "what is said")?.to_owned();
         Ok(Self {
             shard,
@@ -278,6 +304,7 @@ impl Row {
             lacks: has(LACKS),
             has_less: has(HAS_LESS),
             is_damaged: has(IS_DAMAGED),
+            whole,
             has_lost: has(REFUSES) && !has(LEADS),
             refuses: has(REFUSES) && has(LEADS),
             vote_term,
@@ -318,23 +345,29 @@ impl Roll {
         let (empty, here): (Vec<&Row>, Vec<&Row>) = answer.into_iter().partition(|row| row.is_anew);
         let empty = empty.into_iter().map(|row| row.node).collect();
         let sure = || here.iter().filter(|row| !row.is_in_doubt && row.generation == generation);
-        // Damage alone is mended by others once they are there; of who has less one must lead that does not, and is not damaged.
-        let some_may_lead =
-            !sure().any(|row| row.has_less) || sure().any(|row| !row.has_less && !row.is_damaged);
+        // Of who has less one must lead that does not, and is not damaged.
+        let has_less =
+            sure().any(|row| row.has_less) && !sure().any(|row| !row.has_less && !row.is_damaged);
+        // Damage alone is mended by others once they are there. If not, a decision gives up what is behind it.
+        let is_elected = |row: &Row| {
+            let votes = sure().filter(|voter| voter.end() <= row.end());
+            !row.is_damaged && votes.count() >= majority
+        };
+        let stands_still =
+            sure().all(|row| row.usable().is_some()) && !sure().any(|row| is_elected(row));
         // One that takes nothing, and that too few beside it answer for, is not led: it may not know that yet.
         let leads = |row: &&&Row| row.leads && !(row.refuses && here.len() < majority);
         let leader = here.iter().filter(leads).max_by_key(|row| row.vote_term);
         let condition = match leader {
             Some(_) => Condition::Led,
             None if here.len() < majority => Condition::Unreached,
-            None if sure().count() >= majority && some_may_lead => Condition::Electing,
+            None if sure().count() >= majority && !has_less && !stands_still => Condition::Electing,
             None => Condition::Fenced,
         };
         let all = || rows.values();
-        // Nobody leads with a log that is damaged, as long as it is.
-        let is_all_damaged = here.iter().all(|row| row.is_damaged);
-        let led = here.iter().filter(|row| is_all_damaged || !row.is_damaged);
-        let best_tail = led.map(|row| (row.last_term, row.last)).max().unwrap_or((0, 0));
+        let usable = here.iter().filter_map(|row| row.usable()).max();
+        let longest = here.iter().map(|row| row.end()).max();
+        let best_tail = usable.or(longest).unwrap_or((0, 0));
         let durable = all().map(|row| row.durable).max().unwrap_or(0);
         let guaranteed = match condition {
             Condition::Fenced => durable.min(best_tail.1),
@@ -434,6 +467,22 @@ impl Roll {
         ends.filter(|(_, end)| *end > self.best_tail).collect()
     }
 
+    /// Whether a node has the log that is gone on with.
+    pub(super) fn is_best(&self, node: u64) -> bool {
+        // Where nobody says how much can be read of a log that is damaged, all of it counts.
+        let here = self.here();
+        let rows = || self.rows.iter().filter(|row| here.contains(&row.node));
+        let is_any_usable = rows().any(|row| row.usable().is_some());
+        let end = |row: &Row| if is_any_usable { row.usable() } else { Some(row.end()) };
+        let mut of_node = rows().filter(|row| row.node == node);
+        of_node.any(|row| end(row) >= Some(self.best_tail))
+    }
+
+    /// Whether what is gone on with ends before a log that is damaged: a person decides that, as it may be there.
+    pub(super) fn gives_up_damaged(&self) -> bool {
+        self.rows.iter().any(|row| row.is_damaged && self.unused().contains_key(&row.node))
+    }
+
     /// Whether a voter that does not answer may have what was guaranteed, as no log that can be gone on with has it: then a person decides.
     pub(super) fn may_be_away(&self) -> bool {
         let is_lacking =
@@ -473,6 +522,7 @@ mod tests {
             is_dirty: is_in_doubt,
             has_less: false,
             is_damaged: false,
+            whole: None,
             voters: vec![1, 2, 3],
         };
         Row::of((2, node, 11), Some(77), outline, Known::of(8, 6, 6), "it was cut off")
@@ -505,6 +555,10 @@ mod tests {
         for end in 0..bytes.len() {
             assert!(read(&bytes[..end]).is_err(), "{end} bytes");
         }
+        let lasts = Row { is_damaged: true, whole: Some((6, 19)), ..row(3, false, (7, 20)) };
+        let mut bytes = Vec::new();
+        lasts.encode(&mut bytes);
+        assert_eq!((bytes[0], read(&bytes)), (WITH_WHOLE, Ok(lasts)));
         let long = Row { said: "é".repeat(400), ..row(3, true, (7, 20)) };
         let mut bytes = Vec::new();
         long.encode(&mut bytes);
@@ -546,11 +600,24 @@ mod tests {
         let damaged = Row { is_damaged: true, ..row(3, false, (7, 21)) };
         assert_eq!(condition(&[less(1), less(2), damaged.clone()]), Condition::Fenced);
         assert_eq!(condition(&[sure(1), less(2), damaged.clone()]), Condition::Electing);
-        // Nothing that could be decided would help.
+        // Nobody votes for one that has less, and what is damaged may be mended still.
+        assert_eq!(condition(&[sure(1), damaged.clone()]), Condition::Electing);
+        let lasts = Row { whole: Some((7, 9)), ..damaged.clone() };
+        assert_eq!(condition(&[sure(1), lasts.clone()]), Condition::Fenced);
+        assert_eq!(condition(&[sure(1), sure(2), lasts.clone()]), Condition::Electing);
         let also_damaged = Row { is_damaged: true, ..sure(2) };
-        assert_eq!(condition(&[also_damaged, damaged.clone()]), Condition::Electing);
+        assert_eq!(condition(&[also_damaged.clone(), lasts.clone()]), Condition::Electing);
+        let also_lasts = Row { whole: Some((7, 12)), ..also_damaged };
+        let roll = Roll::of(2, [also_lasts, lasts.clone()]);
+        assert_eq!((roll.condition, roll.best_tail), (Condition::Fenced, (7, 12)));
+        assert_eq!((roll.is_best(2), roll.is_best(3)), (true, false));
+        // What is before the damage is gone on with where nobody has as much.
+        let roll = Roll::of(2, [row(1, true, (7, 5)), lasts]);
+        assert_eq!((roll.best_tail, roll.guaranteed, roll.durable), ((7, 9), 6, 6));
+        assert_eq!(roll.unused(), BTreeMap::from([(3, (7, 21))]));
         let roll = Roll::of(2, [doubts(1), doubts(2), damaged.clone()]);
         assert_eq!((roll.best_tail, roll.unused()), ((7, 10), BTreeMap::from([(3, (7, 21))])));
+        assert!(roll.gives_up_damaged(), "that is no clock's to decide");
         assert_eq!(Roll::of(2, [damaged]).best_tail, (7, 21));
         // One that is to be given all of it has nothing to go on with.
         let empty = Row { is_anew: true, ..row(3, true, (7, 30)) };

@@ -136,12 +136,13 @@ pub use self::record::NotAnEntry;
 pub(crate) use self::record::payload;
 #[cfg(fuzzing)]
 pub use self::record::record_again;
-pub use self::recovered::Recovered;
-pub(crate) use self::recovered::{cut_from, others_vote, others_vote_now, others_voted_last};
+pub use self::recovered::{Recovered, cut_from};
+pub(crate) use self::recovered::{others_vote, others_vote_now, others_voted_last};
 pub use self::runtime::draw_from;
 pub use self::slot::Identity;
 #[cfg(fuzzing)]
 pub use self::slot::slot_again;
+pub use self::standing::Basis;
 pub use self::state::Leadership;
 #[cfg(fuzzing)]
 pub use self::terms::terms_again;

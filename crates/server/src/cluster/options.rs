@@ -7,6 +7,7 @@ use plimsoll_log::{Ack, Crew};
 
 use super::carrier::{Carrier, Nobody};
 use super::place::Place;
+use super::standing::Basis;
 
 /// What a group is opened with.
 #[derive(Debug, Clone)]
@@ -50,9 +51,8 @@ pub struct Begin {
     pub may_be_lost: bool,
     /// Whether it [begins anew](Self::anew).
     pub is_anew: bool,
-    /// After a loss: the term and index, as the log counts, of the last entry of the log that it was decided to go on with; zeros for none.
-    /// While its own ends before that it does not campaign, and it votes for none that does.
-    pub least: (u64, u64),
+    /// On what the group goes on after a loss.
+    pub basis: Basis,
     /// Is told what this replica acknowledges, where that is before it is durable.
     pub testimony: Option<Arc<dyn Testimony>>,
 }
@@ -68,7 +68,7 @@ impl Begin {
             is_dirty: false,
             may_be_lost: false,
             is_anew: false,
-            least: (0, 0),
+            basis: Basis::default(),
             testimony: None,
         }
     }

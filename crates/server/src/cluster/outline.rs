@@ -34,6 +34,8 @@ pub struct Outline {
     pub has_less: bool,
     /// Whether its log is damaged, and not healed yet, or its disk has failed: it does not campaign either.
     pub is_damaged: bool,
+    /// Term and index of the entry before the first that is damaged, where nobody has given that for seconds.
+    pub whole: Option<(u64, u64)>,
     /// The nodes whose replicas vote, ascending.
     pub voters: Vec<u64>,
 }
@@ -64,6 +66,7 @@ impl<S: Apply> Group<S> {
             is_dirty: self.is_dirty(),
             has_less: !self.standing.may_lead(last),
             is_damaged: !self.storage.is_whole(),
+            whole: self.is_damaged().then(|| self.storage.whole()).flatten(),
             voters: self.voters(),
         }
     }

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use openraft::ServerState;
 use openraft::async_runtime::WatchReceiver;
 use openraft::raft::AppendEntriesRequest as Append;
+use openraft::raft::VoteRequest;
 
 use super::apply::Apply;
 use super::behind::{Behind, Lack};
@@ -21,7 +22,7 @@ use super::newcomer::Newcomer;
 use super::standing::Standing;
 use super::state::Engine;
 use super::storage::Storage;
-use super::types::{LogId, Vote};
+use super::types::{LogId, Types, Vote};
 
 /// Answers the other replicas of a group. It does not hold the group: after that has ended it refuses.
 pub struct Receiver<S: Apply> {
@@ -115,6 +116,7 @@ impl<S: Apply> Receiver<S> {
                 return Err(Refusal::DoesNotVote);
             }
             Request::Vote(request) => {
+                let request = self.as_it_counts(request);
                 let voted = engine.vote(request).await.map_err(|_why| Refusal::Engine)?;
                 debug_assert!(
                     !(voted.vote_granted && standing.is_dirty()),
@@ -123,6 +125,7 @@ impl<S: Apply> Receiver<S> {
                 Answer::Voted(voted)
             }
             Request::PreVote(request) => {
+                let request = self.as_it_counts(request);
                 Answer::Voted(engine.pre_vote(request).await.map_err(|_why| Refusal::Engine)?)
             }
             Request::ReEnter(_) => self.name_last().await?,
@@ -150,6 +153,13 @@ impl<S: Apply> Receiver<S> {
             }
             Request::Gone(_) | Request::Greet => unreachable!("a replica in doubt answers too"),
         })
+    }
+
+    /// A request for this replica's vote, as it is held against its log.
+    fn as_it_counts(&self, mut asked: VoteRequest<Types>) -> VoteRequest<Types> {
+        let own = self.storage.upgrade().and_then(|storage| storage.tail().last());
+        asked.last_log_id = self.standing.counts(asked.last_log_id, own);
+        asked
     }
 
     /// What is known here of the replica on a node, which has nothing.

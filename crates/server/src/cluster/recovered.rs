@@ -22,7 +22,7 @@ use super::network::Network;
 use super::newcomer::Newcomer;
 use super::options::{Begin, Options};
 use super::place::Place;
-use super::record::{self, from_log};
+use super::record::{self, from_log, to_log};
 use super::settings::settings;
 use super::standing::Standing;
 use super::state::{Engine, Progress, State};
@@ -31,8 +31,11 @@ use super::terms;
 use super::types::{Entry, LogId};
 use super::watch;
 
-/// Cuts the log in a directory off before this entry, the first that its disk has lost. Durable on return.
-pub(crate) fn cut_from(dir: &Arc<dyn Dir>, options: Options, damaged: u64) -> Result<()> {
+/// Cuts the log in a directory off before this entry, the first that its disk has lost, as the engine counts. Durable on return.
+///
+/// # Errors
+/// [`Error::Log`]; [`Error::Gap`] if it ends before that.
+pub fn cut_from(dir: &Arc<dyn Dir>, options: Options, damaged: u64) -> Result<()> {
     let Options { log, crew, .. } = options;
     let accepting = plimsoll_log::Options { accept_loss: true, ..log };
     let (log, _) = match crew {
@@ -267,6 +270,15 @@ impl Recovered {
         self.storage.holes.get().map_or(0, Holes::count)
     }
 
+    /// Of what it goes on without, the entry before the first of it, if that is no older than the snapshot; and the last of the log: terms and
+    /// indexes, as the log counts.
+    #[must_use]
+    pub fn whole_and_last(&self) -> Option<((u64, u64), (u64, u64))> {
+        let (whole, last) = self.storage.whole().zip(self.storage.tail().last())?;
+        let applied = self.start.as_ref().map_or(0, |start| to_log(start.index()));
+        (whole.1 >= applied).then(|| (whole, (last.leader_id.term, to_log(last.index))))
+    }
+
     /// As [`Group::lacks_room`].
     #[must_use]
     pub fn lacks_room(&self) -> Option<Error> {
@@ -330,7 +342,7 @@ impl Recovered {
 
     fn set<S: Apply>(self, settings: Config, begin: Begin, state: S) -> (Setting<S>, Rest) {
         let Self { node, start, storage, .. } = self;
-        let Begin { number, carrier, founds, is_dirty, may_be_lost, is_anew, least, testimony } =
+        let Begin { number, carrier, founds, is_dirty, may_be_lost, is_anew, basis, testimony } =
             begin;
         if let Some(testimony) = testimony {
             storage.testimony.set(testimony).expect("it is set once");
@@ -341,7 +353,7 @@ impl Recovered {
         let (sender, progress) = watch::channel(Progress::default());
         let gone = Arc::new(Gone::new(storage.identity.known().purged));
         let state = State::new(state, start, Arc::clone(&gone), sender);
-        let (standing, durability) = (Arc::new(Standing::new(is_dirty, least)), Arc::default());
+        let (standing, durability) = (Arc::new(Standing::new(is_dirty, basis)), Arc::default());
         let storage_then = Arc::downgrade(&storage);
         let (incarnations, behind) = (Arc::default(), Arc::new(Behind::new(is_anew)));
         let network = Network { carrier, incarnations, generation, storage: storage_then };

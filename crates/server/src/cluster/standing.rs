@@ -9,22 +9,34 @@
 //!
 //! After a loss it was decided with which log the group goes on: the best of those that were shown. One whose log ends before
 //! that neither campaigns nor votes for another that does, however long the best stays away: all that was guaranteed may be in that alone.
+//!
+//! Nor does one whose log goes on behind that, as one that is damaged may, keep it from being elected: what is behind was given up. As
+//! long as it has taken nothing since, it votes as one whose log ends there.
 
 use super::record::to_log;
 use super::types::{LogId, Vote};
 use super::watch;
 
+/// Where logs ended as it was decided after a loss on which of them the group goes on: the terms and indexes, as the log counts, of their
+/// last entries; zeros for none.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Basis {
+    /// Of that one. A replica whose log ends before it does not campaign, and votes for none whose log does.
+    pub least: (u64, u64),
+    /// Of this replica's own, if it was asked.
+    pub own: (u64, u64),
+}
+
 /// Whether a replica may have forgotten what it acknowledged, and who may lead it.
 #[derive(Debug)]
 pub(crate) struct Standing {
     is_dirty: watch::Sender<bool>,
-    /// Term and index, as the log counts, of what a leader must have.
-    least: (u64, u64),
+    basis: Basis,
 }
 
 impl Standing {
-    pub(crate) fn new(is_dirty: bool, least: (u64, u64)) -> Self {
-        Self { is_dirty: watch::Sender::new(is_dirty), least }
+    pub(crate) fn new(is_dirty: bool, basis: Basis) -> Self {
+        Self { is_dirty: watch::Sender::new(is_dirty), basis }
     }
 
     pub(crate) fn is_dirty(&self) -> bool {
@@ -41,8 +53,21 @@ impl Standing {
 
     /// Whether a replica may lead whose log ends with this entry.
     pub(crate) fn may_lead(&self, last: Option<LogId>) -> bool {
-        last.map_or((0, 0), |last| (last.leader_id.term, to_log(last.index))) >= self.least
+        end(last) >= self.basis.least
     }
+
+    /// Where the log of one that asks for this replica's vote counts as ending, whose own ends with this entry: as this one, if what that has
+    /// more was given up. What it has taken since has a newer term.
+    pub(crate) fn counts(&self, asks: Option<LogId>, own: Option<LogId>) -> Option<LogId> {
+        let Basis { least, own: ended } = self.basis;
+        let gives_up = ended > least && end(own) == ended && self.may_lead(asks);
+        if gives_up { asks.max(own) } else { asks }
+    }
+}
+
+/// Term and index of the last entry of a log, as that counts.
+fn end(last: Option<LogId>) -> (u64, u64) {
+    last.map_or((0, 0), |last| (last.leader_id.term, to_log(last.index)))
 }
 
 /// What a dirty replica must reach: pure.
@@ -103,7 +128,7 @@ mod tests {
 
     #[test]
     fn who_has_less_than_was_decided_on_does_not_lead_and_who_has_more_does() {
-        let standing = Standing::new(false, (3, 10));
+        let standing = Standing::new(false, Basis { least: (3, 10), own: (2, 4) });
         for (last, may) in [(None, false), (Some((3, 8)), false), (Some((2, 20)), false)]
             .into_iter()
             .chain([(Some((3, 9)), true), (Some((3, 30)), true), (Some((4, 2)), true)])
@@ -112,7 +137,28 @@ mod tests {
             let last = last.map(|(term, index)| log_id(term, index));
             assert_eq!(standing.may_lead(last), may, "{last:?}");
         }
-        assert!(Standing::new(false, (0, 0)).may_lead(None));
+        assert!(Standing::new(false, Basis::default()).may_lead(None));
+    }
+
+    #[test]
+    fn what_was_given_up_holds_nobodys_election_up_until_something_is_taken() {
+        let standing = Standing::new(false, Basis { least: (3, 10), own: (4, 12) });
+        // The engine counts from 0.
+        let (best, own) = (Some(log_id(3, 9)), Some(log_id(4, 11)));
+        assert_eq!(standing.counts(best, own), own);
+        assert_eq!(standing.counts(Some(log_id(4, 12)), own), Some(log_id(4, 12)), "it has more");
+        for less in [None, Some(log_id(3, 8)), Some(log_id(2, 40))] {
+            assert_eq!(standing.counts(less, own), less, "it may not lead");
+        }
+        for now in [Some(log_id(5, 10)), Some(log_id(4, 12)), Some(log_id(3, 9)), None] {
+            assert_eq!(standing.counts(best, now), best, "it has taken something, or lost it");
+        }
+        // Who was not asked gives nothing up, nor does one that has no more.
+        for own in [(0, 0), (3, 10), (2, 30)] {
+            let standing = Standing::new(false, Basis { least: (3, 10), own });
+            let last = Some(log_id(own.0, own.1.max(1) - 1));
+            assert_eq!(standing.counts(best, last), best);
+        }
     }
 }
 
@@ -124,7 +170,8 @@ mod decided {
     use plimsoll_sync::Crash;
     use tokio::time::{sleep, timeout};
 
-    use crate::cluster::trio::{Net, PATIENCE, start_decided, tell, three};
+    use super::Basis;
+    use crate::cluster::trio::{Net, PATIENCE, damage, start_decided, tell, three};
 
     /// After ten seconds those with less could elect one of themselves, the best log's broker being away still: what had been
     /// called durable was cut off so, as it seems (a test on a busy machine).
@@ -143,7 +190,7 @@ mod decided {
             let [one, ..] = nodes;
             let one = one.close(1, &net).await;
             net.heard().clear();
-            let decided = (1, (term, index));
+            let decided = (1, Basis { least: (term, index), own: (0, 0) });
             let mut nodes = less.into_iter().zip([2, 3]);
             let [second, third] = [(); 2].map(|()| {
                 let (disk, node) = nodes.next().unwrap();
@@ -167,6 +214,42 @@ mod decided {
                 }
             };
             timeout(PATIENCE, may).await.expect("it has all of it");
+        });
+        net.heard().clear();
+    }
+
+    /// One of two disks lost the end of a log, the other an entry within it, and the third was away: it was decided to go on with the first,
+    /// for which the second did not vote, as its own log was longer, nor was it elected itself (a test on a busy machine).
+    #[test]
+    fn a_damaged_log_that_is_longer_does_not_hold_up_what_was_decided() {
+        let net = Net::default();
+        tell(async {
+            let (nodes, _) = three(&net).await;
+            let leader = &nodes[0].group;
+            let leadership = leader.wait_to_lead().await.unwrap();
+            let shorter = Arc::new(nodes[0].dir.crash(Crash::Process, 0));
+            let shown = leader.outline().last;
+            let mut last = 0;
+            for payload in ["lost", "behind it"] {
+                last = leader.propose(leadership, payload.into()).await.unwrap().index;
+            }
+            nodes[1].reaches(last).await;
+            let [_, two, _] = nodes;
+            let own = two.group.outline().last;
+            let longer = two.close(2, &net).await;
+            damage(&longer, last - 1, 30, &[0xa5; 4]);
+            net.heard().clear();
+            let decided = |own| (1, Basis { least: shown, own });
+            let one = start_decided(shorter, 1, &net, decided(shown));
+            let two = start_decided(longer, 2, &net, decided(own));
+            let leadership = timeout(PATIENCE, one.group.wait_to_lead()).await;
+            let leadership = leadership.expect("it is elected").unwrap();
+            let last = one.group.propose(leadership, "again".into()).await.unwrap().index;
+            for one in [&one, &two] {
+                one.reaches(last).await;
+                assert_eq!(one.read(last).unwrap().as_deref(), Some(&b"again"[..]));
+            }
+            assert!(!two.group.outline().is_damaged, "what was is not in its log any more");
         });
         net.heard().clear();
     }

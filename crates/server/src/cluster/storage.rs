@@ -257,6 +257,12 @@ impl Storage {
         self.holes.get().is_some_and(Holes::hid_members)
     }
 
+    /// Term and index, as the log counts, of the entry before the first that is known to be damaged, if there are both.
+    pub(crate) fn whole(&self) -> Option<(u64, u64)> {
+        let before = self.look_up(self.wounds.first()?.checked_sub(1)?).ok()??.log_id;
+        Some((before.leader_id.term, to_log(before.index)))
+    }
+
     /// As [`Self::read`] of all of a range, with blank entries in the place of those that could not be read when it was opened.
     pub(crate) fn read_with_blanks(&self, range: Range<u64>) -> Result<Vec<Entry>> {
         let range = self.tail().clip(&range);

@@ -17,7 +17,7 @@ use super::error::Result;
 use super::message::{Answer, Refusal, Request};
 use super::record::to_log;
 use super::{
-    Answered, Begin, Carrier, Group, Options, Place, Receiver, Recovered, Stop, Unreached,
+    Answered, Basis, Begin, Carrier, Group, Options, Place, Receiver, Recovered, Stop, Unreached,
 };
 
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
@@ -65,12 +65,7 @@ impl Carrier for Net {
 }
 
 /// After a loss: in this generation, of which it was decided what its leader must have.
-pub(crate) fn start_decided(
-    disk: Arc<SimDir>,
-    node: u64,
-    net: &Net,
-    decided: (u64, (u64, u64)),
-) -> One {
+pub(crate) fn start_decided(disk: Arc<SimDir>, node: u64, net: &Net, decided: (u64, Basis)) -> One {
     let one = start_after(disk, node, net, None, None, decided);
     net.heard().insert(node, one.group.receiver());
     one
@@ -102,17 +97,17 @@ pub(crate) fn start_needing(
     start: Option<Place>,
     covered: Option<u64>,
 ) -> One {
-    start_after(disk, node, net, start, covered, (0, (0, 0)))
+    start_after(disk, node, net, start, covered, (0, Basis::default()))
 }
 
-/// The same, in this generation at least, of which it was decided what its leader must have.
+/// The same, in this generation at least, on this basis.
 fn start_after(
     disk: Arc<SimDir>,
     node: u64,
     net: &Net,
     start: Option<Place>,
     covered: Option<u64>,
-    (generation, least): (u64, (u64, u64)),
+    (generation, basis): (u64, Basis),
 ) -> One {
     let dir: Arc<dyn Dir> = Arc::clone(&disk) as _;
     let log =
@@ -120,7 +115,7 @@ fn start_after(
     let (promise, must_sync) = (Ack::Buffered, |_: &[u8]| false);
     let options = Options { node, promise, must_sync, start, log, crew: None };
     let carrier = Arc::new(Net(Arc::clone(&net.0), node, Arc::clone(&net.2)));
-    let begin = Begin { carrier, founds: node == 1, least, ..Begin::alone() };
+    let begin = Begin { carrier, founds: node == 1, basis, ..Begin::alone() };
     let recovered = Recovered::open(&dir, options).unwrap();
     recovered.let_go_of_damage(covered).unwrap();
     recovered.bear_damage(|| Ok(true)).unwrap();

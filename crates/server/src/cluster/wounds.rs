@@ -55,6 +55,11 @@ impl Wounds {
         !self.found.borrow().open.is_empty()
     }
 
+    /// The first entry that is known not to be readable.
+    pub(crate) fn first(&self) -> Option<u64> {
+        self.found.borrow().open.first().copied()
+    }
+
     /// Says whether something that was noted lasts.
     pub(crate) fn set_lasting(&self, are_lasting: bool) {
         self.are_lasting.store(are_lasting, Ordering::Relaxed);

@@ -512,7 +512,7 @@ impl Life {
     }
 
     /// What those that are up say of themselves, and of their logs.
-    fn said(&self) -> Vec<(Outline, (u64, u64))> {
+    pub(super) fn said(&self) -> Vec<(Outline, (u64, u64))> {
         let up = self.world.up().into_iter().map(|id| self.world.group(id));
         up.map(|group| (group.outline(), group.healed())).collect()
     }

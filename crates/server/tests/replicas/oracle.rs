@@ -193,6 +193,11 @@ impl Oracle {
         *known.counts.entry("records acknowledged that may be lost").or_default() += gone;
     }
 
+    /// How many entries are guaranteed now: the next is not.
+    pub(crate) fn guaranteed_now(&self) -> u64 {
+        lock(&self.0).durable.map_or(0, |durable| durable + 1)
+    }
+
     /// How many entries were guaranteed when a generation began.
     pub(crate) fn guaranteed(&self, generation: u64) -> u64 {
         lock(&self.0).guaranteed.get(&generation).copied().unwrap_or(0)

@@ -83,7 +83,7 @@ impl Life {
 
 impl World {
     /// Whether it had the record in a file.
-    fn rots(&mut self, id: u64, index: u64) -> bool {
+    pub(super) fn rots(&mut self, id: u64, index: u64) -> bool {
         let drawn: u64 = self.drawn.random();
         let node = self.nodes.get_mut(&id).unwrap();
         let dir = Arc::clone(&node.disk) as Arc<dyn Dir>;

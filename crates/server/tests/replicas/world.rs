@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use plimsoll_log::{Ack, Clock, Policy};
 use plimsoll_server::cluster::{
-    Apply, Begin, Group, Options, Recovered, Stop, Testimony, draw_from,
+    Apply, Basis, Begin, Group, Options, Recovered, Stop, Testimony, cut_from, draw_from,
 };
 use plimsoll_server::shard::Entry;
 use plimsoll_simdisk::{DiskOptions, SimDir};
@@ -105,8 +105,12 @@ pub(crate) struct Node {
     pub(crate) incarnation: u64,
     /// In which it begins, at least.
     pub(crate) generation: u64,
-    /// What whoever leads in that must have, as was decided.
-    pub(crate) least: (u64, u64),
+    /// On what it goes on there, as was decided.
+    pub(crate) basis: Basis,
+    /// Its log is cut off before what is damaged, as was decided.
+    pub(crate) cuts: bool,
+    /// Of what its log has lost, as its start found, the last entry before.
+    pub(crate) whole: Option<(u64, u64)>,
     pub(crate) group: Option<Arc<Group<Remembers>>>,
     pub(crate) applied: Applied,
     pub(crate) machines: Arc<Mutex<Machines>>,
@@ -202,7 +206,9 @@ impl World {
             clock: Clock::manual(self.seed ^ id),
             incarnation: 0,
             generation: 0,
-            least: (0, 0),
+            basis: Basis::default(),
+            cuts: false,
+            whole: None,
             group: None,
             applied: Arc::default(),
             machines: Arc::default(),
@@ -228,7 +234,7 @@ impl World {
         node.incarnation += 1;
         let kept = lock(&node.kept).clone();
         let start = kept.as_ref().map(|kept| kept.place.clone());
-        let options = Options {
+        let mut options = Options {
             node: id,
             promise,
             must_sync,
@@ -246,8 +252,21 @@ impl World {
             },
             crew: None,
         };
-        let recovered = self.recovered(id, &options);
+        let mut recovered = self.recovered(id, &options);
         let node = self.nodes.get_mut(&id).unwrap();
+        let is_as_decided = recovered.whole_and_last() == Some((node.basis.least, node.basis.own));
+        if std::mem::take(&mut node.cuts) && is_as_decided {
+            drop(recovered);
+            let (_, first) = node.basis.least;
+            cut_from(&(Arc::clone(&node.disk) as Arc<dyn Dir>), options.clone(), first).unwrap();
+            node.memory.cuts(first).unwrap();
+            node.synced = node.synced.min(first);
+            net.oracle.count("a log that was cut off before what is damaged, as was decided");
+            options.log.durable = options.log.durable.min(first);
+            recovered = self.recovered(id, &options);
+        }
+        let node = self.nodes.get_mut(&id).unwrap();
+        node.whole = recovered.whole_and_last().map(|(whole, _)| whole);
         recovered.rise(node.generation).unwrap();
         node.generation = recovered.generation();
         let records = recovered.recovery().last_index;
@@ -269,7 +288,7 @@ impl World {
             founds,
             is_dirty,
             may_be_lost: false,
-            least: node.least,
+            basis: node.basis,
             testimony: (promise != Ack::Durable).then_some(testimony),
         };
         let covered = kept.as_ref().map(|kept| kept.place.index());

@@ -62,7 +62,7 @@ pub(super) fn run(http: &str, digests: &[String], dry_run: bool, json: bool) -> 
         }
         for (node, (term, last)) in unused {
             output::news(&format!(
-                "not used: node {node}, which has no vote or is damaged, has entries up to {last} of term {term}"
+                "  not used: what node {node}, which has no vote or is damaged, has behind that, up to entry {last} of term {term}"
             ));
         }
     }

@@ -61,6 +61,14 @@ impl Roll {
         self.rows.iter().any(|row| row.refuses && self.leader == Some(row.node))
     }
 
+    /// Whether as many are sure as could elect one, and none of them has less than was decided on.
+    fn is_held_up(&self) -> bool {
+        let is_sure =
+            |row: &&Row| !row.is_in_doubt && !row.has_less && row.generation == self.generation;
+        let sure = self.rows.iter().filter(is_sure).filter(|row| self.voters.contains(&row.node));
+        sure.count() > self.voters.len() / 2
+    }
+
     /// Whether nobody who answers knows who votes: the cluster was never founded, or the shard began anew everywhere.
     fn is_unknown(&self) -> bool {
         self.voters.is_empty()
@@ -262,6 +270,9 @@ fn one(roll: &Roll, says: bool) -> String {
         (Some(leader), _) => format!("led by node {leader}"),
         (None, "fenced") if roll.rows.iter().any(|row| row.has_less) => {
             "FENCED: nobody leads it, and who answers has less than it was decided to go on with, or may have forgotten".to_owned()
+        }
+        (None, "fenced") if roll.is_held_up() => {
+            "FENCED: nobody leads it: the longest log is damaged, nobody who answers has what is, and no majority votes for another".to_owned()
         }
         (None, "fenced") => "FENCED: nobody leads it, and too many may have forgotten".to_owned(),
         (None, "unreached") if roll.is_unknown() => {
