@@ -11,7 +11,7 @@ use super::joining::until_these_vote;
 use super::serving::{Broker, plimsoll, text};
 
 /// How long the others may take to go on, on a machine that does other things too.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Three brokers' directories and addresses.
 pub(crate) struct Cluster {

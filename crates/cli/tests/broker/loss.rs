@@ -415,6 +415,51 @@ fn what_lies_before_the_damage_of_the_longest_log_is_gone_on_with() {
     goes_on_with_what_lies_before_the_damage("--partitions 1");
 }
 
+/// It has them in a snapshot, which nothing is cut off of: what it was sent in their place it took for what it had, and served the others.
+#[test]
+#[expect(clippy::disallowed_methods, reason = "what is durable is noted every second")]
+fn what_two_disks_have_lost_and_the_third_has_in_its_snapshot_goes_there_too() {
+    let cluster = Cluster::found().with(&["--keep-leaders"]);
+    let mut brokers = begun(&cluster);
+    let topic = "topic create paid --config flush.messages=1 --if-not-exists";
+    in_time("a topic that waits for disks", || run(&brokers[0], topic, ""));
+    in_time("a record", || run(&brokers[0], "produce paid", &format!("{MARK}\n")));
+    in_time("it is there", || {
+        let now = status_of(&brokers[0], &[DURABLE])?.remove(0);
+        let rows = now["rows"].as_array().unwrap();
+        let is_even = rows.iter().all(|row| row["committed"] == rows[0]["last"]);
+        if is_even && rows.len() == 3 { Ok(()) } else { Err(now.to_string()) }
+    });
+    thread::sleep(Duration::from_secs(3));
+    assert_eq!(brokers.pop().and_then(Broker::stop), Some(0));
+    drop(brokers);
+    [1, 2].into_iter().for_each(|node| damage(&cluster, node, 0));
+    let (first, second) = (cluster.start(1), cluster.start(2));
+    in_time("it goes on", || {
+        let now = status_of(&first, &[DURABLE])?.remove(0);
+        let (code, said) = recover(&first, &[now["digest"].as_str().unwrap()], &[]);
+        if code == Some(0) { Ok(()) } else { Err(said) }
+    });
+    in_time("records again", || run(&second, "produce paid", "again\n"));
+    let third = cluster.start(3);
+    in_time("it has what the others have", || {
+        let now = status_of(&third, &[DURABLE])?.remove(0);
+        let rows = now["rows"].as_array().unwrap();
+        let is_even = rows.iter().all(|row| row["last"] == rows[0]["last"]);
+        let is_sure = rows.iter().all(|row| row["is_in_doubt"] == false);
+        if is_even && is_sure && rows.len() == 3 { Ok(()) } else { Err(now.to_string()) }
+    });
+    // It leads, with what it has itself.
+    drop(first);
+    let move_it = |to: &Broker| {
+        let moved = ["cluster", "move", "--shard", "3", "--to", "3", "--http", &to.http];
+        let moved = plimsoll(&moved).output().unwrap();
+        if moved.status.success() { Ok(()) } else { Err(text(&moved.stderr)) }
+    };
+    in_time("it leads", || move_it(&second));
+    has_only_what_came_again(&[&third]);
+}
+
 /// It is decided that all shards of records go on with the logs of these.
 fn goes_on(brokers: &[&Broker]) {
     let all = [SHARDS[0], DURABLE, SHARDS[1], SHARDS[2]];

@@ -11,6 +11,8 @@
 //! Only where others vote in the shard, by what can be read of it, or in the control shard where it says nothing (of that one: in the groups'), and where the node still
 //! knows its vote. Otherwise it does not start, and nothing is set aside: there is nobody who could give it.
 //!
+//! So does one that has more in its snapshot or its chapters than it was decided to go on with after a loss (`decided.rs`).
+//!
 //! What another gave says nothing of what this one had: until it has caught up with a leader it does not count where a shard goes on
 //! after a loss (`damaged-N/anew`, `recovery.rs`).
 
@@ -18,12 +20,13 @@ use std::sync::Arc;
 
 use plimsoll_sync::Dir;
 
+use super::decided::Decided;
 use super::error::{Failed, found, sentence};
 use super::kept;
 use super::layout::{self, CONTROL, GROUPS};
 use super::seeded::{Stage, remove_log};
 use super::snapshot::Snapshot;
-use crate::cluster::{self, Identity};
+use crate::cluster::{self, Identity, Place};
 
 /// What `open` makes of a shard; it is told whether that begins anew. `forgets` is told before the log is another: what memory has
 /// of it is to go.
@@ -75,6 +78,28 @@ fn newest_voters(
     let snapshot = Snapshot::look(&**root, number).ok().flatten();
     let by_snapshot = snapshot.map(|snapshot| snapshot.place.others_since(node));
     Ok(by_log.max(by_snapshot))
+}
+
+/// What a snapshot has, or chapters, is not cut off: so where it was decided, since this replica was of the group, to go on with a log that ends before
+/// that, or it is not known any more what was, another gives it all.
+pub(super) fn check_decided(
+    root: &Arc<dyn Dir>,
+    number: u32,
+    start: Option<&Place>,
+    settled: u64,
+) -> Result<(), Failed> {
+    let Some(decided) = Decided::read(&**root, number)? else { return Ok(()) };
+    let log = root.open_dir(&layout::shard(number)).map_err(Failed::Directory)?;
+    let Ok(Some(Identity { generation, .. })) = Identity::look(&*log) else { return Ok(()) };
+    let has = start.map_or((0, 0), Place::end);
+    let has_more = has > decided.least || settled > decided.least.1;
+    let missed_one = decided.generation > generation + 1 && (has, settled) != ((0, 0), 0);
+    // Of a group that was restored, or by a decision of before, nothing is said of that.
+    let is_known = decided.least != (0, 0);
+    if decided.generation > generation && is_known && (has_more || missed_one) {
+        return Err(Failed::Ahead { number, has: has.1.max(settled), least: decided.least.1 });
+    }
+    Ok(())
 }
 
 /// Keeps what a shard has. From here on it begins anew: durable on return.

@@ -26,7 +26,7 @@ use plimsoll_sync::Dir;
 use super::anew;
 use super::decided::Decided;
 use super::error::Failed;
-use super::kept::keep;
+use super::kept::{keep, keep_beside};
 use super::known::{Known, forget_lost};
 use super::layout::{self, SHARED};
 use super::seeded::Stage;
@@ -215,24 +215,33 @@ fn open(
     Ok(recovered)
 }
 
-/// Where a log is cut off, if it was decided to go on with what it has before what is damaged, and nothing was added to it since. What is in
-/// chapters, the first `settled` entries, stays.
-pub(super) fn given_up(
-    root: &dyn Dir,
+/// The same, where it may have been decided to go on with what the log has before what is damaged: it is cut off there, if it is as it was then,
+/// and in doubt of nothing. Whether that is so.
+pub(super) fn recover_as_decided(
+    root: &Arc<dyn Dir>,
     number: u32,
-    recovered: &Recovered,
+    options: &cluster::Options,
     settled: u64,
-) -> Result<Option<Decided>, Failed> {
-    let decided = Decided::read(root, number)?.filter(|decided| decided.lifts && decided.cuts);
-    let is_as_shown = |decided: &Decided| {
-        recovered.whole_and_last() == Some((decided.least, decided.ended))
-            && decided.least.1 >= settled
+    covered: Option<u64>,
+) -> Result<(Recovered, Option<Lost>, bool), Failed> {
+    let found = recover(root, number, options, settled, covered)?;
+    let decided = Decided::read(&**root, number)?.filter(|decided| decided.lifts && decided.cuts);
+    let Some(decided) = decided else { return Ok((found.0, found.1, false)) };
+    let is_as_shown = found.0.whole_and_last() == Some((decided.least, decided.ended));
+    let (recovered, lost) = if is_as_shown && decided.least.1 >= settled {
+        drop(found);
+        cut(root, number, options, decided)?;
+        recover(root, number, options, settled, covered)?
+    } else {
+        found
     };
-    Ok(decided.filter(is_as_shown))
+    // A start that ended before this one may have cut it off, or the log took what is damaged for a write that was not finished.
+    let is_given_up = recovered.recovery().last_index == decided.least.1;
+    Ok((recovered, lost.filter(|_| !is_given_up), is_given_up))
 }
 
-/// Cuts a log off there. It goes on as one that ends so: that it had more is not missed. Durable on return; nobody has it open.
-pub(super) fn cut_as_decided(
+/// Cuts a log off as was decided. It goes on as one that ends so: that it had more is not missed. Durable on return; nobody has it open.
+fn cut(
     root: &Arc<dyn Dir>,
     number: u32,
     options: &cluster::Options,
@@ -242,8 +251,7 @@ pub(super) fn cut_as_decided(
     let (_, first) = decided.least;
     tracing::warn!(shard = number, entry = first + 1, "its log is cut off there, as was decided");
     let log = root.open_dir(&layout::shard(number)).map_err(Failed::Directory)?;
-    let is_kept = Stage::read(&**root, number)?.is_some();
-    keep(&**root, &*log, number, is_kept).map_err(Failed::Directory)?;
+    keep_beside(&**root, number).map_err(Failed::Directory)?;
     let forgets = forget_lost(&**root, number, (decided.guaranteed, first));
     forgets.map_err(Failed::Directory)?;
     let mut options = options.clone();
@@ -319,13 +327,15 @@ mod tests {
         (root, end)
     }
 
-    fn recovered(root: &Arc<SimDir>) -> Result<(Recovered, Option<Lost>), Failed> {
+    fn options() -> cluster::Options {
         let log =
             plimsoll_log::Options { segment_bytes: 5 << 20, threads: false, ..Default::default() };
         let (promise, must_sync) = (Ack::Durable, |_: &[u8]| true);
-        let options =
-            cluster::Options { node: 1, promise, must_sync, start: None, log, crew: None };
-        recover(&(Arc::clone(root) as Arc<dyn Dir>), 0, &options, 0, None)
+        cluster::Options { node: 1, promise, must_sync, start: None, log, crew: None }
+    }
+
+    fn recovered(root: &Arc<SimDir>) -> Result<(Recovered, Option<Lost>), Failed> {
+        recover(&(Arc::clone(root) as Arc<dyn Dir>), 0, &options(), 0, None)
     }
 
     /// Its last entry is cut off, it goes on without so many others, and knows who votes.
@@ -375,6 +385,41 @@ mod tests {
         is_cut_off_at_its_last(&again, last, 1);
         // Nor by one that does not know that it is done.
         is_cut_off_at_its_last(&again, last, 1);
+    }
+
+    /// A start that ended behind the cut was followed by one that took what is not there any more for lost (a review).
+    #[test]
+    fn what_is_cut_off_as_was_decided_is_missed_by_no_start() {
+        let (root, last) = founder(20, |_, last| vec![last - 1], true);
+        let dir: Arc<dyn Dir> = Arc::clone(&root) as _;
+        // The engine counts from 0: two go, of which the first is damaged.
+        let (least, ended) = ((1, last - 1), (1, last + 1));
+        let decided = Decided {
+            number: 0,
+            generation: 1,
+            digest: 1,
+            guaranteed: last - 1,
+            at_ms: 1,
+            lifts: true,
+            lost_durable: true,
+            least,
+            ended: (1, last),
+            cuts: true,
+        };
+        let found = || {
+            let (recovered, lost, is_given_up) =
+                recover_as_decided(&dir, 0, &options(), 0, None).unwrap();
+            (recovered.recovery().last_index, recovered.missed(), lost, is_given_up)
+        };
+        decided.write(&*dir).unwrap();
+        assert_eq!(found(), (last + 1, 1, None, false), "something was added since");
+        Decided { ended, ..decided }.write(&*dir).unwrap();
+        assert_eq!(found(), (last - 1, 0, None, true));
+        assert_eq!(found(), (last - 1, 0, None, true), "nobody said yet that it is done");
+        Decided { ended, lifts: false, ..decided }.write(&*dir).unwrap();
+        assert_eq!(found(), (last - 1, 0, None, false));
+        let kept = dir.open_dir(&layout::damaged(0)).unwrap().list().unwrap();
+        assert!(kept.iter().any(|name| name.ends_with(".seg")), "{kept:?}");
     }
 
     /// The decision lifted the doubt, and the start after it met the same loss again, and doubted anew: the shard did not go on (an attacker).

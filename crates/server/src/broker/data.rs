@@ -13,7 +13,7 @@ use tokio::task::spawn_blocking;
 use super::anew;
 use super::compactor::Compactor;
 use super::company::Company;
-use super::damaged::{Lost, cut_as_decided, given_up, recover};
+use super::damaged::{Lost, recover_as_decided};
 use super::decided::Decided;
 use super::ends;
 use super::error::Failed;
@@ -151,15 +151,11 @@ impl Found {
         let covered = start.as_ref().and_then(|start| covered(start, needs_from(&state)));
         let options = cluster::Options { node, promise, must_sync, start, log, crew };
         let end = shelf.settled().end;
-        let recovers = || recover(root, number, &options, end, covered);
-        let (mut recovered, mut lost) = recovers()?;
-        let given_up = given_up(&**root, number, &recovered, end)?;
-        let is_given_up = given_up.is_some();
-        if let Some(given_up) = given_up {
-            drop(recovered);
-            cut_as_decided(root, number, &options, given_up)?;
-            (recovered, lost) = recovers()?;
+        if !is_anew {
+            anew::check_decided(root, number, options.start.as_ref(), end)?;
         }
+        let (recovered, lost, is_given_up) =
+            recover_as_decided(root, number, &options, end, covered)?;
         let lost = if is_anew { Some(Lost::All) } else { lost };
         let last = recovered.recovery().last_index;
         if last < end {

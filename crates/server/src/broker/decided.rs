@@ -20,7 +20,7 @@
 //! 96 checksum  u64  XXH3-64 of all before it
 //! ```
 //!
-//! Little-endian. Version 2 had no term of `ended`, and is written where there is none: in messages. Version 1 had neither `least` nor
+//! Little-endian. Version 2 had no term of `ended`, and is written where nothing is given up, and in messages. Version 1 had neither `least` nor
 //! `ended`. The file is durable before the node is closed to be opened again, which raises the generation of the replica,
 //! then ends its doubt, and then takes `lifts` back: each is durable before the next, and a start that is interrupted does it
 //! again. It stays: whoever leads writes of it what it has agreed on first, the loss fence.
@@ -104,7 +104,8 @@ impl Decided {
 
     pub(super) fn encode(self) -> Vec<u8> {
         let (term, index) = self.ended;
-        let version = if term > 0 { VERSION } else { 2 };
+        let gives_up = self.ended > self.least;
+        let version = if gives_up { VERSION } else { 2 };
         let mut to = Vec::with_capacity(BYTES);
         to.extend_from_slice(&MAGIC);
         to.extend_from_slice(&version.to_le_bytes());
@@ -121,7 +122,7 @@ impl Decided {
         to.extend_from_slice(&self.least.0.to_le_bytes());
         to.extend_from_slice(&self.least.1.to_le_bytes());
         to.extend_from_slice(&index.to_le_bytes());
-        to.extend((term > 0).then(|| term.to_le_bytes()).into_iter().flatten());
+        to.extend(gives_up.then(|| term.to_le_bytes()).into_iter().flatten());
         let checksum = XxHash3_64::oneshot(&to);
         to.extend_from_slice(&checksum.to_le_bytes());
         to

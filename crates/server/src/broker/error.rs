@@ -189,6 +189,18 @@ pub enum Failed {
         /// The last that a chapter holds.
         end: u64,
     },
+    /// It was decided after a loss to go on with less than this broker has in its snapshot or its chapters.
+    #[error(
+        "it was decided to go on with the entries of shard {number} up to {least}, and what this broker has of it is made of those up to {has}"
+    )]
+    Ahead {
+        /// Which.
+        number: u32,
+        /// The last entry that is in what it has.
+        has: u64,
+        /// The last that is gone on with.
+        least: u64,
+    },
     /// What the log goes on from is not there.
     #[error(
         "the log of shard {number} begins at entry {first}, and state-{number}, which has what came before it, is not there: \
@@ -240,6 +252,7 @@ impl Failed {
             }
             Self::Damaged(_)
             | Self::Behind { .. }
+            | Self::Ahead { .. }
             | Self::NoSnapshot { .. }
             | Self::Forgotten { .. }
             | Self::Outdated { .. } => true,

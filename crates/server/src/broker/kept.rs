@@ -37,33 +37,43 @@ pub(super) fn stays(root: &dyn Dir, number: u32) -> Result<(), Failed> {
     kept.create(DECIDED, SyncMethod::ORDINARY.access()).map(drop).map_err(Failed::Directory)
 }
 
-/// Copies all that files have of a shard beside its chapters: nothing of it can be used. What was kept before stays as it is, and a file
-/// with the name of one of these gets a number behind it. Durable on return.
+/// Copies all that files have of a shard beside its chapters: nothing of it can be used. Durable on return.
 pub(super) fn keep_all(root: &dyn Dir, number: u32) -> plimsoll_sync::Result<()> {
-    let log = root.open_dir(&layout::shard(number))?;
+    keep_beside(root, number)?;
     let kept = root.create_dir(&layout::damaged(number))?;
     let there = kept.list()?;
-    let free = |name: &str| {
-        let numbered = (2..).map(|nth| format!("{name}.{nth}"));
-        let mut names = std::iter::once(name.to_owned()).chain(numbered);
-        names.find(|name| !there.contains(name)).expect("there is no end of numbers")
-    };
-    let keep = |from: &dyn Dir, name: &str| {
-        // An attempt before this one may have copied it.
-        let is_it = |there: &&String| there.starts_with(name) && is_same(from, name, &*kept, there);
-        match there.iter().find(is_it) {
-            Some(_) => Ok(()),
-            None => copy(from, name, &*kept, &free(name)),
-        }
-    };
-    for name in log.list()?.into_iter().filter(|name| !name.ends_with(ASIDE)) {
-        keep(&*log, &name)?;
-    }
-    keep(root, &layout::state(number))?;
+    keep_one(root, &layout::state(number), &*kept, &there)?;
     if !there.iter().any(|name| name == ANEW_MARK) {
         kept.create(ANEW_MARK, SyncMethod::ORDINARY.access())?;
     }
     Ok(())
+}
+
+/// Copies the files of a log. What was kept before stays as it is, and a file with the name of one of these gets a number behind it. Durable on
+/// return.
+pub(super) fn keep_beside(root: &dyn Dir, number: u32) -> plimsoll_sync::Result<()> {
+    let log = root.open_dir(&layout::shard(number))?;
+    let kept = root.create_dir(&layout::damaged(number))?;
+    let there = kept.list()?;
+    let names = log.list()?.into_iter().filter(|name| !name.ends_with(ASIDE));
+    names.into_iter().try_for_each(|name| keep_one(&*log, &name, &*kept, &there))
+}
+
+fn keep_one(
+    from: &dyn Dir,
+    name: &str,
+    kept: &dyn Dir,
+    there: &[String],
+) -> plimsoll_sync::Result<()> {
+    let numbered = (2..).map(|nth| format!("{name}.{nth}"));
+    let mut names = std::iter::once(name.to_owned()).chain(numbered);
+    let free = names.find(|name| !there.contains(name)).expect("there is no end of numbers");
+    // An attempt before this one may have copied it.
+    let is_it = |there: &&String| there.starts_with(name) && is_same(from, name, kept, there);
+    match there.iter().find(is_it) {
+        Some(_) => Ok(()),
+        None => copy(from, name, kept, &free),
+    }
 }
 
 /// Whether a shard is marked as one that began anew, and has not caught up with a leader since: a copy of what another has says

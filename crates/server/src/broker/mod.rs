@@ -34,7 +34,7 @@
 //! | `lead.rs`, `unmet.rs` | what a node says of what it leads, drawn; topics that it refuses for want of replicas in sync |
 //! | `needed.rs` | why a shard would not go on at once without a node: pure |
 //! | `operators.rs`, `operators_door.rs` | what nodes ask each other for an operator's sake, drawn; who answers it |
-//! | `recovery.rs`, `roll.rs`, `decided.rs`, `known.rs` | a shard goes on after a loss; what each node says of it, drawn; what was decided, and what was known before, as files |
+//! | `recovery.rs`, `row.rs`, `roll.rs`, `decided.rs`, `known.rs` | a shard goes on after a loss; what a node says of it, and what follows from what all say, drawn; what was decided, and what was known before, as files |
 //! | `registrar.rs` | which nodes the cluster has: who comes, and who goes |
 //! | `leader.rs` | has a shard of records agree on batches and acts, while it leads |
 //! | `throttle.rs`, `lag.rs` | how fast records are taken while chapters wait, or disks are behind |
@@ -132,6 +132,7 @@ mod repair;
 mod replica;
 mod roll;
 mod room;
+mod row;
 mod scrubbed;
 mod scrubber;
 mod scrubs;
@@ -174,7 +175,8 @@ pub(crate) use self::read::Read;
 pub(crate) use self::reading::Reading;
 pub use self::recovery::{GoesOn, NotRecovered};
 pub use self::registrar::{Joined, NotChanged};
-pub use self::roll::{Condition, Roll, Row};
+pub use self::roll::{Condition, Roll};
+pub use self::row::Row;
 pub use self::scrubbed::Scrubbed;
 pub use self::scrubber::Phase;
 pub(crate) use self::scrubs::Scrubs;

@@ -5,7 +5,7 @@
 //! 0 version   u8   1
 //! 1 kind      u8   1 may you lead   2 have it led   3 what are you   4 go on after a loss   5 what was decided
 //!                  6 have a node come   7 have one go   8 scrub   9 end a scrub   10 how do scrubs go
-//!                  11 who is level   12 how is what you lead
+//!                  11 who is level   12 how is what you lead   13 what is damaged for long
 //! 2 shard     u32  of 2 and 5
 //! 6 node      u64  of 2: who is to lead it
 //! 2 node      u64  of 6 and 7; 0 of 6 is for whoever is asked to choose
@@ -13,18 +13,20 @@
 //! 2 scrub     u64  of 8 and 9: its number, never 0
 //! 10 rate     u64  of 8: bytes a second; 0: as fast as the disk is
 //! 2 declared  u8   of 4: 1 by what was declared before
-//! 3 count     u32  of 4: of so many shards the decision 96, as in `decided.rs`, and the row of whoever is asked, as in `roll.rs`
+//! 3 count     u32  of 4: of so many shards the decision 96, as in `decided.rs`, and the row of whoever is asked, as in `row.rs`
 //!
 //! an answer
 //! 0 version   u8   1
 //! 1 kind      u8   1 yes, or done   2 no   3 it is being closed, and may open again
 //! 2 why       text of 2
 //! 2 node      u64  of 6
-//! 2 rows      u32 count · each as in `roll.rs`   of 1 to 3
+//! 2 rows      u32 count · each as in `row.rs`   of 1 to 3
 //! 2 decision  96   of 1 to 5
 //! 2 scrubs    u32 count · each as in `scrubbed.rs`   of 8 to 10
 //! 2 levels    u32 count · each a shard that it leads, u32, and who is level, u32 count · u64 each   of 11
 //! 2 leads     of 12, as in `lead.rs`
+//! 2 damage    u32 count · each a shard, u32, then u8 1 and u64 term · u64 index of the last entry before what is damaged, or as many zeros where that is
+//!             not to be gone on with   of 13
 //! ```
 //!
 //! Little-endian; text is length u16 · UTF-8, nothing behind it.
@@ -36,7 +38,8 @@ use tokio::time::timeout;
 
 use super::company::{Company, OPERATORS};
 use super::decided::{self, Decided};
-use super::roll::{Levels, Row};
+use super::roll::{Damage, Levels};
+use super::row::Row;
 use crate::cursor::{Cursor, Malformed, push_text};
 
 const VERSION: u8 = 1;
@@ -78,6 +81,8 @@ pub(super) enum Request {
     Level,
     /// How each shard is that it leads, and whom it awaits.
     Leads,
+    /// Of which shards its log has been damaged for seconds.
+    Damage,
 }
 
 impl Request {
@@ -121,6 +126,7 @@ impl Request {
             Self::Scrubs => vec![VERSION, 10],
             Self::Level => vec![VERSION, 11],
             Self::Leads => vec![VERSION, 12],
+            Self::Damage => vec![VERSION, 13],
         }
     }
 
@@ -158,6 +164,7 @@ impl Request {
             (VERSION, 10) => Self::Scrubs,
             (VERSION, 11) => Self::Level,
             (VERSION, 12) => Self::Leads,
+            (VERSION, 13) => Self::Damage,
             (VERSION, other) => return Err(Malformed::Field("what is asked", other.into())),
             (other, _) => return Err(Malformed::Field("a version", other.into())),
         };
@@ -239,6 +246,34 @@ pub(super) fn levels_in(bytes: &[u8]) -> Result<Levels, Malformed> {
     Ok(levels)
 }
 
+/// Of which of these shards the log has been damaged for seconds, as it is answered.
+pub(super) fn damage(rows: &[Row]) -> Vec<u8> {
+    let damaged: Vec<&Row> = rows.iter().filter(|row| row.damage_lasts).collect();
+    let count = u32::try_from(damaged.len()).expect("there are few");
+    let mut bytes = count.to_le_bytes().to_vec();
+    for row in damaged {
+        let (term, index) = row.whole.unwrap_or_default();
+        bytes.extend_from_slice(&row.shard.to_le_bytes());
+        bytes.push(u8::from(row.whole.is_some()));
+        bytes.extend_from_slice(&term.to_le_bytes());
+        bytes.extend_from_slice(&index.to_le_bytes());
+    }
+    bytes
+}
+
+/// The same of an answer: of each such shard up to where its log can be gone on with, if it can.
+pub(super) fn damage_in(bytes: &[u8]) -> Result<Damage, Malformed> {
+    let mut from = Cursor::new(bytes, "what is damaged of a node");
+    let mut damage = Damage::new();
+    for _ in 0..from.count(21, "the count of shards")? {
+        let (shard, [is_whole]) = (from.u32()?, from.array()?);
+        let whole = (from.u64()?, from.raisable("a log index")?);
+        damage.insert(shard, (is_whole != 0).then_some(whole));
+    }
+    from.end()?;
+    Ok(damage)
+}
+
 /// Why a node does not do what it was asked, as it says itself, or why it was not reached.
 #[derive(Debug, thiserror::Error)]
 #[error("node {node}: {why}")]
@@ -275,24 +310,10 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use crate::broker::known::Known;
+    use crate::broker::row::tests::row as one;
 
     fn row() -> Row {
-        let outline = crate::cluster::Outline {
-            generation: 0,
-            vote: (7, 2, true),
-            last: (7, 20),
-            synced: 4,
-            committed: 9,
-            durable: 5,
-            leader: None,
-            is_dirty: true,
-            has_less: false,
-            is_damaged: false,
-            whole: None,
-            voters: vec![1, 2, 3],
-        };
-        Row::of((2, 3, 11), Some(77), outline, Known::of(8, 6, 6), "it was cut off")
+        one(3, true, (7, 20))
     }
 
     #[test]
@@ -317,7 +338,8 @@ mod tests {
         let scrub = Request::Scrub { scrub: 7, rate: NonZeroU64::new(16 << 20) };
         let others = others.into_iter().chain([scrub, Request::StopScrub(7), Request::Scrubs]);
         let first = [Request::May, moved.clone(), Request::Roll, Request::Level, Request::Leads];
-        for request in first.into_iter().chain(others) {
+        let first = first.into_iter().chain([Request::Damage]);
+        for request in first.chain(others) {
             let bytes = request.encode();
             for end in 0..bytes.len() {
                 assert!(Request::decode(&bytes[..end]).is_err());

@@ -41,6 +41,7 @@ impl Door for OperatorsDoor {
                     let levels = operators::levels(&leaders.levels());
                     vec![operators::encode(&Ok(levels)).into()]
                 }
+                Ok(Request::Damage) => vec![operators::encode(&Ok(recovery.damage())).into()],
                 Ok(Request::Leads) => {
                     let leads = leaders.leads(registrar.awaited());
                     vec![operators::encode(&Ok(leads.encode())).into()]

@@ -27,12 +27,15 @@ use super::known::Known;
 use super::layout::{CONTROL, GROUPS, RECORDS, SHARDS};
 use super::operators::{self, Request};
 use super::options::OnMajorityDirty;
-use super::roll::{Condition, Roll, Row};
+use super::roll::{Condition, Roll, Undecidable};
+use super::row::Row;
 use super::topics::Topics;
 use crate::cluster::{Newer, Outline};
 
 /// How often it is looked who leads.
 const LOOK: Duration = Duration::from_secs(1);
+/// Within that whoever came has given what is damaged of another's log, if it has it.
+const SETTLES: Duration = Duration::from_secs(5);
 /// For how long a shard must have been the same before what was declared is done.
 const CALM: Duration = Duration::from_secs(10);
 
@@ -49,6 +52,23 @@ pub enum NotRecovered {
         digest: String,
         /// What is there now.
         now: String,
+    },
+    /// A log is damaged, and goes on behind what would be gone on with.
+    #[error(
+        "nothing is to be decided of shard {shard} now: the log of node {node} is damaged, and none that can be gone on with has as much: {}",
+        if *is_new {
+            "what of it can be gone on with is known some seconds after it was found, or it is healed: look again then"
+        } else {
+            "what it has lost it has applied, so nobody goes on with the rest alone: bring back a node that has it, or restore a backup"
+        }
+    )]
+    Damaged {
+        /// Which.
+        shard: u32,
+        /// Whose.
+        node: u64,
+        /// Whether it was found just now.
+        is_new: bool,
     },
     /// Too few of them do it.
     #[error(
@@ -115,6 +135,8 @@ pub(crate) struct Recovery {
     own: Own,
     /// Shards of which nobody leads, and what the roll said of them.
     fenced: Mutex<BTreeMap<u32, String>>,
+    /// Those that are connected, and since when they are the same.
+    company_since: Mutex<(BTreeSet<u64>, Instant)>,
     /// Something was decided: the node is to be closed, and opened again.
     reopens: watch::Sender<bool>,
 }
@@ -135,6 +157,7 @@ impl Recovery {
             files: Arc::default(),
             own,
             fenced: Mutex::default(),
+            company_since: Mutex::new((BTreeSet::new(), Instant::now())),
             reopens: watch::Sender::new(false),
         })
     }
@@ -166,11 +189,52 @@ impl Recovery {
                 Err(why) => tracing::debug!(node, %why, "it says nothing of its shards"),
             }
         }
+        // Brokers of before say nothing of that.
+        if rows.iter().any(|row| row.is_damaged && !row.leads) {
+            self.ask_of_damage(&mut rows).await;
+            if self.is_new_company() {
+                // Who has just come may have what is damaged.
+                rows.iter_mut().for_each(|row| (row.damage_lasts, row.whole) = (false, None));
+            }
+        }
         let roll = |shard| {
             let said = rows.iter().filter(|row| row.shard == shard).cloned();
             Roll::of(shard, said).among(self.company.nodes_of(shard))
         };
         SHARDS.map(roll).into()
+    }
+
+    /// Of which shards this node's log has been damaged for seconds.
+    pub(super) fn damage(&self) -> Vec<u8> {
+        operators::damage(&self.rows())
+    }
+
+    /// Whether somebody has come, or gone, a moment ago.
+    fn is_new_company(&self) -> bool {
+        let others = self.company.others().into_iter().collect();
+        let mut since = self.company_since.lock().unwrap_or_else(PoisonError::into_inner);
+        if since.0 != others {
+            *since = (others, Instant::now());
+        }
+        since.1.elapsed() < SETTLES
+    }
+
+    /// What others say of that, in their rows.
+    async fn ask_of_damage(&self, rows: &mut [Row]) {
+        let own = self.company.node();
+        let is_one = |row: &&Row| row.is_damaged && row.node != own;
+        let nodes: BTreeSet<u64> = rows.iter().filter(is_one).map(|row| row.node).collect();
+        let asks = nodes.into_iter().map(|node| async move {
+            let answer = operators::ask(&self.company, node, Request::Damage).await.ok()?;
+            Some((node, operators::damage_in(&answer).ok()?))
+        });
+        for (node, damage) in join_all(asks).await.into_iter().flatten() {
+            for row in rows.iter_mut().filter(|row| row.node == node && row.is_damaged) {
+                if let Some(whole) = damage.get(&row.shard) {
+                    (row.damage_lasts, row.whole) = (true, *whole);
+                }
+            }
+        }
     }
 
     /// Whether this node had more of a shard than up to this entry, as it knows from before this run.
@@ -236,6 +300,13 @@ impl Recovery {
         is_declared: bool,
     ) -> Result<Vec<GoesOn>, NotRecovered> {
         let rolls = fenced(digests, self.call().await)?;
+        let undecidable = |roll: &Roll| {
+            let Undecidable { node, is_new } = roll.undecidable?;
+            Some(NotRecovered::Damaged { shard: roll.shard, node, is_new })
+        };
+        if let Some(why) = rolls.iter().find_map(undecidable) {
+            return Err(why);
+        }
         let at_ms = (self.own.clock)();
         let decisions = || rolls.iter().map(|roll| (roll, decided(roll, at_ms)));
         let goes_on = |nodes: &dyn Fn(&Roll) -> Vec<u64>| {
@@ -344,6 +415,17 @@ impl Recovery {
         (generation > 0).then_some(none)
     }
 
+    /// The last entry of a shard of records that this node has applied, as its log counts.
+    fn has_applied(&self, number: u32) -> u64 {
+        let topics = self.topics.upgrade();
+        let find = |topics: Arc<Topics>| {
+            let shard = topics.shards().iter().find(|shard| shard.number == number)?;
+            shard.group.applied()
+        };
+        // The engine counts from 0.
+        topics.and_then(find).map_or(0, |applied| applied + 1)
+    }
+
     /// Writes down what was decided, if this node is as whoever decided was shown. Durable on return.
     async fn take(&self, of: Vec<(Decided, Row)>, is_declared: bool) -> Result<(), String> {
         if is_declared && self.own.policy != OnMajorityDirty::AutoFence {
@@ -378,7 +460,10 @@ impl Recovery {
                     "its log goes on behind what is damaged: a person decides that".to_owned()
                 );
             }
-            let cuts = own.whole == Some(least) && ended > least;
+            if ended > least && self.has_applied(decided.number) > least.1 {
+                return Err("it has applied more than is to be gone on with".to_owned());
+            }
+            let cuts = own.whole == Some(least) && ended > least && least != (0, 0);
             taken.push(Decided { ended, cuts, ..decided });
         }
         self.write(taken).await
@@ -426,6 +511,7 @@ impl Recovery {
                 return;
             }
             self.follow().await;
+            self.is_new_company();
             let fenced = if self.lacks_a_leader() { self.call().await } else { Vec::new() };
             let fenced: Vec<Roll> =
                 fenced.into_iter().filter(|roll| roll.condition == Condition::Fenced).collect();
@@ -442,7 +528,9 @@ impl Recovery {
             let had_more = |roll: &Roll| self.had_more(roll.shard, roll.best_tail.1);
             let may_be_away =
                 |roll: &Roll| roll.may_be_away() || had_more(roll) && !roll.missing.is_empty();
-            let is_persons = |roll: &Roll| may_be_away(roll) || roll.gives_up_damaged();
+            let is_persons = |roll: &Roll| {
+                may_be_away(roll) || roll.gives_up_damaged() || roll.undecidable.is_some()
+            };
             let is_declared = |roll: &&Roll| RECORDS.contains(&roll.shard) && !is_persons(roll);
             let of_records = || fenced.iter().filter(is_declared);
             for roll in of_records() {
@@ -561,11 +649,11 @@ fn why_fenced(roll: &Roll) -> String {
         doubts => format!("; {doubts:?} may have forgotten what they acknowledged"),
     };
     let damaged: Vec<u64> =
-        roll.rows.iter().filter(|row| row.whole.is_some()).map(|row| row.node).collect();
+        roll.rows.iter().filter(|row| row.damage_lasts).map(|row| row.node).collect();
     let held = match &damaged[..] {
         [] => String::new(),
         damaged => {
-            format!("; the log of {damaged:?} is damaged, and nobody who answers has what is")
+            format!("; the log of {damaged:?} is damaged, and was not healed for seconds")
         }
     };
     let doubts = format!("FENCED: nobody leads it{forgot}{away}{gone}{waits}{held}");

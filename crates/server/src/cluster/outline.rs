@@ -34,7 +34,10 @@ pub struct Outline {
     pub has_less: bool,
     /// Whether its log is damaged, and not healed yet, or its disk has failed: it does not campaign either.
     pub is_damaged: bool,
-    /// Term and index of the entry before the first that is damaged, where nobody has given that for seconds.
+    /// Whether it has been damaged for seconds: nobody gives what it lacks.
+    pub damage_lasts: bool,
+    /// Of such a log, term and index of the entry before the first that is damaged; zeros for none. `None` where more is applied: what there is
+    /// cannot be gone on with alone.
     pub whole: Option<(u64, u64)>,
     /// The nodes whose replicas vote, ascending.
     pub voters: Vec<u64>,
@@ -66,7 +69,8 @@ impl<S: Apply> Group<S> {
             is_dirty: self.is_dirty(),
             has_less: !self.standing.may_lead(last),
             is_damaged: !self.storage.is_whole(),
-            whole: self.is_damaged().then(|| self.storage.whole()).flatten(),
+            damage_lasts: self.is_damaged(),
+            whole: self.is_damaged().then(|| self.storage.whole(self.applied())).flatten(),
             voters: self.voters(),
         }
     }

@@ -12,6 +12,7 @@
 //! Little-endian.
 
 use super::membership;
+use super::record::to_log;
 use super::types::{LogId, StoredMembers, log_id};
 
 /// Where a snapshot of a state stands: the state comes with it, and the log goes on behind it.
@@ -26,6 +27,11 @@ impl Place {
     #[must_use]
     pub fn index(&self) -> u64 {
         self.applied.index
+    }
+
+    /// Term and index of the last entry that is in it, as the log counts.
+    pub(crate) fn end(&self) -> (u64, u64) {
+        (self.applied.leader_id.term, to_log(self.applied.index))
     }
 
     /// Since which entry it is so who votes, and whether that are others beside this node.

@@ -157,8 +157,11 @@ impl<S: Apply> Receiver<S> {
 
     /// A request for this replica's vote, as it is held against its log.
     fn as_it_counts(&self, mut asked: VoteRequest<Types>) -> VoteRequest<Types> {
-        let own = self.storage.upgrade().and_then(|storage| storage.tail().last());
-        asked.last_log_id = self.standing.counts(asked.last_log_id, own);
+        // Who could lead with what it has, gives nothing up.
+        if let Some(storage) = self.storage.upgrade().filter(|storage| !storage.is_whole()) {
+            let own = storage.tail().last();
+            asked.last_log_id = self.standing.counts(asked.last_log_id, own, self.applied());
+        }
         asked
     }
 

@@ -274,9 +274,9 @@ impl Recovered {
     /// indexes, as the log counts.
     #[must_use]
     pub fn whole_and_last(&self) -> Option<((u64, u64), (u64, u64))> {
-        let (whole, last) = self.storage.whole().zip(self.storage.tail().last())?;
-        let applied = self.start.as_ref().map_or(0, |start| to_log(start.index()));
-        (whole.1 >= applied).then(|| (whole, (last.leader_id.term, to_log(last.index))))
+        let applied = self.start.as_ref().map(Place::index);
+        let (whole, last) = self.storage.whole(applied).zip(self.storage.tail().last())?;
+        Some((whole, (last.leader_id.term, to_log(last.index))))
     }
 
     /// As [`Group::lacks_room`].

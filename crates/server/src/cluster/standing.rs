@@ -56,11 +56,17 @@ impl Standing {
         end(last) >= self.basis.least
     }
 
-    /// Where the log of one that asks for this replica's vote counts as ending, whose own ends with this entry: as this one, if what that has
-    /// more was given up. What it has taken since has a newer term.
-    pub(crate) fn counts(&self, asks: Option<LogId>, own: Option<LogId>) -> Option<LogId> {
+    /// Where the log of one that asks for this replica's vote counts as ending, whose own is damaged, ends with this entry and is applied so far: as
+    /// its own, if what that has more was given up. What it has taken since has a newer term; and what is applied stays.
+    pub(crate) fn counts(
+        &self,
+        asks: Option<LogId>,
+        own: Option<LogId>,
+        applied: Option<u64>,
+    ) -> Option<LogId> {
         let Basis { least, own: ended } = self.basis;
-        let gives_up = ended > least && end(own) == ended && self.may_lead(asks);
+        let has_applied = asks.map(|asks| asks.index) >= applied;
+        let gives_up = ended > least && end(own) == ended && self.may_lead(asks) && has_applied;
         if gives_up { asks.max(own) } else { asks }
     }
 }
@@ -145,19 +151,28 @@ mod tests {
         let standing = Standing::new(false, Basis { least: (3, 10), own: (4, 12) });
         // The engine counts from 0.
         let (best, own) = (Some(log_id(3, 9)), Some(log_id(4, 11)));
-        assert_eq!(standing.counts(best, own), own);
-        assert_eq!(standing.counts(Some(log_id(4, 12)), own), Some(log_id(4, 12)), "it has more");
+        assert_eq!(standing.counts(best, own, Some(9)), own);
+        assert_eq!(
+            standing.counts(Some(log_id(4, 12)), own, None),
+            Some(log_id(4, 12)),
+            "it has more"
+        );
+        assert_eq!(standing.counts(best, own, Some(10)), best, "more is applied here");
         for less in [None, Some(log_id(3, 8)), Some(log_id(2, 40))] {
-            assert_eq!(standing.counts(less, own), less, "it may not lead");
+            assert_eq!(standing.counts(less, own, None), less, "it may not lead");
         }
         for now in [Some(log_id(5, 10)), Some(log_id(4, 12)), Some(log_id(3, 9)), None] {
-            assert_eq!(standing.counts(best, now), best, "it has taken something, or lost it");
+            assert_eq!(
+                standing.counts(best, now, None),
+                best,
+                "it has taken something, or lost it"
+            );
         }
         // Who was not asked gives nothing up, nor does one that has no more.
         for own in [(0, 0), (3, 10), (2, 30)] {
             let standing = Standing::new(false, Basis { least: (3, 10), own });
             let last = Some(log_id(own.0, own.1.max(1) - 1));
-            assert_eq!(standing.counts(best, last), best);
+            assert_eq!(standing.counts(best, last, None), best);
         }
     }
 }

@@ -257,10 +257,17 @@ impl Storage {
         self.holes.get().is_some_and(Holes::hid_members)
     }
 
-    /// Term and index, as the log counts, of the entry before the first that is known to be damaged, if there are both.
-    pub(crate) fn whole(&self) -> Option<(u64, u64)> {
-        let before = self.look_up(self.wounds.first()?.checked_sub(1)?).ok()??.log_id;
-        Some((before.leader_id.term, to_log(before.index)))
+    /// Term and index, as the log counts, of the entry before the first that is known to be damaged, zeros where that is the first of all; if
+    /// no more than that is `applied`.
+    pub(crate) fn whole(&self, applied: Option<u64>) -> Option<(u64, u64)> {
+        let damaged = self.wounds.first()?;
+        if applied >= Some(damaged) {
+            return None;
+        }
+        let Some(before) = damaged.checked_sub(1) else { return Some((0, 0)) };
+        let purged = self.tail().purged().filter(|purged| purged.index == before);
+        let id = purged.or_else(|| Some(self.look_up(before).ok()??.log_id))?;
+        Some((id.leader_id.term, to_log(id.index)))
     }
 
     /// As [`Self::read`] of all of a range, with blank entries in the place of those that could not be read when it was opened.

@@ -41,6 +41,16 @@ impl Life {
             self.returns.remove(id);
             self.world.start(*id, false).await;
         }
+        for id in &chosen {
+            let is_damaged = self.world.group(*id).outline().is_damaged;
+            if is_damaged && self.world.nodes[id].whole.is_none() {
+                // What it has lost it has applied: nothing is decided before that is there again.
+                self.count("a decision that waited until a disk had again what it had lost");
+                self.world.end(*id, End::Killed);
+                self.world.mends(*id);
+                self.world.start(*id, false).await;
+            }
+        }
         // What each has was shown before anything was decided, and it is decided that the best of it stays.
         let all = chosen.iter().map(|id| (*id, self.world.group(*id).outline()));
         let all: Vec<_> = all.collect();

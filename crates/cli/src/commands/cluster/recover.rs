@@ -91,7 +91,9 @@ fn wait_until_led(http: &str, shard: u32) -> Result<u64> {
                 "shard {shard} is not led after {} s: plimsoll cluster status says why",
                 LED_WITHIN.as_secs()
             ),
-            Err(why) => return Err(why),
+            Err(why) => {
+                return Err(why.context("it was decided, and who leads now is not known: ask another broker (plimsoll cluster status)"));
+            }
         }
     }
 }

@@ -46,8 +46,18 @@ pub(super) struct Roll {
     unmet: Option<Unmet>,
     #[serde(default)]
     drained: BTreeSet<u64>,
+    #[serde(default)]
+    undecidable: Option<Undecidable>,
     digest: String,
     rows: Vec<Row>,
+}
+
+/// Why nothing can be decided of a fenced shard: the log of a node is damaged.
+#[derive(Debug, Deserialize)]
+struct Undecidable {
+    node: u64,
+    /// Some seconds later it can be, or need not be.
+    is_new: bool,
 }
 
 impl Roll {
@@ -223,8 +233,11 @@ fn said(rolls: &[Roll]) -> String {
             listed(gone.iter().map(|roll| &roll.shard))
         ));
     }
-    let digests: Vec<String> =
-        records.iter().map(|roll| format!(" --digest {}", roll.digest)).collect();
+    let digests: Vec<String> = records
+        .iter()
+        .filter(|roll| roll.undecidable.is_none())
+        .map(|roll| format!(" --digest {}", roll.digest))
+        .collect();
     if !digests.is_empty() {
         said.push(format!(
             "bring back the nodes that can be; to go on with what is left:\nplimsoll cluster recover{}\n",
@@ -372,8 +385,23 @@ fn one(roll: &Roll, says: bool) -> String {
             ));
         }
     }
-    if is_fenced {
+    if let Some(Undecidable { node, is_new }) = &roll.undecidable {
+        let why = if *is_new {
+            "how much of it can be gone on with is known in some seconds, or it is healed: look again then"
+        } else {
+            "what it has lost it has applied, so nobody goes on with the rest alone: bring back a node that has it, or restore a backup"
+        };
+        line(format_args!(
+            "  undecided   the log of node {node} is damaged, and none that can be gone on with has as much: {why}"
+        ));
+    } else if is_fenced {
         let (term, last) = roll.best_tail;
+        if *generation > 0 {
+            line(format_args!(
+                "  before      what {} gave up is not counted here again",
+                if *generation == 1 { "an earlier decision" } else { "earlier decisions" }
+            ));
+        }
         line(format_args!(
             "  guaranteed  all up to entry {guaranteed}: it is durable on a majority"
         ));
@@ -459,6 +487,7 @@ mod tests {
             is_guarded: None,
             unmet: None,
             drained: BTreeSet::new(),
+            undecidable: None,
             digest: "5f0c".to_owned(),
             rows: [1, 2, 3].map(|node| row(node, false)).into(),
         }
@@ -486,6 +515,7 @@ mod tests {
             is_guarded: None,
             unmet: None,
             drained: BTreeSet::from([4]),
+            undecidable: None,
             digest: "5f0c".to_owned(),
             rows: vec![row(1), row(3), Row { last: 230, ..row(4) }],
         };
@@ -609,6 +639,7 @@ mod tests {
             is_guarded: None,
             unmet: None,
             drained: BTreeSet::new(),
+            undecidable: None,
             digest: "5f0c".to_owned(),
             rows: Vec::new(),
         };
