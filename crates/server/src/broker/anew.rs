@@ -8,10 +8,10 @@
 //!
 //! The log of topics begins with its first entry everywhere: there, and in doubt as any, it is sent all of it by its leader, and needs no seed.
 //!
+//! One that has more in its snapshot than others decided to go on with after a loss (`decided.rs`) begins anew too, once somebody leads who did.
+//!
 //! Only where others vote in the shard, by what can be read of it, or in the control shard where it says nothing (of that one: in the groups'), and where the node still
 //! knows its vote. Otherwise it does not start, and nothing is set aside: there is nobody who could give it.
-//!
-//! So does one that has more in its snapshot or its chapters than it was decided to go on with after a loss (`decided.rs`).
 //!
 //! What another gave says nothing of what this one had: until it has caught up with a leader it does not count where a shard goes on
 //! after a loss (`damaged-N/anew`, `recovery.rs`).
@@ -80,26 +80,31 @@ fn newest_voters(
     Ok(by_log.max(by_snapshot))
 }
 
-/// What a snapshot has, or chapters, is not cut off: so where it was decided, since this replica was of the group, to go on with a log that ends before
-/// that, or it is not known any more what was, another gives it all.
+/// What a snapshot has is not cut off: so where it was decided, since this replica was of the group and without it, to go on with a log that ends before
+/// that, or it is not known any more what was, another gives it all. What is in chapters nobody else has then: that is left to a person.
 pub(super) fn check_decided(
     root: &Arc<dyn Dir>,
     number: u32,
     start: Option<&Place>,
     settled: u64,
+    decided: Decided,
 ) -> Result<(), Failed> {
-    let Some(decided) = Decided::read(&**root, number)? else { return Ok(()) };
     let log = root.open_dir(&layout::shard(number)).map_err(Failed::Directory)?;
     let Ok(Some(Identity { generation, .. })) = Identity::look(&*log) else { return Ok(()) };
     let has = start.map_or((0, 0), Place::end);
-    let has_more = has > decided.least || settled > decided.least.1;
-    let missed_one = decided.generation > generation + 1 && (has, settled) != ((0, 0), 0);
+    let missed_one = decided.generation > generation + 1 && has != (0, 0);
+    let (_, least) = decided.least;
     // Of a group that was restored, or by a decision of before, nothing is said of that.
-    let is_known = decided.least != (0, 0);
-    if decided.generation > generation && is_known && (has_more || missed_one) {
-        return Err(Failed::Ahead { number, has: has.1.max(settled), least: decided.least.1 });
+    // And whoever was asked goes on with what it has.
+    if decided.lifts || decided.generation <= generation || decided.least == (0, 0) {
+        Ok(())
+    } else if settled > least {
+        Err(Failed::AheadForGood { number, settled, least })
+    } else if has > decided.least || missed_one {
+        Err(Failed::Ahead { number, has: has.1, least })
+    } else {
+        Ok(())
     }
-    Ok(())
 }
 
 /// Keeps what a shard has. From here on it begins anew: durable on return.

@@ -221,11 +221,11 @@ pub(super) fn recover_as_decided(
     root: &Arc<dyn Dir>,
     number: u32,
     options: &cluster::Options,
-    settled: u64,
-    covered: Option<u64>,
+    (settled, covered): (u64, Option<u64>),
+    decided: Option<Decided>,
 ) -> Result<(Recovered, Option<Lost>, bool), Failed> {
     let found = recover(root, number, options, settled, covered)?;
-    let decided = Decided::read(&**root, number)?.filter(|decided| decided.lifts && decided.cuts);
+    let decided = decided.filter(|decided| decided.lifts && decided.cuts);
     let Some(decided) = decided else { return Ok((found.0, found.1, false)) };
     let is_as_shown = found.0.whole_and_last() == Some((decided.least, decided.ended));
     let (recovered, lost) = if is_as_shown && decided.least.1 >= settled {
@@ -407,8 +407,9 @@ mod tests {
             cuts: true,
         };
         let found = || {
+            let decided = Decided::read(&*dir, 0).unwrap();
             let (recovered, lost, is_given_up) =
-                recover_as_decided(&dir, 0, &options(), 0, None).unwrap();
+                recover_as_decided(&dir, 0, &options(), (0, None), decided).unwrap();
             (recovered.recovery().last_index, recovered.missed(), lost, is_given_up)
         };
         decided.write(&*dir).unwrap();

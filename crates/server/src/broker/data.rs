@@ -121,11 +121,11 @@ impl Found {
         promise: Ack,
         log: &plimsoll_log::Options,
         crew: Option<&Arc<Crew>>,
-        (node, tail_bytes): (u64, usize),
+        (node, tail_bytes, decided): (u64, usize, Option<Decided>),
     ) -> Result<Self, Failed> {
         anew::opened(root, number, node, forgets, |is_anew| {
             let (log, crew) = (log.clone(), crew.cloned());
-            Self::open_as(is_anew, root, number, promise, log, crew, (node, tail_bytes))
+            Self::open_as(is_anew, root, number, promise, log, crew, (node, tail_bytes, decided))
         })
     }
 
@@ -136,7 +136,7 @@ impl Found {
         promise: Ack,
         log: plimsoll_log::Options,
         crew: Option<Arc<Crew>>,
-        (node, tail_bytes): (u64, usize),
+        (node, tail_bytes, decided): (u64, usize, Option<Decided>),
     ) -> Result<Self, Failed> {
         root.create_dir(&layout::shard(number)).map_err(Failed::Directory)?;
         let chapters = root.create_dir(&layout::chapters(number)).map_err(Failed::Directory)?;
@@ -151,11 +151,11 @@ impl Found {
         let covered = start.as_ref().and_then(|start| covered(start, needs_from(&state)));
         let options = cluster::Options { node, promise, must_sync, start, log, crew };
         let end = shelf.settled().end;
-        if !is_anew {
-            anew::check_decided(root, number, options.start.as_ref(), end)?;
+        if let Some(decided) = decided.filter(|_| !is_anew) {
+            anew::check_decided(root, number, options.start.as_ref(), end, decided)?;
         }
         let (recovered, lost, is_given_up) =
-            recover_as_decided(root, number, &options, end, covered)?;
+            recover_as_decided(root, number, &options, (end, covered), decided)?;
         let lost = if is_anew { Some(Lost::All) } else { lost };
         let last = recovered.recovery().last_index;
         if last < end {

@@ -189,15 +189,27 @@ pub enum Failed {
         /// The last that a chapter holds.
         end: u64,
     },
-    /// It was decided after a loss to go on with less than this broker has in its snapshot or its chapters.
+    /// It was decided after a loss to go on with less than this broker has in its snapshot, or it missed such a decision.
     #[error(
-        "it was decided to go on with the entries of shard {number} up to {least}, and what this broker has of it is made of those up to {has}"
+        "it was decided after a loss to go on with the entries of shard {number} up to {least}, and state-{number} has what others may not have, of those up to {has}"
     )]
     Ahead {
         /// Which.
         number: u32,
         /// The last entry that is in what it has.
         has: u64,
+        /// The last that is gone on with.
+        least: u64,
+    },
+    /// The same, and what it has more is in chapters.
+    #[error(
+        "it was decided after a loss to go on with the entries of shard {number} up to {least}, and this broker has chapters of those up to {settled}, which may          be the last copy of their records: keep this directory, and have another broker come in its place, with an empty directory and another number          (`plimsoll cluster join`), and once that votes `plimsoll cluster remove` this one"
+    )]
+    AheadForGood {
+        /// Which.
+        number: u32,
+        /// The last entry that is in its chapters.
+        settled: u64,
         /// The last that is gone on with.
         least: u64,
     },

@@ -260,7 +260,7 @@ impl<'a> Place<'a> {
             }
             _ => (Ring::Memory, Ack::Written),
         };
-        let held = (company.node(), options.tail_bytes);
+        let held = (company.node(), options.tail_bytes, self.decided.of(number));
         let total_bytes = dir.space().map_or(u64::MAX, |space| space.total_bytes);
         let forgets = |number| forget(self.memory.as_ref(), number);
         let mut found = if number == DURABLE {

@@ -36,6 +36,8 @@ use crate::cluster::{Newer, Outline};
 const LOOK: Duration = Duration::from_secs(1);
 /// Within that whoever came has given what is damaged of another's log, if it has it.
 const SETTLES: Duration = Duration::from_secs(5);
+/// Whoever was away for so long is asked anew.
+const FORGETS: Duration = Duration::from_secs(60);
 /// For how long a shard must have been the same before what was declared is done.
 const CALM: Duration = Duration::from_secs(10);
 
@@ -59,7 +61,7 @@ pub enum NotRecovered {
         if *is_new {
             "what of it can be gone on with is known some seconds after it was found, or it is healed: look again then"
         } else {
-            "what it has lost it has applied, so nobody goes on with the rest alone: bring back a node that has it, or restore a backup"
+            "what it has lost it has applied, and the others that answer are no majority: bring back a node that has it, or restore a backup"
         }
     )]
     Damaged {
@@ -135,8 +137,8 @@ pub(crate) struct Recovery {
     own: Own,
     /// Shards of which nobody leads, and what the roll said of them.
     fenced: Mutex<BTreeMap<u32, String>>,
-    /// Those that are connected, and since when they are the same.
-    company_since: Mutex<(BTreeSet<u64>, Instant)>,
+    /// Who was connected, and when last; and when somebody came last who had not been there for long.
+    company_since: Mutex<(BTreeMap<u64, Instant>, Instant)>,
     /// Something was decided: the node is to be closed, and opened again.
     reopens: watch::Sender<bool>,
 }
@@ -157,7 +159,7 @@ impl Recovery {
             files: Arc::default(),
             own,
             fenced: Mutex::default(),
-            company_since: Mutex::new((BTreeSet::new(), Instant::now())),
+            company_since: Mutex::new((BTreeMap::new(), Instant::now())),
             reopens: watch::Sender::new(false),
         })
     }
@@ -209,14 +211,18 @@ impl Recovery {
         operators::damage(&self.rows())
     }
 
-    /// Whether somebody has come, or gone, a moment ago.
+    /// Whether somebody has come a moment ago. Who comes and goes does not count each time.
     fn is_new_company(&self) -> bool {
-        let others = self.company.others().into_iter().collect();
+        let now = Instant::now();
         let mut since = self.company_since.lock().unwrap_or_else(PoisonError::into_inner);
-        if since.0 != others {
-            *since = (others, Instant::now());
+        let (seen, came) = &mut *since;
+        seen.retain(|_, last| now.duration_since(*last) < FORGETS);
+        for other in self.company.others() {
+            if seen.insert(other, now).is_none() {
+                *came = now;
+            }
         }
-        since.1.elapsed() < SETTLES
+        came.elapsed() < SETTLES
     }
 
     /// What others say of that, in their rows.
@@ -578,7 +584,9 @@ impl Recovery {
                 read.and_then(|bytes| Decided::decode(&bytes).map_err(|why| why.to_string()));
             match read {
                 Ok(decided) if decided.number == number && decided.generation >= generation => {
-                    all.push(decided.as_told());
+                    if self.may_follow(decided).await {
+                        all.push(decided.as_told());
+                    }
                 }
                 Ok(_) => tracing::warn!(shard = number, node, "it says what was decided before"),
                 Err(why) => {
@@ -591,6 +599,31 @@ impl Recovery {
         {
             tracing::warn!(%why, "what was decided cannot be written");
         }
+    }
+
+    /// Whether this node goes on by what others decided. What it may have in a snapshot, and they gave up, goes with that: only once somebody leads
+    /// who did so. Before, the decision may not count, or those who took it may have nobody to lead: then it is decided anew, with this node.
+    async fn may_follow(&self, decided: Decided) -> bool {
+        let topics = self.topics.upgrade();
+        let group = |topics: &Arc<Topics>| {
+            let shard = topics.shards().iter().find(|shard| shard.number == decided.number)?;
+            Some(Arc::clone(&shard.group))
+        };
+        let Some(group) = topics.as_ref().and_then(group) else { return true };
+        // The engine counts from 0. No snapshot is behind D.
+        let applied = group.applied().map_or(0, |applied| applied + 1);
+        let kept = match group.outline().durable {
+            0 => applied,
+            durable => applied.min(durable),
+        };
+        let missed_one = decided.generation > group.generation() + 1 && kept > 0;
+        if decided.least == (0, 0) || kept <= decided.least.1 && !missed_one {
+            return true;
+        }
+        let leads = |row: &Row| row.leads && !row.refuses && row.generation >= decided.generation;
+        let rolls = self.call().await;
+        let mut rows = rolls.iter().filter(|roll| roll.shard == decided.number);
+        rows.any(|roll| roll.rows.iter().any(leads))
     }
 }
 
@@ -660,6 +693,9 @@ fn why_fenced(roll: &Roll) -> String {
     if !RECORDS.contains(&roll.shard) {
         return doubts
             + "; nothing can be decided of it: bring back the nodes that can be, or restore a backup";
+    }
+    if roll.undecidable.is_some() {
+        return doubts + "; nothing is to be decided of it now: `plimsoll cluster status` says why";
     }
     format!(
         "{doubts}; all up to entry {guaranteed} is there; `plimsoll cluster status` shows it, and the one command that has all such shards go on"

@@ -68,6 +68,8 @@ pub struct Roll {
     pub voters: Vec<u64>,
     /// Voters that do not answer.
     pub missing: Vec<u64>,
+    /// Voters whose logs are damaged within what they have applied, and that the others are a majority without: they are not asked.
+    pub unusable: Vec<u64>,
     /// Voters that answer, and say nothing of what it has: they began anew, and have not caught up with a leader since.
     pub empty: Vec<u64>,
     /// Nodes that do not answer, and have the shard without a vote.
@@ -129,8 +131,13 @@ impl Roll {
             None => Condition::Fenced,
         };
         let all = || rows.values();
-        let usable = here.iter().filter_map(|row| row.usable()).max();
-        let longest = here.iter().map(|row| row.end()).max();
+        let is_unusable = |row: &&&Row| row.damage_lasts && row.usable().is_none();
+        let unusable: Vec<u64> = here.iter().filter(is_unusable).map(|row| row.node).collect();
+        let is_enough = here.len() - unusable.len() >= majority;
+        let unusable = if is_enough { unusable } else { Vec::new() };
+        let asked = || here.iter().filter(|row| !unusable.contains(&row.node));
+        let usable = asked().filter_map(|row| row.usable()).max();
+        let longest = asked().map(|row| row.end()).max();
         let best_tail = usable.or(longest).unwrap_or((0, 0));
         let durable = all().map(|row| row.durable).max().unwrap_or(0);
         let guaranteed = match condition {
@@ -150,6 +157,7 @@ impl Roll {
             digest: format!("{:032x}", digest(all())),
             voters,
             missing,
+            unusable,
             empty,
             absent: Vec::new(),
             awaited: Vec::new(),
@@ -243,16 +251,10 @@ impl Roll {
         of_node.any(|row| end(row) >= Some(self.best_tail))
     }
 
-    /// Voters whose logs are damaged, and go on behind what would be gone on with: what they have there may be needed.
-    fn damaged(&self) -> impl Iterator<Item = &Row> {
-        let here = self.here();
-        let is_one = move |row: &&Row| row.is_damaged && here.contains(&row.node);
-        self.rows.iter().filter(is_one).filter(|row| row.end() > self.best_tail)
-    }
-
-    /// Whether there is any: a person decides that.
+    /// Whether the log of a voter is damaged, and goes on behind what would be gone on with: what it has there may be needed, so a person decides.
     pub(super) fn gives_up_damaged(&self) -> bool {
-        self.damaged().next().is_some()
+        let is_longer = |row: &Row| row.is_damaged && row.end() > self.best_tail;
+        self.rows.iter().any(|row| self.voters.contains(&row.node) && is_longer(row))
     }
 
     /// Of a fenced shard, whether nothing is to be decided of it yet, or as it is.
@@ -278,7 +280,8 @@ impl Roll {
 
     /// Nodes that vote, and answer for what they have.
     pub(super) fn here(&self) -> Vec<u64> {
-        let is_here = |voter: &&u64| !self.missing.contains(voter) && !self.empty.contains(voter);
+        let others = [&self.missing, &self.empty, &self.unusable];
+        let is_here = |voter: &&u64| !others.iter().any(|others| others.contains(voter));
         self.voters.iter().filter(is_here).copied().collect()
     }
 }
@@ -356,6 +359,11 @@ mod tests {
         assert_eq!(undecidable([doubts(1), damaged.clone()]), is_not_yet(3, true));
         assert_eq!(undecidable([doubts(1), lasts.clone()]), None);
         assert_eq!(undecidable([row(1, true, (7, 30)), damaged.clone()]), None, "it has more");
+        // Where the others are a majority it is not asked.
+        let within = Row { whole: None, ..lasts.clone() };
+        let roll = Roll::of(2, [doubts(1), doubts(2), within]);
+        assert_eq!((roll.undecidable, roll.here(), roll.best_tail), (None, vec![1, 2], (7, 10)));
+        assert_eq!((roll.unused().len(), roll.gives_up_damaged()), (1, true));
         // Nor where what all have is damaged.
         let all = [2, 3].map(|node| Row { node, whole: None, ..lasts.clone() });
         assert_eq!(undecidable(all), is_not_yet(2, false));

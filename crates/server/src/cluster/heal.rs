@@ -160,8 +160,11 @@ pub(crate) async fn heal<S: Apply>(healing: Healing<S>) {
             }
         }
         let Some(storage) = healing.storage.upgrade() else { return };
-        let is_lasting = since.values().any(|at| at.elapsed() >= GOES_WITHIN);
-        storage.wounds.set_lasting(is_lasting);
+        let open = storage.wounds.watch().borrow().open.clone();
+        since.retain(|noted, _| open.contains(noted));
+        let lasts = |at: &Instant| at.elapsed() >= GOES_WITHIN;
+        let first = open.first().and_then(|first| since.get(first));
+        storage.wounds.set_lasting(since.values().any(lasts), first.is_some_and(lasts));
         if storage.is_whole() {
             healing.may_campaign(true);
         }

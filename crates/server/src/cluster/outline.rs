@@ -69,10 +69,16 @@ impl<S: Apply> Group<S> {
             is_dirty: self.is_dirty(),
             has_less: !self.standing.may_lead(last),
             is_damaged: !self.storage.is_whole(),
-            damage_lasts: self.is_damaged(),
-            whole: self.is_damaged().then(|| self.storage.whole(self.applied())).flatten(),
+            damage_lasts: self.storage.wounds.first_lasts(),
+            whole: self.whole(),
             voters: self.voters(),
         }
+    }
+
+    /// Up to where what can be read of a damaged log can be gone on with, once it is known how far that is.
+    fn whole(&self) -> Option<(u64, u64)> {
+        let storage = &self.storage;
+        storage.wounds.first_lasts().then(|| storage.whole(self.applied())).flatten()
     }
 
     /// Whether what is committed may be acknowledged though it is not durable: this replica leads, and is not guarded.

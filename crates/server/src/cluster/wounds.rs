@@ -23,6 +23,8 @@ pub(crate) struct Wounds {
     cuts: AtomicU64,
     /// Something was noted some seconds ago, and nobody has given it.
     are_lasting: AtomicBool,
+    /// So was the first that is noted now.
+    first_lasting: AtomicBool,
 }
 
 /// What was found.
@@ -39,8 +41,8 @@ pub(crate) struct Found {
 impl Default for Wounds {
     fn default() -> Self {
         let (found, given) = (watch::Sender::new(Found::default()), Mutex::default());
-        let (healed, gone, cuts, are_lasting) = Default::default();
-        Self { found, given, healed, gone, cuts, are_lasting }
+        let (healed, gone, cuts, are_lasting, first_lasting) = Default::default();
+        Self { found, given, healed, gone, cuts, are_lasting, first_lasting }
     }
 }
 
@@ -60,9 +62,15 @@ impl Wounds {
         self.found.borrow().open.first().copied()
     }
 
-    /// Says whether something that was noted lasts.
-    pub(crate) fn set_lasting(&self, are_lasting: bool) {
+    /// Says whether something that was noted lasts, and the first of it.
+    pub(crate) fn set_lasting(&self, are_lasting: bool, first: bool) {
         self.are_lasting.store(are_lasting, Ordering::Relaxed);
+        self.first_lasting.store(first, Ordering::Relaxed);
+    }
+
+    /// Whether the first that cannot be read was not healed for seconds.
+    pub(crate) fn first_lasts(&self) -> bool {
+        self.first_lasting.load(Ordering::Relaxed) && self.are_open()
     }
 
     pub(crate) fn are_lasting(&self) -> bool {

@@ -389,7 +389,7 @@ fn one(roll: &Roll, says: bool) -> String {
         let why = if *is_new {
             "how much of it can be gone on with is known in some seconds, or it is healed: look again then"
         } else {
-            "what it has lost it has applied, so nobody goes on with the rest alone: bring back a node that has it, or restore a backup"
+            "what it has lost it has applied, and the others that answer are no majority: bring back a node that has it, or restore a backup"
         };
         line(format_args!(
             "  undecided   the log of node {node} is damaged, and none that can be gone on with has as much: {why}"
@@ -398,7 +398,7 @@ fn one(roll: &Roll, says: bool) -> String {
         let (term, last) = roll.best_tail;
         if *generation > 0 {
             line(format_args!(
-                "  before      what {} gave up is not counted here again",
+                "  before      what {} gave up, if anything, is not counted here again",
                 if *generation == 1 { "an earlier decision" } else { "earlier decisions" }
             ));
         }
