@@ -415,7 +415,7 @@ fn what_lies_before_the_damage_of_the_longest_log_is_gone_on_with() {
     goes_on_with_what_lies_before_the_damage("--partitions 1");
 }
 
-/// It has them in a snapshot, which nothing is cut off of: what it was sent in their place it took for what it had, and served the others.
+/// It has them in a snapshot, which nothing is cut off of: what it was sent in their place it took for what it had, and its shard stopped (a review).
 #[test]
 #[expect(clippy::disallowed_methods, reason = "what is durable is noted every second")]
 fn what_two_disks_have_lost_and_the_third_has_in_its_snapshot_goes_there_too() {

@@ -164,7 +164,6 @@ impl Found {
         if !is_anew {
             shelf.remove_strays().map_err(|why| Failed::Chapters { number, why })?;
         }
-        let decided = None;
         Ok(Self {
             number,
             recovered,
@@ -172,7 +171,7 @@ impl Found {
             covered,
             shelf,
             tail_bytes,
-            decided,
+            decided: None,
             lost,
             is_given_up,
         })

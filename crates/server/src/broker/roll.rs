@@ -352,7 +352,7 @@ mod tests {
         assert_eq!((roll.is_best(2), roll.is_best(3)), (true, false));
         // What its state is ahead of nobody can go on with, and in less there may be too little.
         let within = Row { whole: None, ..lasts.clone() };
-        let roll = Roll::of(2, [sure(1), within]);
+        let roll = Roll::of(2, [sure(1), within.clone()]);
         let is_not_yet = |node, is_new| Some(Undecidable { node, is_new });
         assert_eq!((roll.condition, roll.undecidable), (Condition::Fenced, is_not_yet(3, false)));
         let undecidable = |rows: [Row; 2]| Roll::of(2, rows).undecidable;
@@ -360,7 +360,6 @@ mod tests {
         assert_eq!(undecidable([doubts(1), lasts.clone()]), None);
         assert_eq!(undecidable([row(1, true, (7, 30)), damaged.clone()]), None, "it has more");
         // Where the others are a majority it is not asked.
-        let within = Row { whole: None, ..lasts.clone() };
         let roll = Roll::of(2, [doubts(1), doubts(2), within]);
         assert_eq!((roll.undecidable, roll.here(), roll.best_tail), (None, vec![1, 2], (7, 10)));
         assert_eq!((roll.unused().len(), roll.gives_up_damaged()), (1, true));

@@ -285,7 +285,7 @@ fn one(roll: &Roll, says: bool) -> String {
             "FENCED: nobody leads it, and who answers has less than it was decided to go on with, or may have forgotten".to_owned()
         }
         (None, "fenced") if roll.is_held_up() => {
-            "FENCED: nobody leads it: the longest log is damaged, nobody who answers has what is, and no majority votes for another".to_owned()
+            "FENCED: nobody leads it: the longest log is damaged, and was not healed for seconds, and no majority votes for another".to_owned()
         }
         (None, "fenced") => "FENCED: nobody leads it, and too many may have forgotten".to_owned(),
         (None, "unreached") if roll.is_unknown() => {
